@@ -9,12 +9,12 @@ SYNC := UV_PROJECT_ENVIRONMENT=$(abspath $(VENV)) $(UV) sync --frozen --quiet --
 # Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Four workers on two cores: many tests wait for other processes. Each worker runs whole files,
-# in the order of tests/conftest.py.
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# Three workers on two cores: many tests wait for other processes, but a worker takes 25 CPU-seconds for its collection,
+# imports, emulators and servers. Each runs whole files, in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots bench-chunks bench-dev message-path openapi lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -84,8 +84,14 @@ screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
 
+docs: $(VENV)/.tests ## Build the documentation site without warnings into .cache/docs/site
+	@$(VENV)/bin/python -m infra.docs_site
+
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
 	@$(VENV)/bin/python -m infra.openapi
+
+schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
+	@$(VENV)/bin/python -m infra.config_schema
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
 	@$(VENV)/bin/python -m infra.figures

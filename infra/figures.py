@@ -128,6 +128,8 @@ def main() -> None:
         print(f"  class names in two files: {len(found.repeated_classes)}")
         print(f"  files under {FEW_LINES} lines: {len(found.small_files)}")
         print(f"  test names of more than ten words: {len(found.long_test_names)}")
+    support = [*python_files("tests/support"), *(p for p in python_files("tests") if p.name == "conftest.py")]
+    print(f"support code of the tests: {figures_of(support).lines} lines")
     by_folder = Counter(path.parts[1] for path in python_files("aion_core") if len(path.parts) > 2)
     print("files by package: " + ", ".join(f"{name} {count}" for name, count in by_folder.most_common()))
 

@@ -98,7 +98,11 @@ def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
     yield _ratio("api: import, to langgraph.graph", api, f"import {case.handler}", "import langgraph.graph")
     what = "api: import and agents, to its largest dependencies"
     yield _ratio(
-        what, api, f"import {case.handler}{_AGENTS}", f"import fastapi, langgraph.graph\n{_BOTO3}", case.configs
+        what,
+        api,
+        f"import {case.handler}{_AGENTS}",
+        f"import a2a.types, fastapi, langgraph.graph\n{_BOTO3}",
+        case.configs,
     )
 
 

@@ -90,6 +90,7 @@ SIMULATED = Path(__file__).parents[1] / ".cache" / "simulated.txt"
 _begun = time.time()
 _areas: Counter[tuple[str, str]] = Counter()
 _engines: Counter[tuple[str, str]] = Counter()
+_figures: list[str] = []
 
 
 def area_of(nodeid: str) -> str:
@@ -104,9 +105,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         return
     outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
     _areas[area_of(report.nodeid), outcome] += 1
-    for name, engine in report.user_properties:
+    for name, value in report.user_properties:
         if name == "engine":
-            _engines[str(engine), outcome] += 1
+            _engines[str(value), outcome] += 1
+        elif name == "figures":
+            _figures.append(str(value))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -117,6 +120,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name in sorted({name for name, _ in counted}):
             counts = ", ".join(f"{count} {outcome}" for (of, outcome), count in sorted(counted.items()) if of == name)
             terminalreporter.line(f"{name:24} {counts}")
+    if _figures:
+        terminalreporter.section("figures")
+        terminalreporter.write("".join(f"{line}\n" for line in _figures))
     if SIMULATED.is_file() and SIMULATED.stat().st_mtime >= _begun:
         terminalreporter.section("simulated")
         terminalreporter.write(SIMULATED.read_text(encoding="utf-8"))

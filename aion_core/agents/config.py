@@ -70,31 +70,43 @@ class AgentConfig(_Section):
     path: AgentMessage
     """Location of the agent: `file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
     name: str = ""
+    """Name in the agent card. The default is the agent's id."""
     description: str = ""
+    """Description in the agent card."""
     version: AgentMessage = "1.0.0"
+    """Version in the agent card."""
     default: bool = False
     """True to serve this agent at the root path too. By default, the first agent of the file is served there."""
     documentation_url: WebAddress | None = None
+    """Address of the agent's documentation, in the agent card."""
     icon_url: WebAddress | None = None
+    """Address of the agent's icon, in the agent card."""
     provider: Provider | None = None
+    """Provider of the agent, in the agent card."""
     security: SecurityConfig | None = None
     """Auth policy of this agent. Without one, the deployment's policy under `aion.security` applies."""
     cors: CorsConfig | None = None
     """CORS of this agent. Without it, the deployment's under `aion.cors` applies."""
     skills: Skills = []
+    """Skills in the agent card. The default is one skill with the agent's description."""
     extended_card: ExtendedCardConfig | None = None
+    """Card for authenticated callers."""
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
         *_TEXT,
         "application/json",
         "application/octet-stream",
     ]
+    """Accepted media types. `application/octet-stream` accepts files of any type."""
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
+    """Media types of the answers."""
     capabilities: Capabilities = Capabilities()
+    """Capabilities in the agent card."""
     push: PushOptions = PushOptions()
+    """Settings for push notifications."""
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """Treatment of a message while a turn of the same context runs: `enqueue`, `reject` or `interrupt`."""
-    reply: ReplyAs = ReplyAs.TASK
-    """Form of the response to a client: the `task`, only the answer as a `message`, or `auto`."""
+    reply: ReplyAs = ReplyAs.AGENT
+    """Form of the response to a client: the choice of the `agent`, the `task`, the answer as a `message`, or `auto`."""
     answer: AnswerAs = AnswerAs.MESSAGE
     """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
@@ -166,7 +178,9 @@ class _Aion(_Section):
         return SecurityConfig.model_construct(schemes={**deployment.schemes, **own.schemes}, require=require)
 
 
-class _File(_Section):
+class ConfigFile(_Section):
+    """Contents of an aion.yaml."""
+
     aion: _Aion
 
 
@@ -250,7 +264,7 @@ def _read(path: Path) -> _Aion:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     try:
-        return _File.model_validate(content).aion
+        return ConfigFile.model_validate(content).aion
     except ValidationError as error:
         raise ConfigurationError("\n".join(_error_texts(path, error))) from error
 
@@ -284,7 +298,7 @@ def _error_text(problem: Any) -> str:
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
-        return f"{key} is not a key that aion knows{misplaced(_File, where) or '.'}"
+        return f"{key} is not a key that aion knows{misplaced(ConfigFile, where) or '.'}"
     if problem["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return f"{key}.type has to be one of {', '.join(SCHEME_TYPES)}."
     if problem["type"] == "missing":

@@ -39,7 +39,12 @@ def _as_requirement(require: object) -> object:
 
 Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
 SchemeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-RequirementConfig = Annotated[dict[SchemeName, list[Scope]], BeforeValidator(_as_requirement), Field(min_length=1)]
+_Requirement = dict[SchemeName, list[Scope]]
+RequirementConfig = Annotated[
+    _Requirement,
+    BeforeValidator(_as_requirement, json_schema_input_type=SchemeName | _Requirement),
+    Field(min_length=1),
+]
 """Security schemes that a caller must satisfy together, each with its scopes. A name alone means no scopes."""
 
 
@@ -234,7 +239,7 @@ def _without_nul(value: str) -> str:
 
 Variable = Annotated[str, AfterValidator(variable_name)]
 Value = Annotated[str, AfterValidator(_without_nul)]
-Secret = Annotated[SecretSource, PlainValidator(secret_source)]
+Secret = Annotated[SecretSource, PlainValidator(secret_source, json_schema_input_type=str)]
 
 
 # ── CORS ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -278,7 +283,7 @@ RequestHeader = Annotated[str, StringConstraints(pattern=HEADER)]
 class CorsConfig(StrictModel):
     """Web pages whose scripts may call an agent from a browser (CORS)."""
 
-    origins: Annotated[list[Origin], BeforeValidator(_as_list)]
+    origins: Annotated[list[Origin], BeforeValidator(_as_list, json_schema_input_type=Origin | list[Origin])]
     """Origins of the pages. `*` allows every origin, and `https://*.example.com` the subdomains of example.com."""
     headers: list[RequestHeader] = []
     """Request headers of the pages' scripts, besides those of A2A and of the agent's security schemes."""

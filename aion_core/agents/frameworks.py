@@ -53,6 +53,8 @@ class Framework:
     """Modules installed by the extra. The error message about such a missing module names the extra."""
     library: bool = False
     """True if the package `aion.<name>` has helpers for the framework's authors."""
+    sends_messages: bool = False
+    """True if an agent of the framework may answer with a Message in place of a task."""
     has_factories: bool = False
     """True if a function that is called for each turn can make agents of this framework."""
     config_file: str = ""
@@ -129,6 +131,7 @@ FRAMEWORKS: dict[str, Framework] = {
         imports=("a2a.server",),
         scanned=("a2a",),
         bases=frozenset({"AgentExecutor"}),
+        sends_messages=True,
         example="executor",
     ),
 }

@@ -21,7 +21,7 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, Emission, TurnRequest
+from aion_core.ports import Agent, Emission, ReplyAs, TaskUsed, TurnRequest
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
@@ -50,6 +50,12 @@ class LazyAgent:
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
 
+    @property
+    def reply(self) -> ReplyAs:
+        """Form of the response to a client. `agent` means `task` for a loaded agent that never sends a Message."""
+        is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
+        return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
+
     def load(self) -> None:
         """Import the agent's code. Raises AgentLoadError. See `ports.Agent.load`."""
         with _LOADING:
@@ -67,6 +73,8 @@ class LazyAgent:
         if self._agent is None:
             # A thread runs the import, so that the event loop can serve other requests meanwhile.
             await asyncio.to_thread(self.load)
+            if not FRAMEWORKS[self.framework].sends_messages:
+                yield TaskUsed()
         assert self._agent is not None  # noqa: S101  # load sets it or raises
         # Close the agent's generator with this one, so that the agent releases its resources before garbage collection.
         async with aclosing(self._agent.run(request)) as emissions:

@@ -48,6 +48,7 @@ class StreamSequencer:
 
     def add(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield the chunk now, or buffer it if another message is streaming."""
+        self._closed.discard(chunk.message_id)
         if self._open and chunk.message_id != self._open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
         else:
@@ -55,36 +56,39 @@ class StreamSequencer:
             yield chunk
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If the streaming one is among them, yield the buffered chunks of the next ones."""
+        """Mark messages as complete. If the streaming one is among them, end it, and yield the next ones' chunks."""
         self._closed.update(message_ids)
-        if self._open in self._closed:
+        if self._open and self._open in self._closed:
+            yield Chunk("", self._open, ends=True)
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
         """Drop the buffered chunks of a message that is now complete, and yield those of the next message."""
         self._buffered.pop(message_id, None)
-        if message_id == self._open:
-            yield from self._next()
+        yield from self.close(message_id)
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
         """Abort a message. If it is streaming, yield an abort chunk and the buffered chunks of the next message."""
         self._closed.add(message_id)
+        self._buffered.pop(message_id, None)
         if message_id == self._open:
             yield Chunk("", message_id, breaks_off=True)
-        yield from self.discard(message_id)
+            yield from self._next()
 
     def close_all(self) -> Iterator[Chunk]:
-        """Close all messages and yield all buffered chunks."""
-        self._closed.add(self._open)
-        self._closed.update(self._buffered)
-        yield from self._next()
+        """Yield all buffered chunks at the end of the stream, without an end of incomplete messages."""
+        while self._open or self._buffered:
+            yield from self._next()
 
     def _next(self) -> Iterator[Chunk]:
         self._open = ""
         while self._buffered and not self._open:
             message_id = next(iter(self._buffered))
             yield from self._buffered.pop(message_id)
-            self._open = "" if message_id in self._closed else message_id
+            if message_id in self._closed:
+                yield Chunk("", message_id, ends=True)
+            else:
+                self._open = message_id
 
 
 # ── Values of the author's helpers ────────────────────────────────────────────────────────────────────────────────────
@@ -301,6 +305,8 @@ class TurnOutput:
     """Last answer that the framework's agent returned in this turn, such as a graph's last AIMessage."""
     streamed: str = ""
     """Streamed text of the turn's last model call."""
+    output: Message | None = None
+    """Other output of the agent, such as values of a graph's state."""
     emitted: Message | None = None
     """Last intermediate message."""
 
@@ -319,7 +325,7 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
         return [Reply(output.returned)]
     if output.streamed:
         return [Reply(Message(role=Role.ROLE_AGENT, parts=[Part(text=output.streamed)]))]
-    return [Reply(output.emitted)]
+    return [Reply(output.output or output.emitted)]
 
 
 def _patch(task: Task, buffered: Message | None) -> list[Emission]:

@@ -9,7 +9,7 @@ from aion_core.agents.config import default_agent
 from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
-from aion_core.bootstrap.engine import Engine, build_engine
+from aion_core.bootstrap.engine import AgentReplies, Engine, build_engine
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
@@ -39,7 +39,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         engine.clock,
         blocking_wait=settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in engine.configs.items()},
-        replies={agent_id: config.reply for agent_id, config in engine.configs.items()},
+        replies=AgentReplies(engine.agents),
         open_tasks=_open_tasks(engine, limits_config),
     )
     key = card_key(settings)

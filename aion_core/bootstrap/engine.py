@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
@@ -16,7 +16,7 @@ from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
+from aion_core.ports import Agent, Clock, Limits, PushWakeUp, ReplyAs, WakeUp
 from aion_core.settings import Settings
 from aion_core.tasks.call import Deadline
 from aion_core.tasks.conversations import Conversations
@@ -88,6 +88,22 @@ class Background:
             await self._clock.sleep(SWEEP_SECONDS)
 
 
+class AgentReplies(Mapping[str, ReplyAs]):
+    """`reply` setting of each agent. The value of an agent may change once, when its code is loaded."""
+
+    def __init__(self, agents: Mapping[str, LazyAgent]) -> None:
+        self._agents = agents
+
+    def __getitem__(self, agent_id: str) -> ReplyAs:
+        return self._agents[agent_id].reply
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Services of a process that runs turns."""
@@ -96,7 +112,7 @@ class Engine:
     configs: Mapping[str, AgentConfig]
     limits: Limits | None
     stores: Stores
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, LazyAgent]
     worker: Worker
     background: Background | None = None
     """Local queues and sweeps of a single-process deployment; None on AWS."""
@@ -129,7 +145,7 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
         max_tries=settings.max_tries,
         reveal_errors=settings.reveal_errors,
         conversations=Conversations(stores.tasks, stores.task_list),
-        replies={agent_id: config.reply for agent_id, config in configs.items()},
+        replies=AgentReplies(agents),
         answers={agent_id: config.answer for agent_id, config in configs.items()},
         metrics=telemetry.metrics,
         traces=telemetry.traces,

@@ -8,6 +8,7 @@ import click
 from aion_core import __version__
 from aion_core.cli.build import build
 from aion_core.cli.card import card
+from aion_core.cli.chat import chat, send
 from aion_core.cli.credentials import key, user
 from aion_core.cli.data import data
 from aion_core.cli.deploy import deploy
@@ -38,7 +39,7 @@ _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
 """Packages that import optional dependencies, named in aion-lambda's extras."""
 
-IN_A_PROJECT = (new, init, add, upgrade, dev, build, deploy)
+IN_A_PROJECT = (new, init, add, upgrade, dev, chat, send, build, deploy)
 DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)

@@ -65,6 +65,14 @@ def find_local_server() -> LocalServer | None:
     return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
 
 
+def running_server_url() -> str:
+    """Return the URL of the running development server of AION_DATA_DIR or of the nearest `.aion`; "" without one."""
+    here = Path.cwd()
+    named = os.environ.get(VARIABLE)
+    folders = [Path(named).expanduser()] if named else [folder / FOLDER for folder in (here, *here.parents)]
+    return next((found.url for folder in folders if (found := RunningServer.read(folder))), "")
+
+
 def _local(folder: Path) -> LocalServer | None:
     running = RunningServer.read(folder)
     if running is not None:

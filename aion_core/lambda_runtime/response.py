@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 # API Gateway searches for the delimiter in the first 16 KB:
 # https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
 _DELIMITER = bytes(8)
-_MAX_PRELUDE = 16 * 1024
+MAX_PRELUDE = 16 * 1024
+"""Bytes of a response's status, headers and delimiter. A larger response is replaced by one with status 500."""
 
 # Maximum seconds of sending before the response yields to the event loop.
 _MAX_TURN = 0.01
@@ -81,8 +82,8 @@ def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         else:
             single[name] = f"{single[name]}, {value}" if name in single else value
     metadata = json.dumps({"statusCode": status, "headers": single, "cookies": cookies}, separators=(",", ":"))
-    if len(metadata) + len(_DELIMITER) > _MAX_PRELUDE:
-        raise ValueError(f"status and headers take {len(metadata)} bytes; Lambda reads at most {_MAX_PRELUDE}")
+    if len(metadata) + len(_DELIMITER) > MAX_PRELUDE:
+        raise ValueError(f"status and headers take {len(metadata)} bytes; Lambda reads at most {MAX_PRELUDE}")
     return metadata.encode() + _DELIMITER
 
 

@@ -23,7 +23,15 @@ _NEEDLESS = frozenset(
 )
 """Names of files for building and deploying the project. They are not needed on AWS."""
 _STACKS = frozenset(
-    {"state.yaml", "roles.yaml", "operations.yaml", "dashboard.yaml", "entrypoints.yaml", "functions.mk"}
+    {
+        "state.yaml",
+        "roles.yaml",
+        "operations.yaml",
+        "dashboard.yaml",
+        "entrypoints.yaml",
+        "functions.mk",
+        "aion-yaml.schema.json",
+    }
 )
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"

@@ -21,6 +21,7 @@ from aion_core.ports.agent import (
     Reply,
     ReplyAs,
     StepCompleted,
+    TaskUsed,
     TurnRequest,
 )
 from aion_core.ports.api_keys import ApiKeys, KeyRecord
@@ -73,6 +74,7 @@ from aion_core.ports.tasks import (
     Lease,
     Log,
     Numbered,
+    OpenText,
     PushEvents,
     TaskKey,
     Turn,
@@ -149,6 +151,7 @@ __all__ = [
     "Numbered",
     "OpenStream",
     "OpenTask",
+    "OpenText",
     "Paused",
     "PostOutcome",
     "PostRefused",
@@ -169,6 +172,7 @@ __all__ = [
     "TaskKey",
     "TaskList",
     "TaskStore",
+    "TaskUsed",
     "Traces",
     "Turn",
     "TurnFinished",

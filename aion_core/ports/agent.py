@@ -45,6 +45,8 @@ class Chunk:
     """Id of the model call's message, the same in all of its chunks."""
     breaks_off: bool = False
     """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
+    ends: bool = False
+    """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Reply:
     message: Message | None
     state: TaskState = TaskState.TASK_STATE_COMPLETED
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    as_message: bool = False
+    """True if the agent answered with a Message in place of a task, as an `AgentExecutor` may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +114,20 @@ class StepCompleted:
     """Notice that a step was completed and stored: an interrupted turn resumes after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskUsed:
+    """Notice that the agent uses the task: its answer will not be a Message in place of the task."""
+
+
 Ending = Reply | InputRequired | Paused
-Emission = StepCompleted | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
+Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
 
 
 class ReplyAs(StrEnum):
     """Form of the response to a client's message: `reply` in aion.yaml."""
 
+    AGENT = "agent"
+    """The agent decides: the client receives a Message that an `AgentExecutor` sends alone, else the task."""
     TASK = "task"
     """The client receives the task."""
     MESSAGE = "message"

@@ -119,6 +119,25 @@ class Delta:
     """`complete_message` or `interrupted`; on the closing chunk only."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
+
+    generation: int = 0
+    fence: int = 0
+    n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenText:
+    """Text of a stream delta that was open while an event was recorded."""
+
+    until: Cursor
+    """Position of a reader that has exactly this text."""
+    text: str | None
+    """The text; None if it is too long to be stored again."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaBatch:
     """Consecutive chunks after event `generation`; `first` is the number of the first chunk, from 0."""
@@ -127,12 +146,5 @@ class DeltaBatch:
     fence: int
     first: int
     chunks: tuple[Delta, ...]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
-    """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
-
-    generation: int = 0
-    fence: int = 0
-    n: int = 0
+    continues: OpenText | None = None
+    """Text before chunk 0, if chunk 0 continues the stream delta from before the event."""

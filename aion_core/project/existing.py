@@ -10,8 +10,12 @@ from aion_core.agents.frameworks import extras
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
 from aion_core.packaging.imports import frameworks_of
 from aion_core.project import ProjectError
+from aion_core.project.files import SCHEMA
 
-_HEAD = "# The agents of this project, as found by `aion init`. Paths are relative to this file.\n"
+_HEAD = (
+    f"# yaml-language-server: $schema={SCHEMA}\n"
+    "# The agents of this project, as found by `aion init`. Paths are relative to this file.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,16 @@ CONTENTS = {
     ".gitignore": "files ignored by git",
     ".aionignore": "files left out of the Lambda packages",
     "template.yaml": "the AWS resources, with infra/",
-    "infra/": "nested stacks, and .shipped/: copies for `aion upgrade`",
+    "infra/": "nested stacks, aion.yaml's schema for editors, and .shipped/: copies for `aion upgrade`",
     "samconfig.toml": "stack names and parameters of dev and prod",
     "Makefile": "short names for the commands; the rule for `sam build`",
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
     "README.md": "this list, and the next steps",
 }
 """Purpose of each file of a new project, in the order of the list printed by `aion new`."""
+
+SCHEMA = "infra/aion-yaml.schema.json"
+"""Path of the JSON Schema of aion.yaml, in a project and in the shipped files."""
 
 _TEMPLATES = Path(__file__).parent / "files"
 
@@ -152,11 +155,12 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
 
 
 def shipped_files(folder: Path) -> dict[str, str]:
-    """Return the texts of the folder's template.yaml and nested stacks, by their relative paths."""
+    """Return the texts of the folder's template.yaml, nested stacks and schema of aion.yaml, by their relative paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
     texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
     # Leave out other YAML files in infra/, which a checkout of aion-lambda has.
-    return {path: text for path, text in texts.items() if "\nResources:" in text}
+    stacks = {path: text for path, text in texts.items() if "\nResources:" in text}
+    return {**stacks, SCHEMA: (folder / SCHEMA).read_text(encoding="utf-8")}
 
 
 def build_rule() -> str:

@@ -238,7 +238,8 @@ _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 class Modes:
     """Media types of an agent's input and output. An empty tuple allows all types.
 
-    Parameters (`; charset=…`) and letter case are ignored. `*/*` and `text/*` are wildcards as in HTTP.
+    Parameters (`; charset=…`) and letter case are ignored. `*/*` and `text/*` are wildcards as in HTTP. Markdown and
+    HTML are text: `text/plain` includes them.
     """
 
     takes: tuple[str, ...] = ()
@@ -347,6 +348,9 @@ def _essence(given: str) -> str | None:
 def _matches(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
+    if {one, other} in ({"text/plain", "text/markdown"}, {"text/plain", "text/html"}):
+        # A model reads and writes them as text.
+        return True
     return all(a == b or "*" in (a, b) for a, b in zip(one.split("/"), other.split("/"), strict=True))
 
 

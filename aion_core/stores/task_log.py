@@ -10,7 +10,19 @@ from datetime import timedelta
 from typing import Any
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Blobs, ContextKey, Cursor, Delta, DeltaBatch, FollowUp, Head, Log, Numbered, TaskKey
+from aion_core.ports import (
+    Blobs,
+    ContextKey,
+    Cursor,
+    Delta,
+    DeltaBatch,
+    FollowUp,
+    Head,
+    Log,
+    Numbered,
+    OpenText,
+    TaskKey,
+)
 from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, TASKS
 from aion_core.ports.table import LAST, SORT, Absent, AtMost, Change, Either, Item, Key, Put, Update
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState, stream_response, unwrap
@@ -183,6 +195,9 @@ class TaskLog:
         """Return the write of a batch of stream deltas. The batch expires after DELTA_LIFE."""
         expires = times.seconds + int(DELTA_LIFE.total_seconds())
         row = {"v": VERSION, "chunks": chunks_text(batch.chunks), "expires": expires}
+        if batch.continues is not None:
+            until, text = batch.continues.until, batch.continues.text
+            row["continues"] = json.dumps([until.generation, until.fence, until.n, text])
         return Put(keys.delta_key(task, cursor_of(batch)), row)
 
     async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
@@ -267,7 +282,15 @@ def delta_batch_of(item: Item) -> DeltaBatch:
     """Parse a batch of stream deltas from its item. Raises StoreCorrupt if the item is invalid."""
     with readable("A batch of stream deltas"):
         generation, fence, first = (int(field) for field in item[SORT].split("."))
-        return DeltaBatch(generation, fence, first, tuple(Delta(*chunk) for chunk in json.loads(item["chunks"])))
+        chunks = tuple(Delta(*chunk) for chunk in json.loads(item["chunks"]))
+        return DeltaBatch(generation, fence, first, chunks, _open_text_of(item))
+
+
+def _open_text_of(item: Item) -> OpenText | None:
+    if "continues" not in item:
+        return None
+    *until, text = json.loads(item["continues"])
+    return OpenText(Cursor(*until), text)
 
 
 def cursor_of(batch: DeltaBatch) -> Cursor:

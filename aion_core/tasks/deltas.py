@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Clock, Delta, DeltaBatch, TaskKey, TaskStore
+from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, OpenText, TaskKey, TaskStore
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +16,8 @@ FLUSH_CHARACTERS = 16 * 1024
 """Number of pending characters that are written without waiting for FLUSH_SECONDS."""
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
 """Limits of a batch in characters and in chunks, so that its item stays below 400 KB even with escapes."""
+OPEN_CHARACTERS = 2 * PAGE_CHARACTERS
+"""Limit of an open text that is stored again after an event. Readers without a longer text wait for the next one."""
 
 
 class DeltaWriter:
@@ -23,14 +25,22 @@ class DeltaWriter:
 
     It stores each chunk once and in order, and never changes a batch. The first chunk is written at once. Later chunks
     are written together: after FLUSH_SECONDS, at FLUSH_CHARACTERS, or by `flush` before the next durable event. After a
-    failed write, the same batch is written again before later ones. Chunks still unwritten after `flush` are dropped:
-    the next durable event has the whole text.
+    failed write, the same batch is written again before later ones. Chunks still unwritten after `flush` are dropped.
+
+    A text may continue after an event. The first batch after the event then also has the text before it, for readers
+    without that text: those who came later, or who miss a dropped chunk.
     """
 
     def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
         self._store, self._key, self._clock, self._fence = store, key, clock, fence
         self._generation = 0
         self._number = 0
+        self._open: list[str] = []
+        """Chunks of the newest text."""
+        self._end = Cursor()
+        """Position after the last chunk."""
+        self._continues: OpenText | None = None
+        """Text before chunk 0 of this event, if chunk 0 continues one."""
         self._pending: list[Delta] = []
         self._pending_characters = 0
         self._unwritten: deque[DeltaBatch] = deque()
@@ -45,7 +55,13 @@ class DeltaWriter:
     def add(self, delta: Delta) -> str:
         """Add a chunk to the next batch and return its SSE id, `generation.fence.n`."""
         number = self._number
+        if not delta.append:
+            self._open = []
+        if number == 0:
+            self._continues = OpenText(self._end, self._text()) if delta.append else None
+        self._open.append(delta.text)
         self._number += 1
+        self._end = Cursor(self._generation, self._fence, self._number)
         self._pending.append(delta)
         self._pending_characters += len(delta.text)
         if self._timer is None:
@@ -67,6 +83,9 @@ class DeltaWriter:
         self._stop_timer()
         async with self._writing:
             pass
+
+    def _text(self) -> str | None:
+        return "".join(self._open) if sum(map(len, self._open)) <= OPEN_CHARACTERS else None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -94,7 +113,8 @@ class DeltaWriter:
         async with self._writing:
             first = self._number - len(self._pending)
             for page in _pages(self._pending):
-                self._unwritten.append(DeltaBatch(self._generation, self._fence, first, page))
+                continues = self._continues if first == 0 else None
+                self._unwritten.append(DeltaBatch(self._generation, self._fence, first, page, continues))
                 first += len(page)
             self._pending, self._pending_characters = [], 0
             while self._unwritten:

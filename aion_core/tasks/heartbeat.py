@@ -50,7 +50,7 @@ def watch_seconds() -> float:
 
 
 class LeaseRenewal:
-    """Renewal and checks of one lease, in steps. It has no thread and no clock: the caller waits between the steps.
+    """Renewal and checks of one lease, in steps. It has no thread: the caller waits between the steps.
 
     The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease. If this process
     dies, the receiver of the message takes over the turn. A turn that ends before its first renewal enqueues no
@@ -66,27 +66,27 @@ class LeaseRenewal:
         renew_seconds: float,
         wake_up_seconds: float,
         watch: Callable[[], float] = watch_seconds,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Renew every `renew_seconds`, check every `watch()`; delay the wake-up message by `wake_up_seconds`."""
         self._store, self._work_queue, self._lease = store, work_queue, lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
-        self._since_renewal, self._enqueued = 0.0, False
+        self._now, self._renewed_at, self._enqueued = now, now(), False
 
     @property
     def pause(self) -> float:
         """Seconds for the caller to wait before the next call of `once`."""
         return min(self._watch(), self._renew_seconds)
 
-    def once(self, waited: float) -> bool:
-        """Renew the lease, or only check it, after a pause of `waited` seconds. Return False if it is lost. Blocking.
+    def once(self) -> bool:
+        """Renew the lease, or only check it. Return False if it is lost. Blocking.
 
         After a StoreError the lease counts as held, and the next step tries again.
         """
-        self._since_renewal += waited
-        # Tolerance for rounding errors in the sum of the pauses.
-        renews = self._since_renewal > self._renew_seconds - 0.01
-        if renews:
-            self._since_renewal = 0.0
+        # Measure the time instead of adding the pauses: a check takes seconds if the store is slow.
+        at = self._now()
+        # Tolerance for rounding errors, and for a pause that ends early.
+        renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
             if held and renews and not self._enqueued:
@@ -96,6 +96,8 @@ class LeaseRenewal:
         except StoreError as error:
             logger.warning("The lease could not be renewed or checked; the next step tries again: %s", error)
             return True
+        if renews:
+            self._renewed_at = at
         return held
 
 
@@ -129,15 +131,14 @@ class Heartbeat:
 
     def schedule(self) -> None:
         """Schedule the next step."""
-        self._pause = self._renewal.pause
-        _timer.schedule(self._pause, self)
+        _timer.schedule(self._renewal.pause, self)
 
     def start_step(self) -> None:
         """Run the next step in a thread of its own, since the store may take seconds to answer."""
         threading.Thread(target=self._context.run, args=(self._step,), name=self._name, daemon=True).start()
 
     def _step(self) -> None:
-        if self._renewal.once(self._pause):
+        if self._renewal.once():
             if not self.stopped:
                 self.schedule()
         elif not self.stopped:

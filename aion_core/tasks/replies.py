@@ -104,7 +104,8 @@ def is_message(
     """Return True if a turn that ends by this event answers its client with a Message; `reply` must not be TASK.
 
     The turn must complete with an answer. For a message to an existing task the client gets the task: it knows the task
-    and has to see it complete. With `auto` the answer must also be quick, and the log must hold no other content.
+    and has to see it complete. With `agent` the agent must have answered with a Message, and with `auto` the answer must
+    be quick; in both cases the log must hold no other content.
     """
     if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
@@ -112,6 +113,8 @@ def is_message(
         return False
     if reply is ReplyAs.MESSAGE:
         return True
+    if reply is ReplyAs.AGENT:
+        return ending.as_message and may_be_message([*log, Numbered(0, event)])
     is_quick = seconds_left(log, lifecycle.timestamp_of(event.status)) >= 0
     return is_quick and may_be_message([*log, Numbered(0, event)])
 

@@ -1,15 +1,17 @@
 """Interrupts of a task, and the check of client messages to resume it. Pure.
 
 The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. Several interrupts are
-listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt.
+listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt. One message may answer
+several interrupts: each part names its interrupt in its own `metadata.interruptId`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
 from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import Message, Task
+from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks import lifecycle
 
 INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
@@ -31,19 +33,23 @@ def check_resume_input(task: Task, message: Message) -> None:
         raise InvalidMessage(
             "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
         )
-    ids = interrupt_ids(task)
-    named = interrupt_id_of(message)
-    if named and ids and named not in ids:
-        raise InvalidMessage(
-            f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
-            field=f"message.metadata.{INTERRUPT_ID}",
-        )
-    if not named and len(ids) > 1:
-        raise InvalidMessage(
-            f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} to the one that this message answers: "
-            f"{', '.join(ids)}.",
-            field=f"message.metadata.{INTERRUPT_ID}",
-        )
+    ids, named = interrupt_ids(task), interrupt_id_of(message)
+    fields = {"message": named}
+    for index, part in enumerate(message.parts):
+        field = f"message.parts[{index}]"
+        fields[field] = _part_interrupt(part)
+        if part.WhichOneof("content") in ("text", "data") and len(ids) > 1 and not (named or fields[field]):
+            raise InvalidMessage(
+                f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} of the message, or of each part, to "
+                f"the one that it answers: {', '.join(ids)}.",
+                field=f"message.metadata.{INTERRUPT_ID}",
+            )
+    for field, name in fields.items():
+        if name and ids and name not in ids:
+            raise InvalidMessage(
+                f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
+                field=f"{field}.metadata.{INTERRUPT_ID}",
+            )
 
 
 def interrupt_ids(task: Task) -> list[str]:
@@ -56,6 +62,19 @@ def interrupt_ids(task: Task) -> list[str]:
 def interrupt_id_of(message: Message) -> str:
     """Return the interrupt id from the message's metadata; "" without one."""
     return str(_metadata(message).get(INTERRUPT_ID, ""))
+
+
+def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
+    """Return the value to resume each answered interrupt with, by interrupt id.
+
+    A part answers the interrupt that its metadata names, else that of the message, else the only one of `ids`. A message
+    without a text or data part answers with "".
+    """
+    default = interrupt_id_of(message) or (ids[0] if len(ids) == 1 else "")
+    parts: dict[str, list[Part]] = {}
+    for part in message.parts:
+        parts.setdefault(_part_interrupt(part) or default, []).append(part)
+    return {name: resume_value(Message(parts=each)) for name, each in parts.items() if name}
 
 
 def resume_value(message: Message) -> Any:
@@ -73,6 +92,10 @@ def resume_value(message: Message) -> Any:
         if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
     ]
     return data[0] if len(data) == 1 else data or ""
+
+
+def _part_interrupt(part: Part) -> str:
+    return str(part.metadata[INTERRUPT_ID]) if INTERRUPT_ID in part.metadata else ""
 
 
 def _metadata(message: Message) -> dict[str, Any]:

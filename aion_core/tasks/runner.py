@@ -29,6 +29,7 @@ from aion_core.ports import (
     SpanKind,
     StepCompleted,
     TaskStore,
+    TaskUsed,
     Traces,
     TurnStarted,
     WakeUp,
@@ -263,11 +264,14 @@ class TaskRunner:
             turn.agent_ran = True
             if isinstance(emission, Chunk):
                 turn.add_chunk(emission)
-                metrics.count_chunk()
+                if emission.text:
+                    metrics.count_chunk()
             elif isinstance(emission, AgentTyping):
                 turn.type()
             elif isinstance(emission, StepCompleted):
                 turn.made_progress = True
+            elif isinstance(emission, TaskUsed):
+                turn.use_task()
             elif isinstance(emission, Reply | InputRequired | Paused):
                 return emission
             else:

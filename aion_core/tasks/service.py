@@ -295,8 +295,8 @@ class TaskService:
         """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
 
         With `returnImmediately` (A2A 3.2.2) return the working task, run by another function. With `reply: message`,
-        wait for the answer and return it as a Message; with `reply: auto` do so for a quick answer. A repeated message
-        returns the first response again. Raises ClientError.
+        wait for the answer and return it as a Message; with `reply: auto` do so for a quick answer, and with `reply:
+        agent` for a Message of the agent. A repeated message returns the first response again. Raises ClientError.
         """
         reply = self._replies.get(call.agent, ReplyAs.TASK)
         at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
@@ -310,8 +310,8 @@ class TaskService:
     async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
-        With `reply: message`, or with `reply: auto` and a quick answer, yield an empty batch to start the response,
-        then the answer as one Message. A repeated message subscribes to its task from the first event. The stream ends
+        With `reply: message`, with `reply: auto` and a quick answer, or with `reply: agent` and a Message of the agent,
+        yield an empty batch to start the response, then the answer as one Message. A repeated message subscribes to its task from the first event. The stream ends
         early before the end of this process. Raises ClientError before the first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
@@ -384,7 +384,8 @@ class TaskService:
                 broadcast.stop_streaming()
             await self._wait(call, self._wait_until_stopped(admitted), None)
         elif broadcast is not None:
-            seconds = replies.seconds_left(broadcast.log, self._clock.now())
+            quick = reply is ReplyAs.AUTO
+            seconds = replies.seconds_left(broadcast.log, self._clock.now()) if quick else None
             await self._wait(call, broadcast.wait_for_decision(), seconds)
             if broadcast.replies_with_message:
                 # The turn is recording its last event: repeated requests get the Message too.

@@ -3,9 +3,9 @@
 The writer of the chunks (`deltas`) and their readers follow a protocol. By it, a stream is complete or restarts its
 text:
 
-- The chunks after event g under fence f are numbered 0, 1, 2, ... Chunk 0 starts a text (`append: false`). The first
-  chunk of each model call does so too. Every other chunk continues the chunk before it. No text continues beyond an
-  event.
+- The chunks after event g under fence f are numbered 0, 1, 2, ... The first chunk of each model call starts a text
+  (`append: false`). Every other chunk continues the chunk before it. If a text is open at event g, chunk 0 continues it,
+  and its batch has the text so far and the position of its last chunk.
 - The writer stores batches in the order of their numbers, and never changes a batch. After a failed write it writes the
   same batch again before any later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
 - A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
@@ -14,15 +14,17 @@ text:
   stored. Until it has read the batch of chunk n - 1, each read begins at event g.
 - A reader receives chunk n next, or a chunk that starts a text. After missing chunks (expired, or never stored) it
   receives nothing until the next start of a text, or the next event.
+- A reader without the text that chunk 0 continues receives the whole text so far instead, as the start of a text. This
+  also applies to a reader whose cursor is an event: it may have missed the chunks before the event.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
-from aion_core.ports import Clock, Cursor, DeltaBatch, Head, Log, Numbered, TaskKey, TaskStore
+from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText, TaskKey, TaskStore
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem, cursor_of
@@ -122,7 +124,7 @@ async def tail(
     resume it. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
-    since = Cursor(after.generation)
+    since, shown = Cursor(after.generation), after
     while True:
         try:
             read = await reads.after(key, after.generation, since)
@@ -135,7 +137,7 @@ async def tail(
         if read.log is None:
             raise TaskNotFound(key.task_id)
         failures, log = 0, read.log
-        items, after = merge(log.events, read.deltas, after)
+        items, after, shown = merge(log.events, read.deltas, after, shown)
         since = next_read(read.deltas, after, since)
         if items:
             yield items
@@ -158,11 +160,14 @@ def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
 
-def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor) -> tuple[list[StreamItem], Cursor]:
+def merge(
+    events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor, shown: Cursor
+) -> tuple[list[StreamItem], Cursor, Cursor]:
     """Merge events and chunk batches into the ordered stream items for a reader at the cursor. Pure.
 
-    Returns the items and the cursor after them. Chunks after an unread event are left for the next merge: the reader
-    must have that event first. The module's docstring describes the protocol.
+    `shown` is the position of the reader's last chunk. Returns the items, and both positions after them. Chunks after
+    an unread event are left for the next merge: the reader must have that event first. The module's docstring describes
+    the protocol.
     """
     following: dict[int, list[DeltaBatch]] = {}
     for batch in batches:
@@ -173,11 +178,11 @@ def merge(events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Curs
             of_this_event.append(batch)
 
     items: list[StreamItem] = []
-    after = _add_chunks(following.get(after.generation, ()), after, items)
+    after, shown = _add_chunks(following.get(after.generation, ()), after, shown, items)
     for entry in events:
         items.append(StreamItem(str(entry.generation), entry.event))
-        after = _add_chunks(following.get(entry.generation, ()), Cursor(entry.generation), items)
-    return items, after
+        after, shown = _add_chunks(following.get(entry.generation, ()), Cursor(entry.generation), shown, items)
+    return items, after, shown
 
 
 def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
@@ -190,14 +195,31 @@ def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cu
     return after if reached else Cursor(after.generation)
 
 
-def _add_chunks(batches: Iterable[DeltaBatch], after: Cursor, items: list[StreamItem]) -> Cursor:
+def _add_chunks(
+    batches: Iterable[DeltaBatch], after: Cursor, shown: Cursor, items: list[StreamItem]
+) -> tuple[Cursor, Cursor]:
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
             after = Cursor(after.generation, batch.fence)
         elif batch.fence < after.fence:
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
+            received = _continued(chunk, batch.continues, shown) if number == 0 and chunk.append else chunk
+            if received is None:
+                continue
             if number == after.n or (number > after.n and not chunk.append):
-                items.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", chunk))
-                after = Cursor(after.generation, batch.fence, number + 1)
-    return after
+                items.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", received))
+                after = shown = Cursor(after.generation, batch.fence, number + 1)
+    return after, shown
+
+
+def _continued(chunk: Delta, before: OpenText | None, shown: Cursor) -> Delta | None:
+    """Return the chunk for a reader at the end of the text before it, or the whole text for any other reader.
+
+    None if the text is not stored.
+    """
+    if before is not None and before.until == shown:
+        return chunk
+    if before is None or before.text is None:
+        return None
+    return replace(chunk, text=before.text + chunk.text, append=False)

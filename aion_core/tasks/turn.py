@@ -137,19 +137,31 @@ class TurnExecution:
         return projection.fold(earlier) if earlier else None
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Stream a text chunk of the agent at once. Each model call is a stream delta of its own."""
+        """Stream a text chunk of the agent at once. Each model call is a stream delta of its own.
+
+        Only its own end closes a stream delta: its last chunk, an abort, its whole message, the next text or the end of
+        the turn. Other emissions are recorded while it stays open.
+        """
         if chunk.breaks_off and self._open_call == chunk.message_id:
             self._close_delta(CUT)
         if self._open_call not in (None, chunk.message_id) and chunk.text:
+            # Readers see one text at a time.
             self._close_delta(COMPLETE)
         # A long chunk is split into pages, since the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
             self._stream(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._open_call is not None))
             self._open_call = chunk.message_id
+        if chunk.ends and self._open_call == chunk.message_id:
+            self._close_delta(COMPLETE)
 
     def type(self) -> None:
         """Stream a typing indicator to the client, without storing it."""
         self._broadcast.publish("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
+
+    def use_task(self) -> None:
+        """Respond to the client with the task at once, if the agent decides between Message and task."""
+        if self._reply_as is ReplyAs.AGENT:
+            self._broadcast.reply_with_task()
 
     async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
         """Record an agent's emission as an event of the task, unless a node that runs again repeats its key."""
@@ -157,6 +169,8 @@ class TurnExecution:
             return
         match emission:
             case AgentMessage():
+                if emission.message.message_id == self._open_call:
+                    self._close_delta(COMPLETE)
                 status = self._status(TaskState.TASK_STATE_WORKING)
                 status.message.CopyFrom(emission.message)
                 self._set_server_fields(status.message)
@@ -231,7 +245,7 @@ class TurnExecution:
         return message if self._answer_as is AnswerAs.BOTH else None
 
     def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
-        decided = self._reply_as is ReplyAs.AUTO and self._broadcast.replies_with_task
+        decided = self._reply_as is not ReplyAs.MESSAGE and self._broadcast.replies_with_task
         if self._reply_as is ReplyAs.TASK or decided:
             return False
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
@@ -262,7 +276,6 @@ class TurnExecution:
     async def _record(self, event: Event, *, key: str = "") -> None:
         # MessageToDict raises for values without a JSON form, such as NaN: in the log, no client could read them.
         MessageToDict(event)
-        self._close_delta(COMPLETE)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nearest import nearest
+from tests.nearest import MOST, nearest
 
 FILES = {
     "tests/unit/tasks/test_runner.py": "from aion_core.tasks.runner import TaskRunner\n",
@@ -15,6 +15,14 @@ FILES = {
 }
 
 
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
@@ -22,13 +30,24 @@ FILES = {
         (["aion_core/tasks/fences.py"], ["tests/unit/tasks/test_other.py"]),
         (["aion_core/web/unnamed.py"], ["tests/unit/web/test_rest.py"]),
         (["tests/support/clock.py"], ["tests/unit/tasks/test_other.py"]),
-        (["tests/e2e/test_dev.py", "tests/e2e/test_gone.py"], ["tests/e2e/test_dev.py"]),
-        (["tests/e2e/conftest.py"], ["tests/e2e/test_dev.py"]),
+        (["tests/unit/web/test_rest.py", "tests/unit/web/test_gone.py"], ["tests/unit/web/test_rest.py"]),
         (["README.md", "tests/architecture/test_lint.py"], []),
     ],
 )
-def test_nearest_tests_of_changed_file(tmp_path: Path, changed: list[str], tests: list[str]) -> None:
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert nearest(changed, tmp_path) == tests
+def test_nearest_tests_of_changed_file(tree: Path, changed: list[str], tests: list[str]) -> None:
+    assert nearest(changed, tree) == (tests, [])
+
+
+@pytest.mark.parametrize("changed", ["tests/e2e/test_dev.py", "tests/e2e/conftest.py"])
+def test_slow_tests_are_left_to_make_test(tree: Path, changed: str) -> None:
+    assert nearest([changed], tree) == ([], ["tests/e2e/test_dev.py"])
+
+
+def test_nearest_tests_come_before_others_near(tree: Path) -> None:
+    below = tree / "tests" / "contract"
+    below.mkdir()
+    for number in range(2 * MOST):
+        (below / f"test_{number}.py").write_text("from aion_core.tasks import fences\n")
+    chosen, left = nearest(["aion_core/tasks/fences.py", "aion_core/tasks/runner.py"], tree)
+    assert "tests/unit/tasks/test_runner.py" in chosen
+    assert (len(chosen), len(left)) == (MOST, 2 * MOST + 2 - MOST)

@@ -9,12 +9,12 @@ import pytest
 from aion_core.local.stack import LocalStack
 from aion_core.ports.table import Key, Table
 from aion_core.sqlite.table import SQLiteTable
+from tests.contract.tables import skip_deviation
 from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
 from tests.support.stores import dynamodb_table, store_of, table_of
-from tests.support.tables import skip_deviation
 
 HERE = Path(__file__).parent
 

@@ -13,11 +13,11 @@ from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.stores.retries import Fence
+from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.service import Parts, http, parts, send
-from tests.support.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.stores import new_owner
 
 DIALECT = "SendMessage"

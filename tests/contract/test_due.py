@@ -14,11 +14,11 @@ from aion_core.ports.schema import TIMERS
 from aion_core.stores import keys as stored_keys
 from aion_core.stores import timers
 from aion_core.tasks.sweep import Sweep
+from tests.contract.faults import UPDATE, Faults
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, StoreConversation, of
 from tests.support.engines import Stack
-from tests.support.faults import UPDATE, Faults
 from tests.support.pushes import a_config
 from tests.support.stores import LEASE_SECONDS, store_of, table_of
 

@@ -17,10 +17,10 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import TurnStarted
 from aion_core.stores import keys
 from aion_core.stores.retries import MAX_LOST_ANSWERS, Fence
+from tests.contract.sessions import DynamoDBSessionPlace, said, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
-from tests.support.sessions import DynamoDBSessionPlace, said, texts
 from tests.support.stores import new_owner
 
 RETENTION = timedelta(days=30)

@@ -10,10 +10,10 @@ import pytest
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy
 from aion_core.stores.task_store import TableTaskStore
+from tests.contract.faults import TRANSACT, UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
-from tests.support.faults import TRANSACT, UPDATE, Faults
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 

@@ -30,12 +30,7 @@ from aion_core.stores.owned import STORES
 from aion_core.stores.survey import LEFTOVERS
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.runner import TaskRunner, Worker
-from tests.contract.test_late_worker import frozen
-from tests.support import operating
-from tests.support.clock import ManualClock
-from tests.support.conversation import StoreConversation
-from tests.support.engines import Stack
-from tests.support.erased import (
+from tests.contract.erased import (
     AGENTS,
     AION_YAML,
     bucket_versions,
@@ -46,6 +41,11 @@ from tests.support.erased import (
     someone,
     table_items,
 )
+from tests.contract.test_late_worker import frozen
+from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation
+from tests.support.engines import Stack
 from tests.support.savers import DynamoDBSavers, Line
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, table_of

@@ -21,9 +21,9 @@ from aion_core.checkpointing.persistence import OwnerStore, StoreRefused
 from aion_core.errors import LeaseLost
 from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from aion_core.stores import long_term_memory
+from tests.contract.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.savers import Line, begin, fence_of, taken_over
 from tests.support.stores import new_owner
 

@@ -10,11 +10,11 @@ from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushC
 from aion_core.ports import MAX_PUSH_CONFIGS, TurnStarted
 from aion_core.ports.table import PARTITION, SORT, Change, Delete, Put, Update
 from aion_core.stores import keys
+from tests.contract.faults import UPDATE, Faults, events_of
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING
 from tests.support.engines import Stack
-from tests.support.faults import UPDATE, Faults, events_of
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
 

@@ -17,10 +17,10 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.stores import keys
+from tests.contract.faults import UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
-from tests.support.faults import UPDATE, Faults
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 pytestmark = pytest.mark.long

@@ -22,10 +22,10 @@ from aion_core.errors import AgentFailed, LeaseLost
 from aion_core.ports import TurnStarted
 from aion_core.sessions.service import StoredSessions
 from aion_core.stores.retries import Fence
+from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import begin, fence_of
-from tests.support.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
 from tests.support.stores import LEASE_SECONDS, new_owner
 
 

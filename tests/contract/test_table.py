@@ -28,7 +28,7 @@ from aion_core.ports.table import (
     Update,
     WriteRefused,
 )
-from tests.support.tables import DEVIATIONS, KB, VALUES, attributes, skip_deviation
+from tests.contract.tables import DEVIATIONS, KB, VALUES, attributes, skip_deviation
 
 pytestmark = pytest.mark.each_engine
 

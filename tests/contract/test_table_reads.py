@@ -21,8 +21,8 @@ from aion_core.ports.table import (
     Table,
     Update,
 )
+from tests.contract.tables import FAR, KB, VALUES, all_pages, items_of
 from tests.support.clock import ManualClock
-from tests.support.tables import FAR, KB, VALUES, all_pages, items_of
 
 pytestmark = pytest.mark.each_engine
 

@@ -28,9 +28,9 @@ from aion_core.ports.table import (
     Write,
     WriteRefused,
 )
+from tests.contract.faults import TRANSACT, Faults
+from tests.contract.tables import KB, attributes, items_of
 from tests.support.clock import ManualClock
-from tests.support.faults import TRANSACT, Faults
-from tests.support.tables import KB, attributes, items_of
 
 pytestmark = pytest.mark.each_engine
 

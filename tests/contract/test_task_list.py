@@ -19,9 +19,9 @@ from aion_core.stores.task_list import TableTaskList
 from aion_core.tasks import admission, lifecycle
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import TaskLister
+from tests.contract.faults import events_of
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.faults import events_of
 from tests.support.stores import new_owner, store_of, table_of
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)

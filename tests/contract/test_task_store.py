@@ -17,6 +17,7 @@ from aion_core.ports import (
     Interrupted,
     LeaseHeld,
     Numbered,
+    OpenText,
     TaskKey,
     TurnQueued,
     TurnStarted,
@@ -441,7 +442,8 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
         DeltaBatch(2, 1, 2, (Delta("half \ud83d", append=True),)),
         DeltaBatch(2, 2, 0, (Delta("again", append=False),)),
         DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True, reason="interrupted"))),
-        DeltaBatch(12, 2, 0, (Delta("d", append=False),)),
+        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d")),
+        DeltaBatch(13, 2, 0, (Delta("e", append=True),), OpenText(Cursor(12, 2, 1), None)),
     ]
     for batch in reversed(batches):
         await chat.store.append_deltas(key, batch)

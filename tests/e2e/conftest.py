@@ -1,9 +1,10 @@
-"""Servers for the end-to-end tests."""
+"""Servers and stacks for the end-to-end tests."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from aion_core.local.stack import LocalStack
 from tests.support.server import ServerProcess, make_dev, serving
 
 
@@ -12,3 +13,10 @@ def server() -> Iterator[ServerProcess]:
     """Run `make dev`, the command of the README."""
     with serving(make_dev()) as server:
         yield server
+
+
+@pytest.fixture
+def own_stack() -> Iterator[LocalStack]:
+    """Start a stack with a queue for this test alone."""
+    with LocalStack.start("template.yaml") as stack:
+        yield stack

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,14 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.agents.paying import AGAIN, WORDS
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
-from tests.support.agents.paying import AGAIN, WORDS
-from tests.support.api_process import api_process
 from tests.support.service import send
-from tests.support.task_process import task_process
 
 CONFIG = AGENTS / "paying.yaml"
 PAID, TOLD = ("".join(words) for words in WORDS.values())
-
-
-@pytest.fixture
-def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
-    with LocalStack.start("template.yaml") as stack:
-        yield stack
 
 
 class Streaming:

@@ -18,7 +18,7 @@ from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
 from aion_core.clock import SystemClock
 from aion_core.settings import Settings
-from tests.support.browser import BrowserMissing, browser_page, pages
+from tests.e2e.browser import BrowserMissing, browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.listening import free_port, listening
 from tests.support.server import ROOT

@@ -19,11 +19,11 @@ import tomlkit
 from aion_core.deploy import sam
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
+from tests.e2e.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
+from tests.e2e.runtime_emulator import lambda_python
+from tests.e2e.sam_project import BUILDS, COPIES, SamProject
 from tests.support import ministack
-from tests.support.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
 from tests.support.rest_api import RestApi, rest_api
-from tests.support.runtime_emulator import lambda_python
-from tests.support.sam_project import BUILDS, COPIES, SamProject
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-AGENT = (Path(__file__).parents[1] / "support" / "agents" / "taking_its_time.py").read_text()
+AGENT = (Path(__file__).parents[1] / "e2e" / "agents" / "taking_its_time.py").read_text()
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
 
 

@@ -27,7 +27,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
 from aion_core.tasks import projection
-from tests.support.deployed_stack import DeployedStack, deployed_stack, running_alone
+from tests.e2e.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
 from tests.support.rest_api import ARN, CALLER, REGION
@@ -47,7 +47,7 @@ aion:
     echo: {path: examples/echo/agent.py:graph}
     slow: {path: slow.py:graph, name: Slow}
 """
-SLOW = (ROOT / "tests" / "support" / "agents" / "taking_its_time.py").read_text()
+SLOW = (ROOT / "tests" / "e2e" / "agents" / "taking_its_time.py").read_text()
 # Instead of a tunnel: the webhook's address is on this machine.
 TIMEOUT = "60"
 

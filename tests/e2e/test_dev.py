@@ -27,7 +27,7 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
-from tests.support.clients import official_client
+from tests.e2e.clients import official_client
 from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
 VERSIONS = ["1.0", "0.3"]

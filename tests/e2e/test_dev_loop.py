@@ -11,7 +11,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,8 +23,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.e2e import forked
 from tests.e2e.test_dev import has_ended
-from tests.support.server import ROOT, ServerProcess, aion_dev, serving
+from tests.support.server import ServerProcess, aion_dev, serving
 from tests.support.service import send
 
 TIMEOUT = 60
@@ -397,14 +397,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "aion_core.cli", *command],
-            cwd=inner,
-            env={**environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+        return forked.run("aion_core.cli", *command, cwd=inner, env=environ)
 
     with serving(dev(project, "--store", store), AION_DATA_DIR=str(project / ".aion")) as server:
         task = ask(server)

@@ -3,25 +3,16 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
 from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
-from tests.support.api_process import api_process
 from tests.support.service import send
-from tests.support.task_process import task_process
-
-
-@pytest.fixture
-def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
-    with LocalStack.start("template.yaml") as stack:
-        yield stack
 
 
 def test_executors_of_killed_worker_fail_or_restart(own_stack: LocalStack, tmp_path: Path) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import httpx
 
 from aion_core.local.stack import LocalStack
+from tests.e2e.agents.steps import STEPS
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import task_process
+from tests.e2e.runtime_process import running
 from tests.e2e.test_killed import at_rest
-from tests.support.agents.steps import STEPS
-from tests.support.api_process import api_process
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
-from tests.support.runtime_process import running
 from tests.support.service import send
-from tests.support.task_process import task_process
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "steps.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "steps.yaml"
 
 
 async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import BrowserMissing, browser_page, pages
+from tests.e2e.browser import BrowserMissing, browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, ServerProcess
 

@@ -4,11 +4,9 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +14,18 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
-from tests.support.agents.speaking import WORDS
-from tests.support.agents.steps import STEPS
-from tests.support.api_process import api_process
+from tests.e2e.agents.speaking import WORDS
+from tests.e2e.agents.steps import STEPS
+from tests.e2e.api_process import api_process
+from tests.e2e.forked import ForkedProcess
+from tests.e2e.function_process import task_process
 from tests.support.service import send
-from tests.support.task_process import task_process
 
-AGENTS = Path(__file__).parents[1] / "support" / "agents"
+AGENTS = Path(__file__).parent / "agents"
 SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
 
 
-@pytest.fixture
-def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
-    with LocalStack.start("template.yaml") as stack:
-        yield stack
-
-
-def wait_for_line(notes: Path, line: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for_line(notes: Path, line: str, process: ForkedProcess) -> None:
     for _ in range(1500):
         if notes.exists() and line in notes.read_text().split():
             return

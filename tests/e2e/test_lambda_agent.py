@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
+from tests.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.gates import Gates
 from tests.support.recorded import function_url_event
-from tests.support.runtime_process import running
 from tests.support.service import send
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "gated.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "gated.yaml"
 
 
 async def test_graph_text_streams_during_its_run() -> None:
@@ -36,3 +36,20 @@ async def test_graph_text_streams_during_its_run() -> None:
     assert whole.count("TASK_STATE_COMPLETED") == 1
     assert "before after" in whole
     assert answer.trailers == {}
+
+
+async def test_agent_with_failing_import_stops_environment(tmp_path: Path) -> None:
+    """Lambda and a gradual deployment see an init error, before any message."""
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    config = tmp_path / "aion.yaml"
+    config.write_text('aion:\n  agents:\n    broken: {path: "broken.py:graph"}\n')
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config)}
+    async with (
+        FakeRuntimeApi() as api,
+        running("handlers.api:app", api=api.address, environ=environ) as runtime,
+    ):
+        report = await api.init_failed()
+        assert await runtime.exit_code() == 1
+    assert report.error["errorType"] == "Runtime.LifespanFailed"
+    assert "no_such_module" in report.error["errorMessage"]
+    assert api.asked == 0

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import aion_core.lambda_runtime
+from tests.e2e.runtime_process import RuntimeProcess, running
 from tests.support.fake_runtime_api import ARN, FakeRuntimeApi
 from tests.support.gates import Gates
 from tests.support.recorded import function_url_event, recorded_event
-from tests.support.runtime_process import RuntimeProcess, running
 
-APPS = "tests.support.lambda_apps"
+APPS = "tests.e2e.lambda_apps"
 WRAPPER = Path(aion_core.lambda_runtime.__file__).parent / "exec-wrapper.sh"
 GONE = {"message": "Internal Server Error"}
 LATE = {"message": "Gateway Timeout"}
@@ -270,7 +270,7 @@ async def test_broken_client_connection_does_not_stop_app(
 
 
 async def test_fastapi_stream_continues_after_its_connection_breaks(api: FakeRuntimeApi, gates: Gates) -> None:
-    async with running("tests.support.lambda_fastapi_app:app", api=api.address, gates=gates.address) as runtime:
+    async with running("tests.e2e.lambda_fastapi_app:app", api=api.address, gates=gates.address) as runtime:
         invocation = api.invoke(function_url_event("/stream"))
         assert await invocation.chunk(1) == b"data: hello\n\n"
         await gates.reached("second")
@@ -315,7 +315,7 @@ async def test_sigterm_does_not_wait_for_thread(api: FakeRuntimeApi, gates: Gate
 
 
 async def test_sigterm_ends_runtime_importing_its_app(api: FakeRuntimeApi, gates: Gates) -> None:
-    async with running("tests.support.app_that_imports_slowly:app", api=api.address, gates=gates.address) as runtime:
+    async with running("tests.e2e.app_that_imports_slowly:app", api=api.address, gates=gates.address) as runtime:
         await gates.reached("importing")
         runtime.terminate()
         assert await runtime.exit_code() == 0
@@ -340,7 +340,7 @@ async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, g
 @pytest.mark.parametrize(
     ("app", "error_type", "reason"),
     [
-        ("tests.support.app_that_does_not_import:app", "Runtime.ImportModuleError", "no such model"),
+        ("tests.e2e.app_that_does_not_import:app", "Runtime.ImportModuleError", "no such model"),
         ("no.such.module:app", "Runtime.ImportModuleError", "No module named"),
         (f"{APPS}:no_such_attribute", "Runtime.ImportModuleError", "no_such_attribute"),
         (APPS, "Runtime.ImportModuleError", APPS),

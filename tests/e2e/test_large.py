@@ -7,7 +7,7 @@ import httpx
 from tests.support.server import aion_dev, serving
 from tests.support.service import send
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "odd.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "odd.yaml"
 
 
 def test_fifty_megabyte_answer_is_served() -> None:

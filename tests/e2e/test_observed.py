@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.runtime_process import ROOT, RuntimeProcess, running
 from tests.support.collector import Collector, attributes, collecting
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
-from tests.support.runtime_process import ROOT, RuntimeProcess, running
 from tests.support.service import send
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "traced.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "traced.yaml"
 TRACE_ID, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE_ID}-{PARENT}-01"
 SAID = "w0rds-of-a-client"

@@ -10,7 +10,7 @@ from tests.support.environments import python_with
 from tests.support.server import ROOT, ServerProcess
 
 REQUIREMENTS = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
-PROGRAM = ROOT / "tests" / "support" / "v03_client.py"
+PROGRAM = ROOT / "tests" / "e2e" / "v03_client.py"
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 1500
 FILE = {"bytes": "AAEC", "mimeType": "application/octet-stream", "name": "three.bin"}

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from aion_core.local.stack import LocalStack
-from tests.support.api_process import api_process
+from tests.e2e.api_process import api_process
 from tests.support.service import send
 
 CONFIG = Path(__file__).parents[1] / "support" / "agents" / "counting.yaml"

@@ -22,8 +22,8 @@ from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, foreign, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
-from tests.support.packages import checkout, file_states, package_here
-from tests.support.runtime_emulator import LAMBDA_PYTHON, lambda_python
+from tests.e2e.packages import checkout, file_states, package_here
+from tests.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
 ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}

@@ -33,17 +33,17 @@ from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys
 from aion_core.stores.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_core.template.reader import FUNCTION, Template
-from tests.support.agents.everything import LARGE
-from tests.support.api_process import api_process
-from tests.support.function_process import function_process, signed_by
-from tests.support.iam import Recorder, needs
-from tests.support.policy import Need, Statement, elements, is_allowed, listed, values_of
+from tests.e2e.agents.everything import LARGE
+from tests.e2e.api_process import api_process
+from tests.e2e.function_process import function_process, signed_by
+from tests.e2e.iam import Recorder, needs
+from tests.e2e.policy import Need, Statement, elements, is_allowed, listed, values_of
 from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
-CONFIG = Path(__file__).parents[1] / "support" / "agents" / "everything.yaml"
+CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "everything.yaml"
 # Short, so that expired items disappear soon; long enough for slow machines.
 HERE = {
     "AION_PUSH_HTTP": "true",

@@ -16,7 +16,7 @@ from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
-AGENTS = ROOT / "tests" / "support" / "agents" / "booking.yaml"
+AGENTS = ROOT / "tests" / "e2e" / "agents" / "booking.yaml"
 each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK does by default", "by its new extension"])
 
 

@@ -23,9 +23,9 @@ from a2a.types import (
 from a2a.utils import errors
 from google.protobuf.json_format import ParseDict
 
+from tests.e2e.clients import official_client
 from tests.e2e.test_dev import LONG, ODD, answers_of, message, text_of
 from tests.e2e.test_tasks import start_task
-from tests.support.clients import official_client
 from tests.support.receiver import answers, receiving
 from tests.support.server import ServerProcess
 

@@ -18,14 +18,14 @@ from aion_core.deploy import sam as sam_cli
 from aion_core.local.stack import LocalStack
 from aion_core.packaging.cache import cache
 from infra.sam_local import machine_architecture, sam_environment, write_env_vars
-from tests.support.api_process import api_process
-from tests.support.packages import file_states, package_here
-from tests.support.runtime_emulator import emulated, lambda_python
+from tests.e2e.api_process import api_process
+from tests.e2e.packages import file_states, package_here
+from tests.e2e.runtime_emulator import emulated, lambda_python
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
 # Run with -P: modules of its folder, such as requests.py, would hide SAM's packages.
-SAM_API = ROOT / "tests" / "support" / "sam_api.py"
+SAM_API = ROOT / "tests" / "e2e" / "sam_api.py"
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
 pytestmark = [

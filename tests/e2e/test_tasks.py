@@ -18,8 +18,8 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
+from tests.e2e.clients import official_client
 from tests.e2e.test_dev import LONG, VERSIONS, answers_of, message
-from tests.support.clients import official_client
 from tests.support.server import ServerProcess
 
 CANCELED, COMPLETED, WORKING = (

@@ -101,6 +101,26 @@ def two_model_calls() -> Graph:
     return in_a_row(draft, answer)
 
 
+def events_while_speaking() -> Graph:
+    """The node records metadata, data and a message between two chunks of its model."""
+    from aion.langgraph.stream import emit_data, emit_message, emit_task_metadata
+
+    model = model_saying(["One", " two", " three."])
+
+    async def answer(state: State, writer: StreamWriter) -> dict[str, Any]:
+        text = ""
+        async for chunk in model.astream(state["messages"]):
+            text += chunk.text
+            if text == "One":
+                emit_task_metadata(writer, {"progress": 50})
+            if text == "One two":
+                emit_data(writer, {"rows": 2}, name="rows")
+                emit_message(writer, AIMessage("Counting.", id="my-notice"))
+        return {"messages": [AIMessage(text)]}
+
+    return in_a_row(answer)
+
+
 def edited_message() -> Graph:
     """The node corrects the streamed message itself."""
     model = model_saying(["Teh ", "answer."])

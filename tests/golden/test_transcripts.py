@@ -75,7 +75,11 @@ class Tokens:
         if isinstance(value, dict):
             is_task = "status" in value and "id" in value
             kinds = (
-                {**KINDS, "id": "task"} if is_task else {**KINDS, "id": "interrupt"} if set(value) == {"id"} else KINDS
+                {**KINDS, "id": "task"}
+                if is_task
+                else {**KINDS, "id": "interrupt"}
+                if "id" in value and set(value) <= {"id", "text", "schema"}
+                else KINDS
             )
             return {key: self._token(key, item, kinds) for key, item in value.items()}
         if isinstance(value, list):

@@ -151,7 +151,7 @@ _DATA = in_parts({"text": "look"}, {"data": {"a": [1]}})
 TEXT_ONLY = {"input_modes": ["text/plain"], "output_modes": ["text/plain"]}
 MEDIA_TYPES: list[tuple[str, Any, str | Error]] = [
     ("text, where it takes text", message(), "completed"),
-    ("text of another kind", in_parts({"text": "a page", "mediaType": "text/html"}), CONTENT_TYPE),
+    ("text of another kind", in_parts({"text": "a,b", "mediaType": "text/csv"}), CONTENT_TYPE),
     ("a file, where it takes text", _FILE, CONTENT_TYPE),
     ("data, where it takes text", _DATA, CONTENT_TYPE),
     ("an answer in text", configured(acceptedOutputModes=["image/png", "text/plain"]), "completed"),

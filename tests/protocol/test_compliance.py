@@ -18,9 +18,9 @@ from google.protobuf.json_format import ParseDict
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.protocol.answers import events_of, result_of
+from tests.protocol.compliance import Event, faults
 from tests.protocol.dialects import DIALECTS, Dialect, RpcDialect
 from tests.support.asgi import call
-from tests.support.compliance import Event, faults
 from tests.support.server import ROOT
 
 EXAMPLES = [

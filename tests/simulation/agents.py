@@ -73,7 +73,13 @@ PROGRAMS: dict[str, Program] = {
     "says nothing": Program(((("effect",),),), ending="nothing"),
     "goes on": Program(((("say",),),), ending="after"),
     "ends twice": Program(((("effect",),),), ending="twice"),
-    "chatters": Program(((("chunks", 400), ("say",)), (("chunks", 5), ("sleep", 1.0), ("chunks", 40)))),
+    # Events are recorded within a text and after it.
+    "chatters": Program(
+        (
+            (("chunks", 400), ("say",), ("more chunks", 9)),
+            (("chunks", 5), ("sleep", 1.0), ("note",), ("note",), ("more chunks", 40), ("chunks", 3)),
+        )
+    ),
     "blocks": Program(((("say",), ("block", 25.0), ("effect",)), (("block", 45.0), ("say",)))),
     "stubborn": Program(((("say",), ("stubborn", 20.0), ("effect",), ("say",)),), drains=False),
     "deaf": Program(tuple((("sleep", 100.0), ("effect",), ("say",)) for _ in range(12)), drains=False),
@@ -162,12 +168,17 @@ class ScriptedAgent:
 
     async def _perform(self, asked: TurnRequest, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
         match op:
-            case ("chunks", count, *characters):
+            case ("chunks" | "more chunks", count, *characters):
+                spoken = self._world.history.spoken.setdefault((asked.task.id, asked.fence), {})
+                if op[0] == "more chunks":
+                    # Continue the newest message, if this run has begun one.
+                    key = next(reversed(spoken), key)
+                message = key.partition(".")[2]
                 for number in range(count):
-                    spoken = self._world.history.spoken
-                    place, text = (asked.task.id, asked.fence), f"{number} ".ljust(sum(characters), ".")
-                    spoken[place] = spoken.get(place, "") + text
-                    yield Chunk(text, key)
+                    text = f"{message}:{number} ".ljust(sum(characters), ".")
+                    spoken[key] = spoken.get(key, "") + text
+                    # A text longer than OPEN_CHARACTERS must end before the next event.
+                    yield Chunk(text, key, ends=bool(characters) and number == count - 1)
                     if number % 8 == 0:
                         await asyncio.sleep(0.02)
             case ("say", *characters):

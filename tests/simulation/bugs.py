@@ -227,6 +227,23 @@ BUGS = [
         aims=tuple(Aim(Fault.SLOW, "append_deltas.write", number, 2.5) for number in range(1, 6)),
     ),
     bug(
+        "closes an open text at each event",
+        "I6D",
+        Edit(
+            TurnExecution,
+            "_record",
+            "await self._deltas.flush()",
+            "self._close_delta(COMPLETE); await self._deltas.flush()",
+        ),
+        scenarios=("stream",),
+    ),
+    bug(
+        "continues a text for readers without its beginning",
+        "I6D",
+        Edit(subscription, "_continued", "if before is not None and before.until == shown:", "if True:"),
+        scenarios=READERS,
+    ),
+    bug(
         "forgets the cursor when a turn is taken over",
         "I6",
         Edit(TaskService, "stream", "after = admitted.broadcast.cursor()", "after = Cursor()"),

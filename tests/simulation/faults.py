@@ -6,6 +6,7 @@ A side effect of the table is named after the operation of the store and the met
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from random import Random
 
 TABLE_READS = ("get", "query", "query_index", "scan", "get_blocking")
@@ -55,6 +56,7 @@ class Fault(StrEnum):
     SKEWED = "skewed"  # from now on the clock of this process is minutes off
 
 
+@cache
 def applies(fault: Fault, kind: str) -> bool:
     """Return True if the fault applies to this kind of side effect."""
     method = "" if kind in WITHOUT_TABLE else kind.rpartition(".")[2]

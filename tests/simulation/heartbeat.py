@@ -1,7 +1,6 @@
 """Lease heartbeat on the virtual clock: the deployed `LeaseRenewal`; its blocking requests take virtual time."""
 
 import asyncio
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +33,7 @@ class SimHeartbeat:
             renew_seconds=renew_seconds,
             wake_up_seconds=wake_up_seconds,
             watch=lambda: watch_seconds,
+            now=asyncio.get_running_loop().time,
         )
         self.lost = asyncio.Event()
         self._stopped = False
@@ -50,11 +50,10 @@ class SimHeartbeat:
 
     async def _beat(self) -> None:
         while not self._stopped:
-            pause = self._renewal.pause
-            await asyncio.sleep(pause)
+            await asyncio.sleep(self._renewal.pause)
             if self._stopped:
                 return
-            if not await unblocked(self._renewal, partial(self._renewal.once, pause)):
+            if not await unblocked(self._renewal, self._renewal.once):
                 if not self._stopped:
                     self.lost.set()
                 return

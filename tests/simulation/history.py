@@ -166,8 +166,8 @@ class History:
         """True if an invocation ended before it knew about its turn: for that turn the same as a death."""
         self.claimed: list[ContextKey] = []
         """Contexts claimed by sweeps, without a wake-up message yet."""
-        self.spoken: dict[tuple[str, int], str] = {}
-        """Streamed text of an agent, for a task and under a fence."""
+        self.spoken: dict[tuple[str, int], dict[str, str]] = {}
+        """Streamed texts of an agent, for a task and under a fence, by message."""
         self.streamed: dict[tuple[TaskKey, str], Delta] = {}
         """Stored chunks, by their task and SSE id."""
         self.unreadable: set[str] = set()

@@ -176,7 +176,7 @@ async def ask_parts(client: httpx.AsyncClient, dialect: str, *parts: dict[str, A
     """Send parts, given in their v1 form, in blocking mode; return the task."""
     request = send(method=dialect, **message)
     old = "/" in dialect
-    request["params"]["message"]["parts"] = [_v03(part) if old else part for part in parts]
+    request["params"]["message"]["parts"] = [as_v03(part) if old else part for part in parts]
     return task_of((await client.post("/", json=request)).json())
 
 
@@ -207,11 +207,10 @@ def deltas(frames: list[dict[str, Any]]) -> list[tuple[str, bool, bool]]:
     ]
 
 
-def _v03(part: dict[str, Any]) -> dict[str, Any]:
-    if "text" in part:
-        return {"kind": "text", "text": part["text"]}
-    if "data" in part:
-        return {"kind": "data", "data": part["data"]}
+def as_v03(part: dict[str, Any]) -> dict[str, Any]:
+    for kind in ("text", "data"):
+        if kind in part:
+            return {"kind": kind, **part}
     file = {"bytes": part["raw"]} if "raw" in part else {"uri": part["url"]}
     names = {"mediaType": "mimeType", "filename": "name"}
     return {"kind": "file", "file": {**file, **{names[key]: part[key] for key in names if key in part}}}

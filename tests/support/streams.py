@@ -9,27 +9,37 @@ Chunk = tuple[str, object]
 """SSE id, and its Delta or event."""
 
 
-def faults_of_text(received: Iterable[Chunk], streamed: Callable[[str], Delta | None] | None = None) -> Iterator[str]:
+def folded(received: Iterable[Chunk]) -> Iterator[tuple[str, Delta, str]]:
+    """Yield each chunk with its id and the text that a client shows after it, as by the SDK's artifact rules."""
+    shown = ""
+    for id_, what in received:
+        if isinstance(what, Delta):
+            shown = shown + what.text if what.append else what.text
+            yield id_, what, shown
+
+
+def faults_of_text(received: Iterable[Chunk], is_true: Callable[[str, str], bool]) -> Iterator[str]:
     """Yield a sentence for each chunk after which the shown text is no prefix of the true one.
 
     `received`: everything received by one client of a task, in order, over all connections with a Last-Event-ID.
-    `streamed` returns the turn's chunk of an id, None without one. A text starts with a chunk of `append: false`,
-    continues with the very next chunk, and ends with the next event.
+    `is_true` returns True if the text is the streamed text up to the chunk of an id. A text starts with a chunk of
+    `append: false` and continues with the very next chunk, perhaps after events.
     """
+    received = list(received)
+    texts = {id_: text for id_, _, text in folded(received)}
     last, shown = "", None
     for id_, what in received:
         if not isinstance(what, Delta):
-            if id_:
-                last, shown = id_, None
+            last = id_ or last
             continue
         place, before = cursor_of(id_), cursor_of(last)
         if place is None or place.n == 0:
             yield f"Chunk {id_!r} has no number."
             continue
-        if streamed is not None and streamed(id_) != what:
-            yield f"Chunk {id_} is {what}, and {streamed(id_)} was streamed."
+        if not is_true(id_, texts[id_]):
+            yield f"After chunk {id_} ({what}) the reader shows {texts[id_]!r}."
         if before is not None and place <= before:
             yield f"Chunk {id_} came again, or too late: after {last}."
-        elif what.append and (shown is None or (place.generation, place.fence, place.n - 1) != shown):
+        elif what.append and (shown is None or (place.n > 1 and (place.generation, place.fence, place.n - 1) != shown)):
             yield f"Chunk {id_} continues a text of which the reader has the chunks up to {last or 'none'}."
         last, shown = id_, (place.generation, place.fence, place.n)

@@ -142,6 +142,14 @@ def test_domain_needs_certificate(parameters: dict[str, str], *, is_valid: bool)
     assert template.resolve(assertion["Assert"], "Rules") is is_valid
 
 
+@pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
+def test_environment_with_every_option_fits_lambda(function: str) -> None:
+    """Lambda allows 4 KB; the rest is for longer values."""
+    place = replace(BUILD_PLACE, stack_name="s" * 128)
+    environ = Template(TEMPLATE, place, EVERY_OPTION).environment(function)
+    assert sum(len(name) + len(value) for name, value in environ.items()) < 3 * 1024
+
+
 def test_longest_stack_name_fits_resource_names() -> None:
     """CloudFormation shortens generated names only. A stack's name has up to 128 characters."""
     template = Template(TEMPLATE, replace(BUILD_PLACE, stack_name="s" * 128))

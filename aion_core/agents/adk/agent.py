@@ -15,7 +15,7 @@ from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
 
-from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_content
+from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_contents
 from aion_core.agents.adk.outbound import AdkOutbound
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.thread import (
@@ -139,17 +139,19 @@ class AdkAgent:
 
         Raises InvalidResumeInput if the pending call does not accept the message as its answer.
         """
+        question, pending = answered_question(request), pending_calls(session.events)
+        answers = resume_contents(request, question, pending) if question is not None else []
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
             # ADK needs the message again to resume an App without resumability. It stores the message only once.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
-            return RunnerInput(message, earlier[0].invocation_id)
-        question, pending = answered_question(request), pending_calls(session.events)
-        if question is not None and (answer := resume_content(request, question, pending)) is not None:
+            # An earlier attempt of the turn may have used the first answers only.
+            return RunnerInput(message, earlier[0].invocation_id, answers)
+        if answers:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            return RunnerInput(answer)
+            return RunnerInput(answers[0], then=answers[1:])
         for response in canceled_responses(session.events):
             await turn.append(session, response)
         return RunnerInput(content_of(request))

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 
 from aion_core.agents.adk.parts import data_part
 from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
+from aion_core.agents.questions import Question, question_message
 from aion_core.ports import InputRequired, TurnRequest
-from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
+from aion_core.protocol.types import Message, TaskState
+from aion_core.tasks.resume_input import resume_values
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -63,35 +64,28 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
 
     `error` describes an earlier invalid answer. It comes first in the message.
     """
-    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
-    for each in calls:
-        text, data = _prompt(each.call)
-        message.parts.append(Part(text=text))
-        if data:
-            message.parts.append(data_part(data))
-    message.metadata.update({INTERRUPT_ID: calls[0].id})
-    if len(calls) > 1:
-        message.metadata.update({INTERRUPTS: [{"id": each.id} for each in calls]})
+    message = question_message([_question(each) for each in calls], error=error)
     wants_credential = any(each.call.name == CREDENTIAL for each in calls)
     return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )
 
 
-def resume_content(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> genai.Content | None:
-    """Return the client's answer as ADK content, or None if the answered call is no longer pending.
+def resume_contents(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> list[genai.Content]:
+    """Return the client's answers as ADK contents, one per branch; empty if no answered call is pending any longer.
 
-    The answer belongs to the call named in its metadata, else to the only call of the question. `tasks.resume_input`
-    refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong form.
+    ADK stores a content in the branch of its first call, so agents of other branches would not see it.
+    `tasks.resume_input` refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong
+    form; then no answer of the message is used.
     """
-    ids = interrupt_ids(question)
-    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
-    pending = next((each for each in calls if each.id == named), None)
-    if pending is None:
-        return None
-    response = _response(pending.call, resume_value(request.message))
-    answered = genai.FunctionResponse(id=pending.id, name=pending.call.name, response=response)
-    return genai.Content(role="user", parts=[genai.Part(function_response=answered)])
+    answers = resume_values(request.message, interrupt_ids(question))
+    branches: dict[str | None, list[genai.Part]] = {}
+    for each in calls:
+        if each.id in answers:
+            response = _response(each.call, answers[each.id])
+            answered = genai.FunctionResponse(id=each.id, name=each.call.name, response=response)
+            branches.setdefault(each.event.branch, []).append(genai.Part(function_response=answered))
+    return [genai.Content(role="user", parts=parts) for parts in branches.values()]
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:
@@ -143,6 +137,20 @@ def _confirmation(given: Any) -> dict[str, Any]:
     if word not in _YES | _NO:
         raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
     return {"confirmed": word in _YES}
+
+
+_CONFIRMATION = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}, "required": ["confirmed"]}
+"""JSON schema of a confirmation as data."""
+
+
+def _question(pending: PendingCall) -> Question:
+    """Return the question that a pending call asks the client."""
+    text, data = _prompt(pending.call)
+    args = pending.call.args or {}
+    schema = _CONFIRMATION if pending.call.name == "adk_request_confirmation" else None
+    if pending.call.name == "adk_request_input":
+        schema = args.get("responseSchema") or args.get("response_schema")
+    return Question(pending.id, text, data_part(data) if data else None, schema)
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -15,6 +15,7 @@ from google.genai import types as genai
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
+from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
 from aion_core.agents.adk.thread import outbox_of_event
 from aion_core.agents.outbound import (
     INVOKED,
@@ -25,7 +26,6 @@ from aion_core.agents.outbound import (
     Reaction,
     ReplyChunk,
     StreamAborted,
-    StreamSequencer,
     TurnOutput,
     TypingSignal,
     final_emissions,
@@ -38,7 +38,7 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
-from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
+from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
@@ -171,6 +171,11 @@ class ChannelSink:
 VERSION = "version"
 """Key in an artifact's metadata for its version in ADK."""
 
+NO_ANSWER = (
+    "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
+    "state_delta['a2a_outbox'], or call thread.reply()."
+)
+
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
 
@@ -178,6 +183,14 @@ LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 @dataclass(frozen=True, slots=True)
 class AgentInvoked:
     """Event sent when a sub-agent starts."""
+
+    name: str
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnded:
+    """Event sent when an agent has ended by itself. A stream without a complete event is its whole message then."""
 
     name: str
     branch: str
@@ -196,7 +209,7 @@ class AdkOutbound:
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
-        self._streams = StreamSequencer()
+        self._streams = MessageStreams()
         self._open_messages: dict[tuple[str, str], str] = {}
         """Id of each agent's streaming message, by branch and agent name."""
         self._streamed: dict[str, list[str]] = {}
@@ -208,6 +221,8 @@ class AdkOutbound:
         self._failure: Event | None = None
         self._outboxes: list[A2AOutbox] = []
         self._counts: Counter[str] = Counter()
+        self._has_output = False
+        """True if the turn has emitted an artifact or a reaction."""
 
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
         """Yield the emissions of an ADK event or of a helper call by the author's code."""
@@ -216,6 +231,7 @@ class AdkOutbound:
                 yield emission
             for name, version in event.actions.artifact_delta.items() if not event.partial else ():
                 if (artifact := await self._artifact(name, version, f"{event.id}/{name}")) is not None:
+                    self._has_output = True
                     yield artifact
         else:
             for emission in self._helper_call(event):
@@ -223,11 +239,11 @@ class AdkOutbound:
 
     def before_pause(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all message streams, before the turn continues in another process."""
-        yield from self._streams.close_all()
+        yield from self._flow(self._streams.close_all())
 
     def before_question(self) -> Iterator[Emission]:
         """Yield the messages before a question to the client, because they are not the answer of the next turn."""
-        yield from self._streams.close_all()
+        yield from self._flow(self._streams.close_all())
         yield from self._emit_last()
         if (text := self._unfinished_text()) is not None:
             message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
@@ -238,7 +254,7 @@ class AdkOutbound:
 
         Raises AgentFailed if a model call failed and the turn has no answer.
         """
-        yield from self._streams.close_all()
+        yield from self._flow(self._streams.close_all())
         text = self._unfinished_text()
         if text is not None:
             # An unfinished stream is newer than the last complete message.
@@ -258,7 +274,11 @@ class AdkOutbound:
             streamed=text or "",
             emitted=self._messages.intermediate,
         )
-        yield from final_emissions(self._request, left)
+        for emission in final_emissions(self._request, left):
+            self._has_output = self._has_output or isinstance(emission, AgentArtifact)
+            if isinstance(emission, Reply) and emission.message is None and not self._has_output:
+                logger.warning(NO_ANSWER, extra={"task_id": self._request.task.id})
+            yield emission
 
     def _event(self, event: Event) -> Iterator[Emission]:
         if event.author == "user":
@@ -267,54 +287,80 @@ class AdkOutbound:
         agent = (event.branch or "", event.author)
         if event.partial:
             if text := visible_text(parts):
-                # More output follows, so the last complete message is not the answer.
-                yield from self._emit_last()
                 message_id = self._open_messages.setdefault(agent, event.id)
                 self._streamed.setdefault(message_id, []).append(text)
-                yield from self._streams.add(Chunk(text, message_id))
+                yield from self._flow(self._streams.add(Chunk(text, message_id)))
             return
-        # A failed model call ends its stream too, because an incomplete text is not an answer.
-        if (parts or event.error_code) and (closed := self._open_messages.pop(agent, None)) is not None:
-            self._streamed.pop(closed)
-            yield from self._streams.close(closed)
+        stream = self._end_stream(agent) if parts or event.error_code else ""
         if (outbox := outbox_of_event(event)) is not None:
             # An outbox replaces the content of its event.
+            yield from self._complete(CompleteMessage(stream, None, event.id))
             yield from self._emit_last()
             self._outboxes.append(outbox)
             self._failure = None
             return
         if event.error_code and not parts:
+            # A failed model call ends its stream too, because an incomplete text is not an answer.
             self._failure = event
+            yield from self._flow(self._streams.abort(stream))
         if event.output is not None and not parts:
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
+        message = None
         if visible := a2a_parts(parts) or _tool_results(event):
             self._failure = self._output = None
-            yield from self._complete_message(Message(role=Role.ROLE_AGENT, parts=visible), event)
+            message = Message(role=Role.ROLE_AGENT, parts=visible)
+        if message is not None or (stream and parts):
+            # After tool calls the agent continues, so the message is not the answer.
+            continues = bool(event.get_function_calls())
+            yield from self._complete(CompleteMessage(stream, message, event.id, continues))
 
-    def _complete_message(self, message: Message, event: Event) -> Iterator[Emission]:
-        yield from self._emit_last()
-        if event.get_function_calls():
-            # The agent continues after its calls, so this is not the answer.
-            yield from self._emit(message, event.id)
-        else:
-            self._last = message, event.id
+    def _end_stream(self, agent: tuple[str, str]) -> str:
+        """Forget the agent's open stream, and return its message id, or "" without one."""
+        stream = self._open_messages.pop(agent, "")
+        self._streamed.pop(stream, None)
+        return stream
+
+    def _complete(self, message: CompleteMessage) -> Iterator[Emission]:
+        yield from self._flow(self._streams.complete(message))
+
+    def _flow(self, items: Iterable[Chunk | CompleteMessage]) -> Iterator[Emission]:
+        """Yield the emissions of chunks and complete messages in their order."""
+        for item in items:
+            if isinstance(item, Chunk):
+                if item.text:
+                    # More output follows, so the last complete message is not the answer.
+                    yield from self._emit_last()
+                yield item
+            elif item.message is not None:
+                yield from self._emit_last()
+                if item.continues:
+                    yield from self._emit(item.message, item.key)
+                else:
+                    self._last = item.message, item.key
 
     def _helper_call(self, call: object) -> Iterator[Emission]:
         match call:
             case AgentInvoked(name=name, branch=branch):
                 yield from self._emit_last()
                 yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
+            case AgentEnded(name=name, branch=branch):
+                if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
+                    # A custom agent may stream its text without a complete event.
+                    stream = self._end_stream((branch, name))
+                    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
+                    yield from self._complete(CompleteMessage(stream, message, stream))
             case ReplyChunk():
-                yield from self._streams.add(Chunk(call.text, call.message_id))
+                yield from self._flow(self._streams.add(Chunk(call.text, call.message_id)))
             case StreamAborted():
-                yield from self._streams.abort(call.message_id)
+                yield from self._flow(self._streams.abort(call.message_id))
             case DurableReply():
                 # Record the reply now, so that no crash loses it. The last reply is also the answer of the turn.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
-                yield from self._streams.discard(call.message.message_id)
+                yield from self._flow(self._streams.discard(call.message.message_id))
             case Reaction():
+                self._has_output = True
                 yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
             case TypingSignal():
                 yield AgentTyping()

@@ -1,7 +1,7 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,14 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 
-from aion_core.agents.adk.outbound import AdkOutbound, AgentInvoked, ChannelSink, EventChannel, call_site
+from aion_core.agents.adk.outbound import (
+    AdkOutbound,
+    AgentEnded,
+    AgentInvoked,
+    ChannelSink,
+    EventChannel,
+    call_site,
+)
 from aion_core.agents.adk.thread import AGENTS, TurnSessionService, can_resume, can_stop, is_finished, is_resumable
 from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.agents.outbound import InternalEvents
@@ -57,6 +64,10 @@ class CallbackPlugin(BasePlugin):
         call_site.set(_agent_site(agent, callback_context))
         if agent.name != self._root:
             await self._send(AgentInvoked(agent.name, callback_context._invocation_context.branch or ""))
+
+    async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """End the agent's stream, if it has no complete event."""
+        await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""
@@ -158,6 +169,8 @@ class RunnerInput:
     message: genai.Content | None
     invocation_id: str | None = None
     """Id of the invocation to resume; None if the message begins a new invocation or answers a pending call."""
+    then: Sequence[genai.Content] = ()
+    """Further messages, each for a run after the one before. They answer pending calls of other branches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +310,6 @@ class AdkTurn:
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
-            "new_message": given.message,
-            "invocation_id": given.invocation_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
@@ -308,10 +319,13 @@ class AdkTurn:
         }
         try:
             with aion_context_set(context_of(self._request, sink, name=self._services.name)):
-                async with aclosing(self._runner.run_async(**arguments)) as events:
-                    async for event in events:
-                        if not self._abort.is_set():
-                            await self._channel.send(event)
+                inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
+                for message, invocation_id in inputs:
+                    run = self._runner.run_async(new_message=message, invocation_id=invocation_id, **arguments)
+                    async with aclosing(run) as events:
+                        async for event in events:
+                            if not self._abort.is_set():
+                                await self._channel.send(event)
         finally:
             self._channel.finish()
 

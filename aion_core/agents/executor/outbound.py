@@ -37,6 +37,7 @@ from aion_core.ports import (
     Emission,
     InputRequired,
     Reply,
+    TaskUsed,
     TurnRequest,
 )
 from aion_core.protocol.json_format import to_json
@@ -112,7 +113,7 @@ class ExecutorOutbound:
         self._request, self._restarts = request, restarts
         self.ending: Reply | InputRequired | None = None
         """Ending of the turn; None until the executor has sent it."""
-        self._started = self._answered = False
+        self._started = self._answered = self._uses_task = False
         self._authorization: InputRequired | None = None
         """Ending of the turn if the executor returns while it waits for an authorization."""
         self._message: Message | None = None
@@ -134,6 +135,9 @@ class ExecutorOutbound:
         if self.ending is not None:
             logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
+        if not self._uses_task and not _may_precede_message(event):
+            self._uses_task = True
+            yield TaskUsed()
         for emission in self._emissions(event):
             if isinstance(emission, Reply | InputRequired):
                 self.ending = emission
@@ -156,7 +160,7 @@ class ExecutorOutbound:
     def _emissions(self, event: ExecutorEvent) -> Iterator[Emission]:
         match event:
             case Message():
-                yield Reply(_own(event))
+                yield Reply(_own(event), as_message=not self._uses_task)
             case TaskStatusUpdateEvent():
                 yield from self._status(event.status, _metadata(event.metadata))
             case TaskArtifactUpdateEvent():
@@ -212,7 +216,8 @@ class ExecutorOutbound:
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
             # A stream delta is a preview of a message, not an artifact of the task.
-            yield Chunk("".join(part.text for part in given.parts), f"delta/{self._request.turn.id}")
+            text = "".join(part.text for part in given.parts)
+            yield Chunk(text, f"delta/{self._request.turn.id}", ends=last_chunk)
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened
@@ -250,6 +255,14 @@ class ExecutorOutbound:
         digest = hashlib.sha256(content).hexdigest()[:32]
         self._counts[digest] += 1
         return f"executor:{self._request.turn.id}/{digest}/{self._counts[digest]}"
+
+
+def _may_precede_message(event: ExecutorEvent) -> bool:
+    """Return True for a Message, and for a new Task without content, which says nothing about the answer."""
+    if isinstance(event, Task):
+        submitted = event.status.state == TaskState.TASK_STATE_SUBMITTED and not event.status.HasField("message")
+        return submitted and not event.artifacts and all(each.role == Role.ROLE_USER for each in event.history)
+    return isinstance(event, Message)
 
 
 def _opened_by_retry(request: TurnRequest) -> set[str]:

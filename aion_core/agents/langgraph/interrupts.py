@@ -8,12 +8,13 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
+from aion_core.agents.questions import Question, question_message
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS, interrupt_id_of, resume_value
+from aion_core.tasks.resume_input import resume_values
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -137,18 +138,10 @@ def _choices(kinds: Sequence[str]) -> str:
 def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
     """Return the end of a turn with the questions of its interrupts, each as text, with further values as data.
 
-    `rejection` is the reason for refusing an earlier answer. It comes first in the message.
+    With several interrupts, each part has the id of its interrupt in its metadata. `rejection` is the reason for
+    refusing an earlier answer. It comes first in the message.
     """
-    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=rejection)] if rejection else [])
-    for interrupt in interrupts:
-        text, data = _prompt_and_data(interrupt)
-        message.parts.append(Part(text=text))
-        if data:
-            message.parts.append(ParseDict({"data": _as_json(data)}, Part()))
-    message.metadata.update({INTERRUPT_ID: interrupts[0].id})
-    if len(interrupts) > 1:
-        message.metadata.update({INTERRUPTS: [{"id": interrupt.id} for interrupt in interrupts]})
-    return InputRequired(message)
+    return InputRequired(question_message([_question(interrupt) for interrupt in interrupts], error=rejection))
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
@@ -158,19 +151,19 @@ def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
 
 
 def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
-    """Return the Command that resumes an interrupt with the client's answer.
+    """Return the Command that resumes the interrupts answered by the client's message.
 
-    The answer belongs to the interrupt named in its metadata, else to the only one of the question. If that interrupt
-    is no longer pending, as in a later attempt of the turn, return None. Raises InvalidResumeInput for an answer that
-    the interrupt does not accept.
+    An answer belongs to the interrupt named in the metadata of its part or message, else to the only one of the
+    question. If none of them is pending any more, as in a later attempt of the turn, return None. Raises
+    InvalidResumeInput for an answer that its interrupt does not accept.
     """
-    ids = interrupt_ids(question)
-    named = interrupt_id_of(request.message) or (ids[0] if len(ids) == 1 else "")
-    interrupt = next((each for each in pending if each.id == named), None)
-    if interrupt is None:
-        return None
-    answer, review = resume_value(request.message), review_of(interrupt)
-    return Command(resume={named: review.decisions_of(answer) if review is not None else answer})
+    answers = resume_values(request.message, interrupt_ids(question))
+    values: dict[str, Any] = {}
+    for interrupt in pending:
+        if interrupt.id in answers:
+            answer, review = answers[interrupt.id], review_of(interrupt)
+            values[interrupt.id] = review.decisions_of(answer) if review is not None else answer
+    return Command(resume=values) if values else None
 
 
 def schema_rejection(error: Exception) -> str:
@@ -180,6 +173,19 @@ def schema_rejection(error: Exception) -> str:
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
     return f"The answer does not fit the question{f', in {where}' if where else ''}: {first['msg']}."
+
+
+def _question(interrupt: Interrupt) -> Question:
+    text, data = _prompt_and_data(interrupt)
+    schema = interrupt.response_schema
+    if isinstance(schema, type):
+        schema = TypeAdapter(schema).json_schema()
+    return Question(
+        interrupt.id,
+        text,
+        ParseDict({"data": _as_json(data)}, Part()) if data else None,
+        _as_json(schema) if schema else None,
+    )
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:

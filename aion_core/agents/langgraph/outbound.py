@@ -3,18 +3,22 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.langgraph.thread import OUTBOX, StateHistory, StreamedText, as_messages, messages_of
+from aion_core.agents.inbound import inbound_of
+from aion_core.agents.langgraph.answers import GraphAnswer
+from aion_core.agents.langgraph.content import message_of
+from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, StreamedText, messages_of
 from aion_core.agents.outbound import (
+    FINAL,
     INVOKED,
     REPLY,
     TARGET,
@@ -37,79 +41,25 @@ from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message
 
 logger = logging.getLogger(__name__)
-
-# ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
-
-Identity = tuple[str | None, str, str]
-"""Identity of a LangChain message: its id, type and content."""
-
-
-class AddedMessages:
-    """AIMessages that a turn adds to the graph's state, collected after each step."""
-
-    def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """Start with the messages in the state before the turn. These cannot be the turn's answer."""
-        self._counts = Counter(map(_identity, before))
-        self._before = {identity for identity in self._counts if identity[0]}
-        self._new_identities: set[Identity] = set()
-        self._all_added: list[AIMessage] = []
-        """All messages added by the turn, in order, including those removed again."""
-
-    def observe(self, messages: Sequence[BaseMessage]) -> None:
-        """Collect the messages that are new or edited in the state since the last step."""
-        counts = Counter(map(_identity, messages))
-        new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
-        self._counts = counts
-        self._new_identities |= new
-        self._all_added += _among(messages, new)
-
-    def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
-        """Return the turn's last AIMessage with text as its answer, preferably one that is still in the state.
-
-        If the last message has no text, earlier messages with tool calls do not count, because they are intermediate.
-        """
-        last = _answer(_among(messages, self._new_identities)) or _answer(self._all_added)
-        return message_of(last) if last is not None else None
-
-    def latest_answer(self) -> Message | None:
-        """Return the last added AIMessage that has text and no tool calls."""
-        last = _complete(self._all_added)
-        return message_of(last) if last is not None else None
-
-
-def message_of(message: AIMessage) -> Message:
-    """Convert an AIMessage to an A2A message with one text part and the same id."""
-    # UTF-8 cannot encode half a surrogate pair.
-    text = str(message.text).encode("utf-8", "replace").decode()
-    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[Part(text=text)])
-
-
-def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[AIMessage]:
-    return [message for message in messages if isinstance(message, AIMessage) and _identity(message) in identities]
-
-
-def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
-    return messages[-1] if messages and messages[-1].text else _complete(messages)
-
-
-def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
-    return next((message for message in reversed(messages) if message.text and not message.tool_calls), None)
-
-
-def _identity(message: BaseMessage) -> Identity:
-    content: Any = message.content
-    return message.id, message.type, content if isinstance(content, str) else repr(content)
-
 
 # ── Model calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_QUIET = "aion_quiet"
+"""Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
+
+
+def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
+    """Mark a model call within a tool, such as that of another agent: it does not speak to the client."""
+    metadata[_QUIET] = True
+
+
 def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Return True for a model call of a LangChain middleware, such as a summary of the conversation."""
-    return "lc_internal_call" in metadata or "lc_source" in metadata
+    """Return True for a model call of a tool or of a LangChain middleware, such as a summary of the conversation."""
+    return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
 class ModelStreams:
@@ -162,6 +112,10 @@ class ModelStreams:
     def has_streamed(self, call: str) -> bool:
         """Return True if the model call streams by itself, so that chunks emitted by its node are duplicates."""
         return call in self._streamed
+
+    def close(self, *message_ids: str) -> Iterator[Chunk]:
+        """Close messages that are complete. Yield the chunks that follow."""
+        yield from self._sequencer.close(*message_ids)
 
     def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
         """Close the model calls of these nodes of the graph at `namespace`. Yield the buffered chunks that follow."""
@@ -266,28 +220,37 @@ GRAPH_RUNS = ("values", "updates", "checkpoints")
 namespace too."""
 
 
+BESIDE_CALLS = f"{FINAL}words:"
+"""Prefix of the idempotency keys of texts beside tool calls. They are not an answer unless they end the turn."""
+
+NO_ANSWER = (
+    "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
+    "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
+)
+
+
 class LangGraphOutbound:
     """Translator of a graph's stream events to the emissions of one turn."""
 
     def __init__(
         self,
         request: TurnRequest,
+        graph: Graph,
         history: StateHistory,
         streamed: StreamedText,
         *,
         earlier: str = "",
         clears_outbox: bool = False,
-        functional: bool = False,
     ) -> None:
         """Start with the state's history and the streamed text of the turn so far.
 
         `earlier` is text that another process has streamed and that is not in the state. `clears_outbox` is True if the
-        turn's input has cleared the outbox. `functional` is True for a functional graph, which has no state.
+        turn's input has cleared the outbox.
         """
-        self._request, self._streamed, self._earlier, self._functional = request, streamed, earlier, functional
-        self._added_messages = AddedMessages(messages_of(history.before))
+        self._request, self._streamed, self._earlier = request, streamed, earlier
+        self._answer = GraphAnswer(graph, history.before)
         for values in history.since:
-            self._added_messages.observe(messages_of(values))
+            self._answer.added.observe(messages_of(values))
         self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
         self._model_streams = ModelStreams()
         self._emitted = EmittedMessages(request)
@@ -318,8 +281,11 @@ class LangGraphOutbound:
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
             self._values = payload
-            self._added_messages.observe(messages_of(payload))
+            self._answer.added.observe(messages_of(payload))
+            yield from self._words_beside_calls()
         elif mode == "updates":
+            if not namespace:
+                self._answer.observe_update(payload)
             # The nodes in this update have ended, and so have their model calls.
             yield from self._model_streams.close_nodes(namespace, payload)
 
@@ -333,8 +299,9 @@ class LangGraphOutbound:
         `messages` are the messages of the state. The next turn does not emit this message, so it would be lost.
         """
         yield from self._model_streams.close_all()
-        self._added_messages.observe(messages)
-        answer = self._added_messages.latest_answer()
+        self._answer.added.observe(messages)
+        yield from self._words_beside_calls()
+        answer = self._answer.added.latest_answer()
         if answer is not None and self._emitted.reply is None and not self._emitted.contains(answer):
             yield from self._message(answer, final_key(self._request, "question"))
 
@@ -344,10 +311,13 @@ class LangGraphOutbound:
         output = TurnOutput(
             buffered=self._emitted.reply,
             outbox=self._outbox(),
-            returned=self._returned(),
+            returned=self._answer.returned(self._values),
             streamed=self._model_streams.last_text() or self._earlier,
+            output=self._answer.output(self._values),
             emitted=self._emitted.intermediate,
         )
+        if output == TurnOutput() and inbound_of(self._request).event is None:
+            logger.warning(NO_ANSWER)
         yield from final_emissions(self._request, output)
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
@@ -361,6 +331,8 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
+                # The whole message is the end of its chunks.
+                yield from self._model_streams.close(message.id or "", payload.node)
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield AgentMetadata(payload.metadata, self._key(payload.node))
@@ -402,18 +374,14 @@ class LangGraphOutbound:
         self._ordinals[name] = (attempt, ordinal + 1)
         return f"{name}/{ordinal}"
 
-    def _returned(self) -> Message | None:
-        return _value(self._values) if self._functional else self._added_messages.answer(messages_of(self._values))
+    def _words_beside_calls(self) -> Iterator[Emission]:
+        """Yield the text that a model has added to its tool calls, as intermediate messages."""
+        for number, message in self._answer.added.beside_tool_calls():
+            key = f"{BESIDE_CALLS}{self._request.turn.id}/{number}"
+            if self._emitted.get(key) is None:
+                yield from self._model_streams.close(message.id or "")
+                yield from self._message(message_of(message), key)
 
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None
         return outbox_of(given) if given is not None and given != self._stale_outbox else None
-
-
-def _value(values: Any) -> Message | None:
-    """Convert the return value of a functional graph (`@entrypoint`) to its answer, a text or the last AIMessage."""
-    if isinstance(values, str) and values:
-        return Message(role=Role.ROLE_AGENT, parts=[Part(text=values)])
-    returned = messages_of(values) if isinstance(values, Mapping) else as_messages(values)
-    last = next((message for message in reversed(returned) if isinstance(message, AIMessage) and message.text), None)
-    return message_of(last) if last is not None else None

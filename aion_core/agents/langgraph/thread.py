@@ -20,7 +20,8 @@ from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry, ChannelWriteTupleEntry
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from aion_core.agents.inbound import inbox_of, text_of
+from aion_core.agents.inbound import inbox_of
+from aion_core.agents.langgraph.content import content_of
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import TurnRequest
 from aion_core.protocol.types import Message
@@ -302,14 +303,15 @@ def _ai_message(message: Message) -> AIMessage:
 def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
     """Return the turn's input for the channels of the graph's state.
 
-    `messages` has a HumanMessage with the text of the turn's message. Its id is the messageId, so that a repeat adds
-    nothing. `a2a_inbox` is the turn's A2AInbox. `a2a_outbox` is None, which clears the outbox of an earlier turn.
+    `messages` has a HumanMessage with the text of the turn's message, and its files and data unless the graph reads
+    these from `a2a_inbox`. Its id is the messageId, so that a repeat adds nothing. `a2a_inbox` is the turn's A2AInbox.
+    `a2a_outbox` is None, which clears the outbox of an earlier turn.
 
     `before` are the messages in the state. Tool calls without a result, from a failed or lost turn, are answered first,
     because models reject a conversation with such calls.
     """
-    text = text_of(request)
-    human = [HumanMessage(content=text, id=request.message.message_id)] if text else []
+    content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
+    human = [HumanMessage(content=content, id=request.message.message_id)] if content else []
     given = {
         MESSAGES: [*cancelled_tool_calls(before), *human],
         INBOX: inbox_of(request),

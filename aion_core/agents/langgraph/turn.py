@@ -19,13 +19,18 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.outbound import NODE_EMISSIONS, GraphReplySink, LangGraphOutbound, is_internal
+from aion_core.agents.langgraph.outbound import (
+    NODE_EMISSIONS,
+    GraphReplySink,
+    LangGraphOutbound,
+    is_internal,
+    mark_quiet,
+)
 from aion_core.agents.langgraph.thread import (
     MESSAGES,
     NODES,
@@ -147,6 +152,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._tools: dict[UUID, str] = {}
         self._visible: set[UUID] = set()
         self._nodes: set[UUID] = set()
+        self._within_tools: set[UUID] = set()
+        """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
         """Message ids of the streaming model calls, by run id."""
 
@@ -156,12 +163,16 @@ class LangChainCallbacks(BaseCallbackHandler):
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
+        parent_run_id: UUID | None = None,
         tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Log `internal:llm-call` with the number of the call in this turn."""
+        """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
         self._internal.llm_call()
+        if parent_run_id in self._within_tools and metadata is not None:
+            # LangGraph's handler for the mode "messages" comes after this one and gets the same dict.
+            mark_quiet(metadata)
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)
 
@@ -194,15 +205,19 @@ class LangChainCallbacks(BaseCallbackHandler):
         inputs: Any,
         *,
         run_id: UUID,
+        parent_run_id: UUID | None = None,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the run id of a node. Chains within a node are ignored."""
+        """Remember the run id of a node, and of a chain within a tool. Other chains within a node are ignored."""
+        if parent_run_id in self._within_tools:
+            self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Remove a node's returned messages from the `StreamedText`."""
+        self._within_tools.discard(run_id)
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
@@ -215,6 +230,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Log `internal:tool-start` without the tool's arguments."""
         call_id = str(kwargs.get("tool_call_id") or run_id)
         self._tools[run_id] = call_id
+        self._within_tools.add(run_id)
         self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -230,6 +246,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.checkpoint()
 
     def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
+        self._within_tools.discard(run_id)
         self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
 
 
@@ -342,11 +359,11 @@ class GraphTurn:
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         return LangGraphOutbound(
             self._request,
+            self._graph,
             await self.thread.history(state, interrupt_ids(question)),
             self.streamed,
             earlier=await self.streamed.load_earlier() if may_have_begun else "",
             clears_outbox=clears_outbox(self._graph),
-            functional=not isinstance(self._graph, CompiledStateGraph),
         )
 
     async def stream(self, graph_input: Any, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:

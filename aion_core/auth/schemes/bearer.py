@@ -41,7 +41,11 @@ class JwtScheme(Scheme):
     has_scopes: ClassVar[bool] = True
 
     issuer: TrustedUrl
-    audience: Annotated[tuple[Audience, ...], BeforeValidator(_as_list), Field(min_length=1)]
+    audience: Annotated[
+        tuple[Audience, ...],
+        BeforeValidator(_as_list, json_schema_input_type=Audience | tuple[Audience, ...]),
+        Field(min_length=1),
+    ]
     """Accepted audiences. A token has to name one of them."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256", "EdDSA")
     tenant_claim: str = ""

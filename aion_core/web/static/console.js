@@ -30,6 +30,7 @@ async function start() {
 }
 
 async function choose() {
+  ready(false);
   const path = $("agent").value.replace(/^\//, "");
   card = await (await fetch(`${path}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } })).json();
   const url = new URL(path, document.baseURI).href;
@@ -39,7 +40,13 @@ async function choose() {
   $("card-json").textContent = JSON.stringify(card, null, 2);
   $("card-notes").replaceChildren(...notes(card).map((each) => element("p", {}, each)));
   fresh();
+  ready(true);
   await list();
+}
+
+/** Let the user write, once the agent is known. */
+function ready(isReady) {
+  $("text").disabled = $("submit").disabled = !isReady;
 }
 
 /** Return remarks on a card that would make it less useful to clients. */

@@ -22,11 +22,11 @@ from aion_core.memory.table import MemoryTable
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
-from tests.support.timing import Work, distinguishability
 from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.id_requests import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
+from tests.unit.auth.timing import Work, distinguishability
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
 """Thresholds: chance stays far below the first in one of three tries; an early end is far above the second."""

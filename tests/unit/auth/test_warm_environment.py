@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.support.reachable import texts_with
 from tests.unit.auth.id_requests import HOOK
+from tests.unit.auth.reachable import texts_with
 
 GRAPH = """
 from langchain_core.messages import AIMessage

@@ -20,8 +20,8 @@ from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_enviro
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
-from tests.support.secret_store import SecretStore, emulator, reach
 from tests.support.service import http, send
+from tests.unit.bootstrap.secret_store import SecretStore, emulator, reach
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from aion_core.bootstrap.auth import basic_users
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from tests.support.clock import ManualClock
-from tests.support.secret_store import SecretStore, emulator, reach
 from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.passwords import CHEAP, basic_header
+from tests.unit.bootstrap.secret_store import SecretStore, emulator, reach
 
 AION_YAML = "aion:\n  security: {schemes: {basic: {type: basic}}}\n  agents: {a: {path: a.py}}\n"
 

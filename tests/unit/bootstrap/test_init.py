@@ -67,8 +67,11 @@ def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str
     assert "langgraph.graph.state" in imported
 
 
-async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path) -> None:
-    app = build_app(Settings.from_environ(on_lambda(tmp_path, "import no_such_module")))
-    with pytest.raises(AgentLoadError, match="no_such_module"):
+@pytest.mark.parametrize(
+    ("code", "reason"), [("import no_such_module", "no_such_module"), ("raise SystemExit(3)", "SystemExit|exit")]
+)
+async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path, code: str, reason: str) -> None:
+    app = build_app(Settings.from_environ(on_lambda(tmp_path, code)))
+    with pytest.raises(AgentLoadError, match=reason):
         async with app.router.lifespan_context(app):
             pass

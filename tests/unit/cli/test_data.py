@@ -28,9 +28,12 @@ from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
-from tests.support.erased import AION_YAML, ISSUER
 from tests.support.operating import RunCommand
+from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, dynamodb_table
+
+AION_YAML = ROOT / "tests" / "support" / "agents" / "remembering.yaml"
+ISSUER = "https://login.example.com"
 
 ALICE = "alice@example.com"
 

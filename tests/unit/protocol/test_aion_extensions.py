@@ -14,7 +14,8 @@ from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph import AionContext, create_event_router, emit_task_metadata, get_aion_context
 from aion_core import log
-from tests.support.aion_requests import (
+from tests.support.service import http, parts, send
+from tests.unit.protocol.aion_requests import (
     CARDS,
     DISTRIBUTION,
     EVENT,
@@ -26,7 +27,6 @@ from tests.support.aion_requests import (
     TRACEABILITY,
     request,
 )
-from tests.support.service import http, parts, send
 
 dialects = pytest.mark.parametrize("old", [False, True], ids=["v1", "v0.3"])
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -13,8 +13,8 @@ from aion_core.protocol.aion import extensions
 from aion_core.protocol.aion.extensions import Inbound, answer_to, from_headers, read, send, traceparent_of
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
 from aion_core.protocol.types import Message, Part, Task
-from tests.support import aion_requests
-from tests.support.aion_requests import PAYLOADS, THE_DISTRIBUTION
+from tests.unit.protocol import aion_requests
+from tests.unit.protocol.aion_requests import PAYLOADS, THE_DISTRIBUTION
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

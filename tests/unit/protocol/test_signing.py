@@ -141,7 +141,7 @@ async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) ->
     files = [tmp_path / name for name in ("key.jwk", "good.json", "changed.json")]
     for file, content in zip(files, (jwk, good, changed), strict=True):
         file.write_text(json.dumps(content), encoding="utf-8")
-    program = ROOT / "tests" / "support" / "v03_verifier.py"
+    program = ROOT / "tests" / "unit" / "protocol" / "v03_verifier.py"
     python = python_with(ROOT / "tests" / "support" / "a2a-sdk-0.3.txt")
     ran = subprocess.run([python, program, *files], capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr

@@ -26,7 +26,7 @@ from tests.support.receiver import (
     redirects,
     talks_nonsense,
 )
-from tests.support.tls import authority
+from tests.unit.push.tls import authority
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """What the development's settings allow: one address that is not public."""

@@ -10,11 +10,11 @@ import pytest
 from aion_core.ports import ReplyAs
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
-from tests.support.agents.teller import Teller
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts
 from tests.support.stores import MemoryTaskStore
-from tests.support.wire import DIALECTS, Client
+from tests.unit.tasks.teller import Teller
+from tests.unit.tasks.wire import DIALECTS, Client
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}

@@ -15,13 +15,13 @@ from aion_core.tasks import conversations
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from tests.support.agents.scripted import GatedAgent
-from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
 from tests.support.service import Parts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
-from tests.support.wire import Client, texts
+from tests.unit.tasks.teller import Teller
+from tests.unit.tasks.wire import Client, texts
 
 NOT_FOUND, PARAMS, VERSION = -32001, -32602, -32009
 

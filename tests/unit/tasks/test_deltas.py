@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, Log, TaskKey, TurnStarted
 from aion_core.tasks.broadcast import cursor_of
-from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.deltas import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
 from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -29,8 +29,10 @@ class Stream:
         self.store: Any = Failing(MemoryTaskStore(clock))
         self.chat = StoreConversation(self.store, clock)
         self.streamed: dict[str, Delta] = {}
+        self.texts: dict[str, str] = {}
+        """Text of the stream delta up to each chunk."""
         self.readers: list[Reader] = []
-        self._speaking = False
+        self._speaking, self._text = False, ""
 
     async def starts(self) -> None:
         """Begin the turn."""
@@ -53,12 +55,16 @@ class Stream:
         for word in words:
             delta = Delta(word, append=self._speaking and not anew)
             self._speaking, anew, id_ = True, False, self.writer.add(delta)
-            self.streamed[id_] = delta
+            self._text = self._text + word if delta.append else word
+            self.streamed[id_], self.texts[id_] = delta, self._text
         return id_
 
+    def showed(self, id_: str, text: str) -> bool:
+        """Return True if this is the text up to the chunk."""
+        return self.texts[id_] == text
+
     async def records(self) -> None:
-        """Record an event."""
-        self._speaking = False
+        """Record an event, perhaps while a text is open."""
         await self.writer.flush()
         self.head = await self.store.append(self.lease, self.head, self.chat.says(self.head))
         self.writer.follow(self.head.generation)
@@ -202,8 +208,8 @@ async def test_store_outage_leaves_prefix_of_streamed_text() -> None:
         stream.says("next", " text")
         await stream.clock.passes(1)
         assert reader.words[0] == "w0"
-        assert reader.words[-2:] == ["next", " text"]
-        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+        assert reader.words[-2:] == ["".join(words(7)) + "next", " text"]
+        assert list(faults_of_text(reader.received, stream.showed)) == []
 
 
 async def test_unwritable_delta_batch_is_not_skipped() -> None:
@@ -246,7 +252,7 @@ async def test_next_lease_holder_streams_text_from_its_start() -> None:
         stream.says(*words(7))
         await stream.clock.passes(1.5)
         assert reader.words[-7:] == words(7)
-        assert list(faults_of_text(reader.received, stream.streamed.get)) == []
+        assert list(faults_of_text(reader.received, stream.showed)) == []
 
 
 @pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
@@ -383,14 +389,48 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
                     # The turn's own process streams chunks before it stores them.
                     last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
                     first = last.n if holder == f"{last.generation}.{last.fence}." else 0
-                    live = [f"{holder}{first + n}" for n in range(amount)]
-                    if last.generation == stream.head.generation:
-                        received.extend((id_, stream.streamed[id_]) for id_ in live if id_ in stream.streamed)
+                    live = [id_ for n in range(amount) if (id_ := f"{holder}{first + n}") in stream.streamed]
+                    # A reader without the text before the event is not in the turn's own process.
+                    in_step = first > 0 or (live and not stream.streamed[live[0]].append)
+                    if last.generation == stream.head.generation and in_step:
+                        received.extend((id_, stream.streamed[id_]) for id_ in live)
                     reader = stream.reader(await leaves())
         await has_it_all()
         await stream.records()
         await stream.clock.passes(3)
         await leaves()
-        assert list(faults_of_text(received, stream.streamed.get)) == []
+        assert list(faults_of_text(received, stream.showed)) == []
         events = [int(id_) for id_, what in received if not isinstance(what, Delta)]
         assert events == list(range(3, stream.head.generation + 1))
+
+
+async def test_text_continues_after_recorded_event() -> None:
+    """A reader of the chunks before the event receives only new text; any other receives the whole text so far."""
+    async with streaming() as stream:
+        reader = stream.reader()
+        stream.says(*words(2))
+        await stream.clock.passes(0.5)
+        await stream.records()
+        await stream.records()
+        stream.says("w2", "w3")
+        await stream.clock.passes(1)
+        assert reader.words == words(4)
+        assert [what.append for _, what in reader.received if isinstance(what, Delta)] == [False, True, True, True]
+        late = stream.reader("4")
+        await stream.clock.passes(1)
+        assert late.words == ["w0w1w2", "w3"]
+        assert list(faults_of_text(late.received, stream.showed)) == []
+
+
+async def test_long_open_text_is_not_stored_again() -> None:
+    """A later reader waits for the next text."""
+    async with streaming() as stream:
+        stream.says("w" * (OPEN_CHARACTERS + 1))
+        await stream.records()
+        late = stream.reader()
+        stream.says("w1", "w2")
+        await stream.clock.passes(1)
+        assert late.words == []
+        stream.says("new", anew=True)
+        await stream.clock.passes(1)
+        assert late.words == ["new"]

@@ -5,6 +5,7 @@ import contextlib
 import os
 import threading
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,7 +48,14 @@ def queue(clock: ManualClock) -> Failing:
 
 
 def renewal(chat: StoreConversation, queue: Any, lease: Lease) -> LeaseRenewal:
-    return LeaseRenewal(chat.store, queue, lease, renew_seconds=RENEW_SECONDS, wake_up_seconds=LEASE_SECONDS)
+    return LeaseRenewal(
+        chat.store,
+        queue,
+        lease,
+        renew_seconds=RENEW_SECONDS,
+        wake_up_seconds=LEASE_SECONDS,
+        now=lambda: chat.clock.now().timestamp(),
+    )
 
 
 def steps(chat: StoreConversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
@@ -55,7 +63,7 @@ def steps(chat: StoreConversation, beat: LeaseRenewal, seconds: int) -> list[boo
     held = []
     for _ in range(seconds):
         chat.clock.move(beat.pause)
-        held.append(beat.once(beat.pause))
+        held.append(beat.once())
     return held
 
 
@@ -68,6 +76,35 @@ async def test_renewed_lease_outlives_original_expiry(chat: StoreConversation, q
 async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation, queue: Any, store: Failing) -> None:
     steps(chat, renewal(chat, queue, (await chat.starts()).lease), 30)
     assert (store.calls["renew"], store.calls["holds"]) == (3, 27)
+
+
+async def test_slow_store_delays_no_lease_renewal(
+    chat: StoreConversation, queue: Any, store: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renew by the time that has passed: the checks of a store that answers after 2 s take most of it."""
+    beat = renewal(chat, queue, (await chat.starts()).lease)
+    renewed, holds = [chat.clock.now()], store.holds
+
+    def slow(lease: Lease) -> bool:
+        chat.clock.move(2)
+        return bool(holds(lease))
+
+    monkeypatch.setattr(store, "holds", slow)
+    for _ in range(30):
+        before = store.calls["renew"]
+        assert steps(chat, beat, 1) == [True]
+        if store.calls["renew"] > before:
+            renewed.append(chat.clock.now())
+    pauses = [(after - before).total_seconds() for before, after in pairwise(renewed)]
+    assert max(pauses) <= RENEW_SECONDS + 3
+
+
+async def test_failed_lease_renewal_is_retried_at_next_step(
+    chat: StoreConversation, queue: Any, store: Failing
+) -> None:
+    store.refuse(renew=2)
+    steps(chat, renewal(chat, queue, (await chat.starts()).lease), RENEW_SECONDS + 2)
+    assert store.calls["renew"] == 3
 
 
 async def test_first_lease_renewal_enqueues_one_wake_up_message(chat: StoreConversation, queue: Any) -> None:
@@ -161,7 +198,7 @@ async def test_renewal_of_lost_lease_enqueues_no_message(chat: StoreConversation
     beat = renewal(chat, queue, (await chat.starts()).lease)
     chat.clock.move(LEASE_SECONDS + 1)
     await chat.begins("other")
-    assert not beat.once(RENEW_SECONDS)
+    assert not beat.once()
     assert queue.enqueued == []
 
 

@@ -9,11 +9,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from aion_core.ports import ReplyAs
 from aion_core.protocol.types import Task, TaskState
-from tests.support.agents.teller import Teller
 from tests.support.requests import request
 from tests.support.service import http, parts
-from tests.support.wire import texts
 from tests.unit.tasks.reply_modes import both_dialects, caller, client_of, made_with, until
+from tests.unit.tasks.teller import Teller
+from tests.unit.tasks.wire import texts
 
 # ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,13 +13,13 @@ from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import replies
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
-from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
 from tests.support.service import http, parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner
-from tests.support.wire import DIALECTS, Client, texts
+from tests.unit.tasks.teller import Teller
+from tests.unit.tasks.wire import DIALECTS, Client, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = TaskState.TASK_STATE_COMPLETED

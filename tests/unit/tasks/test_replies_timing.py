@@ -20,13 +20,11 @@ from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.service import READ_SECONDS
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
-from tests.support.agents.teller import Teller
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
-from tests.support.wire import texts
 from tests.unit.tasks.reply_modes import (
     another_process,
     caller,
@@ -35,6 +33,8 @@ from tests.unit.tasks.reply_modes import (
     streamed,
     until,
 )
+from tests.unit.tasks.teller import Teller
+from tests.unit.tasks.wire import texts
 
 # ── Slow answers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -38,31 +38,33 @@ def ids(items: list[StreamItem]) -> list[str]:
 
 
 def test_subscriber_receives_chunks_after_their_event() -> None:
-    items, after = merge([event(1), event(2), event(3)], [batch(2, 1, 0, "a", "b"), batch(3, 1, 0, "c")], Cursor())
+    items, after, _ = merge(
+        [event(1), event(2), event(3)], [batch(2, 1, 0, "a", "b"), batch(3, 1, 0, "c")], Cursor(), Cursor()
+    )
     assert ids(items) == ["1", "2", "2.1.0", "2.1.1", "3", "3.1.0"]
     assert after == Cursor(3, 1, 1)
 
 
 def test_chunks_are_withheld_until_their_event_is_read() -> None:
-    items, after = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor())
+    items, after, shown = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor(), Cursor())
     assert ids(items) == ["1", "1.1.0"]
-    items, after = merge([event(2)], [batch(2, 1, 0, "b")], after)
+    items, after, _ = merge([event(2)], [batch(2, 1, 0, "b")], after, shown)
     assert ids(items) == ["2", "2.1.0"]
 
 
 def test_reader_receives_rest_of_started_batch() -> None:
-    items, after = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2))
+    items, after, _ = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2), Cursor(2, 1, 2))
     assert [item.payload for item in items] == [Delta("c", append=True)]
     assert after == Cursor(2, 1, 3)
 
 
 def test_chunks_of_new_fence_replace_older_chunks() -> None:
     batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
-    items, after = merge([], batches, Cursor(2, 1, 1))
+    items, after, shown = merge([], batches, Cursor(2, 1, 1), Cursor(2, 1, 1))
     assert ids(items) == ["2.2.0", "2.2.1"]
     assert isinstance(items[0].payload, Delta)
     assert not items[0].payload.append
-    items, after = merge([], [batch(2, 1, 2, "too late")], after)
+    items, after, _ = merge([], [batch(2, 1, 2, "too late")], after, shown)
     assert items == []
     assert after == Cursor(2, 2, 2)
 
@@ -86,19 +88,19 @@ def test_reader_receives_each_item_once_in_order(log: list[list[str]], cuts: lis
             n += size
 
     items: list[str] = []
-    after = Cursor()
+    after = shown = Cursor()
     for upto in [*sorted(min(cut, len(whole)) for cut in cuts), len(whole)]:
         written = whole[:upto]
         events = [entry for entry, _ in written if entry and entry.generation > after.generation]
         batches = [found for _, found in written if found]
-        item, after = merge(events, batches, after)
+        item, after, shown = merge(events, batches, after, shown)
         items.extend(ids(item))
     assert items == expected
 
 
 @pytest.mark.parametrize("cursor", [Cursor(9), Cursor(9, 9, 9)])
 def test_subscription_cursor_beyond_log_returns_no_items(cursor: Cursor) -> None:
-    assert merge([], [batch(2, 1, 0, "a")], cursor) == ([], cursor)
+    assert merge([], [batch(2, 1, 0, "a")], cursor, cursor) == ([], cursor, cursor)
 
 
 # ── Shared reads ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,10 +22,10 @@ from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
-from tests.support.sdk_handler import SdkHandler
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.rest_requests import A2A_JSON, body, fields, refused
+from tests.unit.web.sdk_handler import SdkHandler
 
 
 @pytest.fixture

@@ -29,9 +29,9 @@ from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
 from tests.support.asgi import ask
-from tests.support.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.support.service import http, parts
 from tests.unit.web.rest_requests import body, old_body
+from tests.unit.web.sdk_handler import BY_NAME, SdkHandler, services_of
 from tests.unit.web.test_rest import frames
 
 

@@ -12,8 +12,8 @@ from aion_core.web.operations.operation import Operation
 from aion_core.web.rpc import JsonRpcBinding
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import Asking
-from tests.support.sdk_handler import BY_NAME, services_of
 from tests.support.service import http, parts, rpc_body, send
+from tests.unit.web.sdk_handler import BY_NAME, services_of
 from tests.unit.web.test_rest import frames
 
 

@@ -22,9 +22,9 @@ from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import Frames, jsonrpc_v1
 from tests.support.agents.scripted import GatedAgent
-from tests.support.sdk_handler import SdkHandler
 from tests.support.service import Parts, http, parts, send
 from tests.support.stores import MemoryTaskStore
+from tests.unit.web.sdk_handler import SdkHandler
 
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
 

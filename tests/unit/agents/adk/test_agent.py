@@ -39,7 +39,9 @@ from tests.support.adk import (
     llm_agent,
     scripted_model,
     served,
+    text_event,
     texts,
+    yielding_agent,
 )
 from tests.support.service import http, parts
 
@@ -305,6 +307,29 @@ async def test_adk_memory_is_shared_between_contexts(dialect: str) -> None:
         found = await ask(client, dialect, "What was I to buy?", message_id="m-2")
     assert "Buy milk." in str(answer_text(found))
     assert (await memory.search_memory(app_name="test", user_id="somebody else", query="milk")).memories == []
+
+
+async def test_turn_without_an_answer_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The warning says what to yield. A turn with an artifact or a reply has output."""
+    silent = yielding_agent(text_event(state_delta={"done": True}))
+    async with http(parts(served(silent)).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", None)
+    (record,) = [each for each in caplog.records if "without an answer" in each.getMessage()]
+    assert (record.levelname, record.__dict__["task_id"]) == ("WARNING", task["id"])
+    assert "Event with content" in record.getMessage()
+
+
+async def test_turn_with_an_artifact_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def save(callback_context: CallbackContext) -> None:
+        await callback_context.save_artifact("notes.txt", genai.Part(text="one"))
+
+    saving = yielding_agent()
+    saving.after_agent_callback = save
+    async with http(parts(served(saving)).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert [artifact["name"] for artifact in task["artifacts"]] == ["notes.txt"]
+    assert "without an answer" not in caplog.text
 
 
 class FixedSummarizer(BaseEventsSummarizer):

@@ -1,6 +1,7 @@
 """Interrupts of ADK agents through HTTP: long-running tools, confirmations and credentials."""
 
 import logging
+import re
 from typing import Any
 
 import httpx
@@ -112,7 +113,8 @@ async def test_answer_selects_one_of_several_interrupts_by_id(dialect: str, resu
     app = App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=resumable))
     async with http(parts(served(app)).app()) as client:
         question = await ask(client, dialect)
-        assert question["status"]["message"]["metadata"]["interrupts"] == [{"id": "call-1"}, {"id": "call-2"}]
+        listed = question["status"]["message"]["metadata"]["interrupts"]
+        assert [each["id"] for each in listed] == ["call-1", "call-2"]
         for wrong in ({}, {"metadata": {"interruptId": "call-9"}}):
             request = send("yes", method=dialect, message_id="m-9", taskId=question["id"], **wrong)
             assert (await client.post("/", json=request)).json()["error"]["code"] == -32602
@@ -211,6 +213,13 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
     assert (state(done), answer_text(done), paid) == ("COMPLETED", "Done.", [5 if tool == "pay" else 3])
 
 
+async def test_confirmed_arguments_are_rendered_as_integers(dialect: str) -> None:
+    root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)]), tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        body = (await client.post("/", json=send(method=dialect))).text
+    assert re.search(r'"amount": ?5}', body)
+
+
 @pytest.mark.parametrize("no", ["No.", {"confirmed": False}])
 async def test_rejected_tool_call_does_not_run(dialect: str, no: Any) -> None:
     root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)], ["Then not."]), tools=[TOOLS["pay"]])
@@ -245,6 +254,57 @@ async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None
         assert (state(half), len(paid)) == ("INPUT_REQUIRED", 1)
         done = await answer(client, dialect, question, "yes", message_id="m-3")
     assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
+
+
+async def test_several_interrupts_stand_beside_their_texts(dialect: str) -> None:
+    """Each part names its interrupt, and the list has the schema of an answer as data."""
+    calls = [call("pay", "call-1", amount=5), call("pay", "call-2", amount=7)]
+    root = LlmAgent(name="root", model=scripted_model(calls), tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        message = (await ask(client, dialect))["status"]["message"]
+    first, second = message["metadata"]["interrupts"]
+    assert first["text"] == "May the agent call pay(amount=5)? Answer yes or no."
+    assert first["schema"]["properties"] == {"confirmed": {"type": "boolean"}}
+    named = [(part["metadata"]["interruptId"], part.get("text", part.get("data", {}))) for part in message["parts"]]
+    assert [name for name, _ in named] == [first["id"], first["id"], second["id"], second["id"]]
+    assert [content["args"] for _, content in named if isinstance(content, dict)] == [{"amount": 5}, {"amount": 7}]
+
+
+@pytest.mark.parametrize("place", ["one agent", "parallel agents"])
+async def test_one_message_answers_several_interrupts(dialect: str, place: str) -> None:
+    agents: list[BaseAgent] = [
+        LlmAgent(name=name, model=scripted_model([call("pay", amount=n)], [f"{name}."]), tools=[TOOLS["pay"]])
+        for n, name in enumerate(("one", "two"), start=1)
+    ]
+    root: BaseAgent = ParallelAgent(name="root", sub_agents=agents)
+    if place == "one agent":
+        model = scripted_model([call("pay", amount=1), call("pay", amount=2)], ["Done."])
+        root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        ids = [each["id"] for each in question["status"]["message"]["metadata"]["interrupts"]]
+        given: list[dict[str, Any]] = [
+            {"text": "no", "metadata": {"interruptId": ids[0]}},
+            {"data": {"confirmed": True}, "metadata": {"interruptId": ids[1]}},
+        ]
+        done = await ask_parts(client, dialect, *given, message_id="m-2", taskId=question["id"])
+    assert (state(done), paid) == ("COMPLETED", [2])
+
+
+async def test_part_without_interrupt_is_refused(dialect: str) -> None:
+    """Nothing runs, and the error lists the interrupts."""
+    model = scripted_model([call("pay", "call-1", amount=1), call("pay", "call-2", amount=2)], ["Done."])
+    root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        ids = [each["id"] for each in question["status"]["message"]["metadata"]["interrupts"]]
+        request = send("yes", method=dialect, message_id="m-2", taskId=question["id"])
+        (part,) = request["params"]["message"]["parts"]
+        part["metadata"] = {"interruptId": ids[0]}
+        request["params"]["message"]["parts"].append({**part, "metadata": {}})
+        error = (await client.post("/", json=request)).json()["error"]
+    assert (error["code"], all(each in error["message"] for each in ids)) == (-32602, True)
+    assert paid == []
 
 
 # ── A credential ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.support.adk import (
     text_event,
     yielding_agent,
 )
-from tests.support.service import http, parts
+from tests.support.service import http, parts, send
 
 
 def message(text: str) -> Message:
@@ -104,6 +105,56 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
     assert spoken in ("a1 a2 a3b1 b2 b3", "b1 b2 b3a1 a2 a3")
 
 
+async def test_parallel_message_follows_its_own_stream() -> None:
+    """A message that is complete before another one is streamed after it, and then recorded."""
+    begun, told = asyncio.Event(), asyncio.Event()
+
+    class Long(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            yield spoken(self, ctx, "alpha", partial=True)
+            begun.set()
+            await told.wait()
+            yield spoken(self, ctx, " one", partial=True)
+            yield spoken(self, ctx, "alpha one")
+
+    class Short(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            await begun.wait()
+            yield spoken(self, ctx, "beta", partial=True)
+            yield spoken(self, ctx, "beta")
+            told.set()
+
+    both = ParallelAgent(name="both", sub_agents=[Long(name="long"), Short(name="short")])
+    async with http(parts(served(both)).app()) as client:
+        frames = await stream(client)
+    shown: list[Any] = []
+    for frame in frames:
+        told_message = frame.get("statusUpdate", {}).get("status", {}).get("message")
+        shown += [told_message["parts"][0]["text"]] if told_message else deltas([frame])
+    assert shown == [
+        ("alpha", False, False),
+        (" one", True, False),
+        ("", True, True),
+        ("beta", False, False),
+        ("", True, True),
+        "beta",
+        "alpha one",
+    ]
+
+
+def spoken(agent: BaseAgent, ctx: Any, text: str, *, partial: bool | None = None) -> Event:
+    return Event(author=agent.name, branch=ctx.branch, partial=partial, content=content(genai.Part(text=text)))
+
+
+async def test_stream_of_an_ended_agent_is_its_message(dialect: str) -> None:
+    """It does not hide the answer of a later agent."""
+    first = yielding_agent(text_event("On", partial=True), text_event("e.", partial=True))
+    root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Two.", ["hi", "One."])
+
+
 async def test_thoughts_are_not_streamed() -> None:
     thinking = Event(partial=True, content=content(genai.Part(text="hm", thought=True)))
     async with http(
@@ -131,6 +182,19 @@ async def test_saved_artifact_has_its_version(dialect: str) -> None:
     assert artifact["metadata"] == {"version": 1}
     assert artifact["parts"][0]["raw"] == base64.b64encode(b"two").decode()
     assert artifact["parts"][0]["filename"] == "notes.txt"
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_artifact_version_is_rendered_as_integer(method: str) -> None:
+    async def save(tool_context: ToolContext) -> str:
+        """Save."""
+        await tool_context.save_artifact("notes.txt", genai.Part(text="one"))
+        return "saved"
+
+    root = llm_agent([call("save")], ["Saved."], tools=[save])
+    async with http(parts(served(root)).app()) as client:
+        body = (await client.post("/", json=send(method=method))).text
+    assert re.search(r'"version": ?0[,}]', body)
 
 
 @pytest.mark.parametrize(

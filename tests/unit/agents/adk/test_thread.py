@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
+import httpx
 import pytest
 from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.tools.exit_loop_tool import exit_loop
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 
 from aion.adk import get_aion_context
@@ -49,12 +51,17 @@ async def run_to_end(served_agent: Any, clock: ManualClock | None = None, store:
         served_agent, store(clock) if store else MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9
     )
     async with http(made.app()) as client:
-        sending = asyncio.create_task(client.post("/", json=send()))
-        while not sending.done():
-            for _ in range(50):
-                await asyncio.sleep(0)
-            clock.move(5_001)
-        return task_of(sending.result().json())
+        return task_of(await patient(client.post("/", json=send()), clock))
+
+
+async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClock) -> Any:
+    """Return the response's JSON after as many tries as its turn needs."""
+    sending = asyncio.create_task(request)
+    while not sending.done():
+        for _ in range(50):
+            await asyncio.sleep(0)
+        clock.move(5_001)
+    return sending.result().json()
 
 
 def outcome(task: dict[str, Any]) -> tuple[str, Any, list[str]]:
@@ -363,14 +370,46 @@ async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
         async with http(made.app()) as client:
             question = task_of((await client.post("/", json=send())).json())
             assert question["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-            answering = asyncio.create_task(client.post("/", json=send("yes", message_id="m-2", taskId=question["id"])))
-            while not answering.done():
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                clock.move(5_001)
-            task = task_of(answering.result().json())
+            request = send("yes", message_id="m-2", taskId=question["id"])
+            task = task_of(await patient(client.post("/", json=request), clock))
         assert outcome(task)[:2] == ("COMPLETED", "Paid."), place
         assert ran["pay"] == 1
+
+
+async def test_resumed_turn_uses_each_answer_once() -> None:
+    """One message answers the calls of two parallel agents, and the process is lost after each stored event."""
+
+    def tree() -> ParallelAgent:
+        def decide(seen: list[str]) -> list[Any]:
+            return ["Paid."] if any("pay -> {'result'" in line for line in seen) else [call("pay", amount=1)]
+
+        tools: list[Any] = [FunctionTool(pay, require_confirmation=True)]
+        agents: list[BaseAgent] = [
+            LlmAgent(name=name, model=DecidingLlm(decide=decide), tools=tools) for name in ("one", "two")
+        ]
+        return ParallelAgent(name="root", sub_agents=agents)
+
+    asked, last = 0, 0
+    for place in range(100):
+        if place and place <= asked:
+            continue
+        ran.clear()
+        clock, sessions = ManualClock(), CrashingSessions(place)
+        made = parts(served(tree(), sessions), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+        async with http(made.app()) as client:
+            question = task_of(await patient(client.post("/", json=send()), clock))
+            assert question["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+            asked, request = sessions.appends, send(message_id="m-2", taskId=question["id"])
+            request["params"]["message"]["parts"] = [
+                {"text": "yes", "metadata": {"interruptId": each["id"]}}
+                for each in question["status"]["message"]["metadata"]["interrupts"]
+            ]
+            task = task_of(await patient(client.post("/", json=request), clock))
+        assert (outcome(task)[0], ran["pay"]) == ("COMPLETED", 2), place
+        last = last or sessions.appends
+        if place >= last:
+            break
+    assert last > asked + 4
 
 
 # ── Deadline ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -106,7 +106,7 @@ async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) ->
     assert texts(second) == ["May I?"]
 
 
-async def test_text_accompanying_reviewed_tool_call_is_no_answer(method: str) -> None:
+async def test_text_beside_reviewed_tool_call_is_kept(method: str) -> None:
     @tool
     def pay() -> str:
         """Pay."""
@@ -115,8 +115,10 @@ async def test_text_accompanying_reviewed_tool_call_is_no_answer(method: str) ->
     model = Model(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
     graph = create_agent(model, [pay], middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True})])
     asked, task = await held(graph, method, "pay", "approve")
-    assert len(texts(asked)) == 1
-    assert "May the agent call pay()?" in texts(asked)[0]
+    assert len(texts(asked)) == 2
+    assert texts(asked)[0] == "I would pay."
+    assert "May the agent call pay()?" in texts(asked)[1]
+    assert [texts(task).count(text) for text in ("I would pay.", "Paid.")] == [1, 1]
     assert texts(task)[-1] == "Paid."
 
 
@@ -155,12 +157,13 @@ def look() -> str:
 
 
 async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
-    """Neither from the state nor from the streamed text."""
+    """Neither from the state nor from the streamed text. It is an earlier message of the task."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
     assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")
-    assert texts(task) == []
+    assert texts(task) == ["Let me look.", ""]
+    assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
 async def test_last_message_with_client_tool_call_is_answer(method: str) -> None:

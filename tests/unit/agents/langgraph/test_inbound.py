@@ -61,7 +61,8 @@ TEXTS = (
 
 
 @BOTH
-async def test_text_parts_form_one_human_message(method: str) -> None:
+async def test_parts_become_content_of_human_message(method: str) -> None:
+    """Images, files and data in their order, for a graph that does not read them from its inbox."""
     seen: list[AnyMessage] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -69,19 +70,49 @@ async def test_text_parts_form_one_human_message(method: str) -> None:
         return {}
 
     await run(node, request(method, *TEXTS))
-    assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, "one two", "m-1")]
+    content = [
+        {"type": "text", "text": "one "},
+        {"type": "text", "text": '{"n": 1}'},
+        {"type": "text", "text": "two"},
+        {"type": "image", "url": "https://x.test/a.png", "mime_type": "image/png"},
+    ]
+    assert [(type(message), message.content, message.id) for message in seen] == [(HumanMessage, content, "m-1")]
 
 
 @BOTH
-async def test_message_without_text_creates_no_human_message(method: str) -> None:
+async def test_graph_with_inbox_gets_text_only(method: str) -> None:
+    seen: list[AnyMessage] = []
+
+    def node(state: Hybrid) -> dict[str, Any]:
+        seen.extend(state["messages"])
+        return {}
+
+    await run(node, request(method, *TEXTS), Hybrid)
+    assert [(message.content, message.id) for message in seen] == [("one two", "m-1")]
+
+
+@BOTH
+async def test_adjacent_texts_are_one_text(method: str) -> None:
+    seen: list[AnyMessage] = []
+
+    def node(state: dict[str, Any]) -> dict[str, Any]:
+        seen.extend(state["messages"])
+        return {}
+
+    await run(node, request(method, {"text": "# one "}, {"text": "two"}))
+    assert [message.content for message in seen] == ["# one two"]
+
+
+@BOTH
+async def test_data_alone_is_text_of_human_message(method: str) -> None:
     seen: list[Any] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
-        seen.append(list(state["messages"]))
+        seen.extend(message.content for message in state["messages"])
         return {}
 
     await run(node, request(method, {"data": {"n": 1}}))
-    assert seen == [[]]
+    assert seen == ['{"n": 1}']
 
 
 @BOTH

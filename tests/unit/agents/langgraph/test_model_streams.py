@@ -12,8 +12,11 @@ def chunk(text: str, call: str, *, last: bool = False, tool: bool = False) -> AI
     return AIMessageChunk(content=text, id=call, chunk_position="last" if last else None, tool_call_chunks=calls)
 
 
+END = "end of the message"
+
+
 def texts(*spoken: list[Chunk]) -> list[tuple[str, str, bool]]:
-    return [(said.message_id, said.text, said.breaks_off) for chunks in spoken for said in chunks]
+    return [(said.message_id, END if said.ends else said.text, said.breaks_off) for chunks in spoken for said in chunks]
 
 
 def test_reply_is_buffered_while_model_streams() -> None:
@@ -28,8 +31,10 @@ def test_reply_is_buffered_while_model_streams() -> None:
     assert streamed == [
         ("model", "m1 ", False),
         ("model", "m2", False),
+        ("model", END, False),
         ("reply", "r1 ", False),
         ("reply", "r2", False),
+        ("reply", END, False),
     ]
     streams = ModelStreams()
     streamed = texts(
@@ -38,7 +43,7 @@ def test_reply_is_buffered_while_model_streams() -> None:
         list(streams.discard_reply("reply")),
         list(streams.add(chunk("m2", "model", last=True))),
     )
-    assert streamed == [("model", "m1 ", False), ("model", "m2", False)]
+    assert streamed == [("model", "m1 ", False), ("model", "m2", False), ("model", END, False)]
 
 
 def test_aborted_reply_releases_stream_and_drops_buffer() -> None:

@@ -1,6 +1,6 @@
 """Processes of Python modules, forked from a server with the packages imported: a cold start takes a second of CPU.
 
-`python -m tests.support.forked <socket>` is the server. It has one thread, without clients and event loops.
+`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops.
 """
 
 import atexit
@@ -181,7 +181,7 @@ def _keep(request: list[Any], descriptors: list[int]) -> NoReturn:
     process = os.fork()
     if process == 0:
         os.close(status)
-        _run(*request, output, errors)
+        _run(request, output, errors)
     os.write(status, _NUMBER.pack(process))
     for descriptor in (0, 1, 2, output, errors):
         os.close(descriptor)
@@ -189,7 +189,8 @@ def _keep(request: list[Any], descriptors: list[int]) -> NoReturn:
     os._exit(0)
 
 
-def _run(module: str, arguments: list[str], env: dict[str, str], cwd: str, output: int, errors: int) -> NoReturn:
+def _run(request: list[Any], output: int, errors: int) -> NoReturn:
+    module, arguments, env, cwd = request
     code: object = 1
     try:
         for ours, descriptor in ((1, output), (2, errors)):

@@ -9,7 +9,7 @@ from aion_core.packaging.files import files_of
 from aion_core.packaging.packages import Package, package
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
-from tests.support.runtime_emulator import lambda_python
+from tests.e2e.runtime_emulator import lambda_python
 
 ROOT = shipped()
 

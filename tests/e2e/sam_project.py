@@ -15,7 +15,7 @@ from typing import Any
 
 from aion_core.local.stack import client_of
 from aion_core.shipped import shipped
-from tests.support import forked
+from tests.e2e import forked
 from tests.support.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")

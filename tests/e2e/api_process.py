@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from aion_core.local.stack import LocalStack
-from tests.support.forked import ForkedProcess
+from tests.e2e.forked import ForkedProcess
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of
 from aion_core.template.reader import Place
 from infra.policies.check import CODE, transformed
+from tests.e2e.packages import package_here
+from tests.e2e.runtime_emulator import alone, emulated, lambda_python
 from tests.support import ministack
-from tests.support.packages import package_here
 from tests.support.rest_api import RestApi, rest_api
-from tests.support.runtime_emulator import alone, emulated, lambda_python
 from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")

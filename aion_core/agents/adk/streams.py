@@ -1,0 +1,90 @@
+"""Order of an ADK turn's messages. One message streams at a time, and each is recorded after its own stream."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aion_core.ports import Chunk
+from aion_core.protocol.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteMessage:
+    """Complete message of an agent, to be recorded after its stream."""
+
+    stream: str
+    """Message id of its chunks; empty if it was not streamed."""
+    message: Message | None
+    """The message; None if its stream ends without one, as with an outbox in its place."""
+    key: str
+    """Idempotency key: the id of its ADK event."""
+    continues: bool = False
+    """True if its agent continues after it, as with tool calls. Then it is not the answer."""
+
+
+class MessageStreams:
+    """Sequencer of the messages of agents that run at once. Clients receive the chunks of one message at a time.
+
+    While one message streams, the chunks of the others are buffered. A complete message waits until its own chunks were
+    sent and the messages completed before it were released. So each text is streamed once and in one piece, before its
+    message, and messages keep the order of their ADK events.
+    """
+
+    def __init__(self) -> None:
+        self._open = ""
+        """Id of the streaming message; empty without one."""
+        self._buffered: dict[str, list[Chunk]] = {}
+        self._complete: deque[CompleteMessage] = deque()
+
+    def add(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Yield the chunk now, or buffer it if another message is streaming."""
+        if self._open not in ("", chunk.message_id):
+            self._buffered.setdefault(chunk.message_id, []).append(chunk)
+        else:
+            self._open = chunk.message_id
+            yield chunk
+
+    def complete(self, message: CompleteMessage) -> Iterator[Chunk | CompleteMessage]:
+        """Add a complete message, end its stream, and yield everything that need not wait any longer."""
+        self._complete.append(message)
+        if message.stream and message.stream == self._open:
+            self._open = ""
+            yield Chunk("", message.stream, ends=True)
+        yield from self._released()
+
+    def discard(self, message_id: str) -> Iterator[Chunk | CompleteMessage]:
+        """Drop the buffered chunks of a message recorded whole by other means, or end its stream."""
+        if message_id and message_id == self._open:
+            self._open = ""
+            yield Chunk("", message_id, ends=True)
+        self._buffered.pop(message_id, None)
+        yield from self._released()
+
+    def abort(self, message_id: str) -> Iterator[Chunk | CompleteMessage]:
+        """Drop the buffered chunks of a message that stays incomplete, or break off its stream."""
+        if message_id and message_id == self._open:
+            self._open = ""
+            yield Chunk("", message_id, breaks_off=True)
+        self._buffered.pop(message_id, None)
+        yield from self._released()
+
+    def close_all(self) -> Iterator[Chunk | CompleteMessage]:
+        """Yield everything that waits, also the buffered chunks of incomplete messages."""
+        self._open = ""
+        yield from self._released()
+        while self._buffered:
+            self._open = ""
+            yield from self._released()
+        self._open = ""
+
+    def _released(self) -> Iterator[Chunk | CompleteMessage]:
+        """Yield the complete messages in their order, up to the first one behind an open stream; then the next text."""
+        while self._complete and not (self._open and self._complete[0].stream in self._buffered):
+            message = self._complete.popleft()
+            if chunks := self._buffered.pop(message.stream, None):
+                yield from chunks
+                yield Chunk("", message.stream, ends=True)
+            yield message
+        if not self._open and self._buffered:
+            self._open = next(iter(self._buffered))
+            yield from self._buffered.pop(self._open)

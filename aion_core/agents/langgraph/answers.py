@@ -1,0 +1,178 @@
+"""Answer of a graph's turn, from the messages and the other values that the turn adds to the graph's state."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel
+
+from aion_core.agents.langgraph.content import ai_messages, content_parts, data_part, has_content, message_of, utf8
+from aion_core.agents.langgraph.thread import INBOX, MESSAGES, OUTBOX, Graph, as_messages, messages_of
+from aion_core.protocol.types import Message, Part, Role
+
+Identity = tuple[str | None, str, str]
+"""Identity of a LangChain message: its id, type and content."""
+
+STRUCTURED = "structured_response"
+"""Key of the state for the structured output of LangChain's prebuilt agents."""
+
+# ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class AddedMessages:
+    """AIMessages that a turn adds to the graph's state, collected after each step."""
+
+    def __init__(self, before: Sequence[BaseMessage]) -> None:
+        """Start with the messages in the state before the turn. These cannot be the turn's answer."""
+        self._counts = Counter(map(_identity, before))
+        self._before = {identity for identity in self._counts if identity[0]}
+        self._new_identities: set[Identity] = set()
+        self._all_added: list[AIMessage] = []
+        """All messages added by the turn, in order, including those removed again."""
+
+    def observe(self, messages: Sequence[BaseMessage]) -> None:
+        """Collect the messages that are new or edited in the state since the last step."""
+        counts = Counter(map(_identity, messages))
+        new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
+        self._counts = counts
+        self._new_identities |= new
+        self._all_added += [message for message in self._among(messages, new) if isinstance(message, AIMessage)]
+
+    def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
+        """Return the turn's last AIMessage with text or a file as its answer, preferably one still in the state.
+
+        If the last message has neither, earlier messages with tool calls do not count, because they are intermediate.
+        """
+        in_state = [message for message in self._new(messages) if isinstance(message, AIMessage)]
+        last = _answer(in_state) or _answer(self._all_added)
+        return message_of(last) if last is not None else None
+
+    def latest_answer(self) -> Message | None:
+        """Return the last added AIMessage that has content and no tool calls."""
+        last = _complete(self._all_added)
+        return message_of(last) if last is not None else None
+
+    def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
+        """Yield the added AIMessages with both content and tool calls, each with its number among those with calls."""
+        callers = [message for message in self._all_added if message.tool_calls]
+        return ((number, message) for number, message in enumerate(callers) if has_content(message))
+
+    def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
+        """Return the results of tools with `return_direct` at the end of the messages, if the turn has added them."""
+        results: list[ToolMessage] = []
+        for message in reversed(messages):
+            if not isinstance(message, ToolMessage) or message.name not in tools:
+                break
+            results.insert(0, message)
+        return [message for message in self._new(results) if isinstance(message, ToolMessage)]
+
+    def _new(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        return self._among(messages, self._new_identities)
+
+    @staticmethod
+    def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[BaseMessage]:
+        return [message for message in messages if _identity(message) in identities]
+
+
+def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
+    return messages[-1] if messages and has_content(messages[-1]) else _complete(messages)
+
+
+def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
+    return next((message for message in ai_messages(messages) if has_content(message) and not message.tool_calls), None)
+
+
+def _identity(message: BaseMessage) -> Identity:
+    content: Any = message.content
+    return message.id, message.type, content if isinstance(content, str) else repr(content)
+
+
+# ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class GraphAnswer:
+    """Answer of a turn, from the values of a graph's state or from the return value of a functional graph."""
+
+    def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
+        """`before` are the values of the state before the turn. They cannot be the turn's answer."""
+        self._functional = not isinstance(graph, CompiledStateGraph)
+        self._direct_tools = frozenset(_direct_tools(graph))
+        self._outputs = _output_names(graph)
+        self._before, self._written = before, set[str]()
+        self.added = AddedMessages(messages_of(before))
+
+    def observe_update(self, update: Any) -> None:
+        """Remember the keys of the state written by nodes of the graph."""
+        for written in update.values() if isinstance(update, Mapping) else ():
+            for each in written if isinstance(written, list | tuple) else [written]:
+                self._written.update(each if isinstance(each, Mapping) else ())
+
+    def returned(self, values: Any) -> Message | None:
+        """Return the answer in the final values: a structured response, direct tool results, or an AIMessage.
+
+        A functional graph answers with its return value, as text, message or data.
+        """
+        if self._functional:
+            return _value(values)
+        messages = messages_of(values)
+        answer = self.added.answer(messages)
+        structured = data_part(values.get(STRUCTURED)) if self._is_new(values, STRUCTURED) else None
+        if structured is not None:
+            answer = answer or Message(role=Role.ROLE_AGENT)
+            answer.parts.append(structured)
+        elif results := self.added.direct_results(messages, self._direct_tools):
+            parts = [part for result in results for part in content_parts(result)]
+            answer = Message(role=Role.ROLE_AGENT, message_id=results[-1].id or "", parts=parts) if parts else answer
+        return answer
+
+    def output(self, values: Any) -> Message | None:
+        """Return the other values of the graph's output that the turn has written, as data, for a turn without text."""
+        if self._functional or not isinstance(values, Mapping):
+            return None
+        part = data_part({key: values[key] for key in self._outputs if self._is_new(values, key)})
+        return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None
+
+    def _is_new(self, values: Any, key: str) -> bool:
+        if not isinstance(values, Mapping) or values.get(key) is None:
+            return False
+        return key in self._written or self._before.get(key) != values[key]
+
+
+def _output_names(graph: Graph) -> list[str]:
+    """Return the keys of the state that are an answer by themselves.
+
+    These are the keys of a graph without messages, and those of a separate output schema. The other keys of a
+    conversation's state are internal.
+    """
+    builder = getattr(graph, "builder", None)
+    if builder is None or not isinstance(graph.output_channels, list | tuple):
+        return []
+    if MESSAGES in graph.channels and builder.output_schema is builder.state_schema:
+        return []
+    return [name for name in graph.output_channels if name not in (MESSAGES, INBOX, OUTBOX)]
+
+
+def _direct_tools(graph: Graph) -> Iterator[str]:
+    for node in graph.nodes.values():
+        if isinstance(node.bound, ToolNode):
+            yield from (name for name, tool in node.bound.tools_by_name.items() if tool.return_direct)
+    for _, nested in graph.get_subgraphs():
+        if isinstance(nested, Pregel):
+            yield from _direct_tools(nested)
+
+
+def _value(value: Any) -> Message | None:
+    """Convert the return value of an `@entrypoint` to its answer: a text, the last AIMessage, or any value as data."""
+    if isinstance(value, str):
+        return Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(value))]) if value else None
+    messages = messages_of(value) if isinstance(value, Mapping) else as_messages(value)
+    last = next((message for message in ai_messages(messages) if has_content(message)), None)
+    if last is not None:
+        return message_of(last)
+    if messages:
+        value = {key: item for key, item in value.items() if key != MESSAGES} if isinstance(value, Mapping) else None
+    part = data_part(value)
+    return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None

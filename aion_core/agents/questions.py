@@ -1,0 +1,44 @@
+"""Message of an interrupted turn: the question of each interrupt, with its id beside its text, data and schema."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Question of one interrupt to the client."""
+
+    id: str
+    """Id of the interrupt. The answer names it as `interruptId`."""
+    text: str
+    data: Part | None = None
+    """Data part with the details, such as a tool's arguments or the options."""
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of an answer as data; None if any answer is accepted."""
+
+
+def question_message(questions: Sequence[Question], *, error: str = "") -> Message:
+    """Return the status message with the questions in their order. `error` describes a refused answer, and is first.
+
+    `metadata.interruptId` is the id of the first interrupt. With several, each part names its interrupt in its own
+    metadata, and `metadata.interrupts` lists id, text and schema of each.
+    """
+    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
+    for question in questions:
+        parts = [Part(text=question.text), *([question.data] if question.data is not None else [])]
+        for part in parts if len(questions) > 1 else ():
+            part.metadata.update({INTERRUPT_ID: question.id})
+        message.parts.extend(parts)
+    message.metadata.update({INTERRUPT_ID: questions[0].id})
+    if len(questions) > 1:
+        message.metadata.update({INTERRUPTS: [_listed(question) for question in questions]})
+    return message
+
+
+def _listed(question: Question) -> dict[str, Any]:
+    schema = {"schema": dict(question.schema)} if question.schema else {}
+    return {"id": question.id, "text": question.text, **schema}

@@ -1,0 +1,226 @@
+"""Conversation with an agent from the command line: target, messages with files, streamed events, resumption."""
+
+import asyncio
+import mimetypes
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from aion_core.errors import AionError
+
+if TYPE_CHECKING:
+    from a2a.client import Client
+    from a2a.types import AgentCard, Part, StreamResponse
+
+    from aion_core.cli.smoke import Endpoint
+
+RECONNECT_SECONDS, RECONNECTS = 1.0, 60
+"""Pause between two attempts to resume a stream, and their number: longer than a lease, so that another process can
+take over the turn."""
+MAX_FILE_BYTES = 3 * 1024 * 1024
+"""Maximum size of a sent file. Base64 makes it a third larger, and a request has at most 5 MB."""
+
+
+class TargetMissing(AionError):
+    """No agent was named, and no development server runs here."""
+
+
+def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
+    """Return the URL to talk to: the given one, that of the stack, or that of this folder's development server.
+
+    Raises TargetMissing without any of them, and ConfigurationError for an unknown stack.
+    """
+    from aion_core.cli.smoke import Endpoint, stack_endpoint
+    from aion_core.dev.data_folder import running_server_url
+
+    if url:
+        return Endpoint(url, sign)
+    if stack:
+        return stack_endpoint(stack, sign)
+    if running := running_server_url():
+        return Endpoint(running, "off")
+    raise TargetMissing("No `aion dev` runs in this folder. Start it, or name an agent: its URL or its --stack.")
+
+
+def file_part(path: Path) -> "Part":
+    """Return the message part of a file. Raises click.ClickException for a file that cannot be sent."""
+    from a2a.types import Part
+
+    try:
+        content = path.expanduser().read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise click.ClickException(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MB: send its URL instead.")
+    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return Part(raw=content, filename=path.name, media_type=media_type)
+
+
+@dataclass
+class Answer:
+    """The agent's answer to one message, as far as it has arrived."""
+
+    task_id: str = ""
+    context_id: str = ""
+    state: str = ""
+    """Name of the task's state, such as `completed`; `completed` for a plain message."""
+    question: bool = False
+    """True if the task waits for an answer to its message."""
+    streamed: str = ""
+    """Text of the current stream delta."""
+    text: str = ""
+    """Text of the last whole message."""
+    parts: dict[str, "Part"] = field(default_factory=dict)
+    """Files and data of messages and artifacts, by a key that a repeated event has again."""
+
+    def add(self, event: "StreamResponse") -> None:
+        """Add one event of the stream."""
+        from aion_core.protocol.types import STREAM_DELTA_ID
+
+        if event.HasField("message"):
+            self._message(event.message)
+            self.context_id, self.state = event.message.context_id, "completed"
+        elif event.HasField("task"):
+            self.task_id, self.context_id = event.task.id, event.task.context_id
+            for artifact in event.task.artifacts:
+                self._keep(artifact.artifact_id, artifact.parts)
+            self._status(event.task.status)
+        elif event.HasField("artifact_update"):
+            update = event.artifact_update
+            if update.artifact.artifact_id == STREAM_DELTA_ID:
+                text = "".join(part.text for part in update.artifact.parts)
+                self.streamed = self.streamed + text if update.append else text
+            else:
+                self._keep(update.artifact.artifact_id, update.artifact.parts)
+        elif event.HasField("status_update"):
+            self._status(event.status_update.status)
+
+    @property
+    def is_over(self) -> bool:
+        """True if the turn has ended: the task is terminal, or waits for the client."""
+        return self.question or self.state in ("completed", "failed", "canceled", "rejected")
+
+    @property
+    def shown(self) -> str:
+        """Text to show now: the whole message, or else the streamed text."""
+        return self.text or self.streamed
+
+    def _status(self, status: Any) -> None:
+        from aion_core.tasks.lifecycle import INTERRUPTED, state_name
+
+        self.state, self.question = state_name(status.state), status.state in INTERRUPTED
+        if status.HasField("message"):
+            self._message(status.message)
+        elif self.text and self.state == "working":
+            self.text = ""
+
+    def _message(self, message: Any) -> None:
+        self.text = "".join(part.text for part in message.parts)
+        self._keep(message.message_id, message.parts)
+
+    def _keep(self, key: str, parts: Iterable["Part"]) -> None:
+        for place, part in enumerate(parts):
+            if part.WhichOneof("content") != "text" or part.filename:
+                self.parts[f"{key}.{place}"] = part
+
+
+class Conversation:
+    """Messages to one agent in one context. A stream with a lost connection is resumed."""
+
+    def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
+        self.card = card
+        self._client, self.context_id, self.task_id = client, context_id or str(uuid4()), task_id
+
+    async def say(self, parts: list["Part"]) -> AsyncIterator[Answer]:
+        """Send a message and yield the growing answer after each event.
+
+        Raises A2AError for a refused message, and click.ClickException if the connection stays lost.
+        """
+        from a2a.client.errors import A2AClientError
+        from a2a.types import Message, Role, SendMessageRequest
+
+        message = Message(
+            message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, context_id=self.context_id, task_id=self.task_id
+        )
+        answer, failures = Answer(), 0
+        events = self._client.send_message(SendMessageRequest(message=message))
+        while True:
+            try:
+                async for event in events:
+                    failures = 0
+                    answer.add(event)
+                    yield answer
+                if answer.is_over or not answer.task_id:
+                    break
+            except A2AClientError as error:
+                failures += 1
+                if not _is_lost(error) or not answer.task_id:
+                    raise
+                if failures == RECONNECTS:
+                    raise click.ClickException(f"The connection is lost: {error}") from error
+            await asyncio.sleep(RECONNECT_SECONDS)
+            events = self._rest_of(answer.task_id)
+        self.task_id = answer.task_id if answer.question else ""
+
+    async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:
+        """Yield the task as it is now and, unless it has ended meanwhile, its further events."""
+        from a2a.types import GetTaskRequest, StreamResponse, SubscribeToTaskRequest
+
+        from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED
+
+        task = await self._client.get_task(GetTaskRequest(id=task_id))
+        if task.status.state in TERMINAL_OR_INTERRUPTED:
+            yield StreamResponse(task=task)
+            return
+        async for event in self._client.subscribe(SubscribeToTaskRequest(id=task_id)):
+            yield event
+
+    def begin_anew(self) -> None:
+        """Begin a new context."""
+        self.context_id, self.task_id = str(uuid4()), ""
+
+    async def cancel(self, task_id: str) -> None:
+        """Cancel the task. Raises A2AError if it cannot be canceled."""
+        from a2a.types import CancelTaskRequest
+
+        await self._client.cancel_task(CancelTaskRequest(id=task_id))
+
+
+def _is_lost(error: Exception) -> bool:
+    """Return True for an error of the connection; False for an error response."""
+    import httpx
+
+    return isinstance(error.__cause__, httpx.RequestError)
+
+
+@asynccontextmanager
+async def conversation(
+    endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
+) -> AsyncIterator[Conversation]:
+    """Read the agent's card and open a conversation. Raises click.ClickException if there is no agent."""
+    import os
+
+    import httpx
+    from a2a.client import ClientConfig, ClientFactory
+    from a2a.client.card_resolver import A2ACardResolver
+    from a2a.client.errors import A2AClientError
+
+    from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
+
+    url = endpoint.url.rstrip("/") + (f"/agents/{agent}" if agent else "")
+    try:
+        credentials = SmokeCredentials.from_environ(os.environ, url, endpoint.sign)
+        async with httpx.AsyncClient(auth=credentials, timeout=httpx.Timeout(30, read=None)) as http:
+            card = await A2ACardResolver(http, url).get_agent_card()
+            credentials.read_card(card)
+            config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
+            yield Conversation(ClientFactory(config).create(card), card, context_id=context_id, task_id=task_id)
+    except NoCredentials as error:
+        raise click.UsageError(f"{error}.") from error
+    except (A2AClientError, httpx.TransportError) as error:
+        raise click.ClickException(f"The agent at {url} does not answer: {error}") from error

@@ -1,0 +1,92 @@
+"""JSON Schema of aion.yaml for editors: `make schema` writes infra/aion-yaml.schema.json from the models of the file.
+
+The docstrings below the models' fields become the keys' descriptions.
+"""
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from aion_core.agents.config import ConfigFile
+from aion_core.project.files import SCHEMA
+
+PATH = Path(__file__).parents[1] / SCHEMA
+Schema = dict[str, Any]
+
+
+def build_schema() -> Schema:
+    """Return the JSON Schema of aion.yaml, in draft 7: the YAML extensions of editors know it best.
+
+    It refuses unknown keys, values of another type, and names that do not match their pattern.
+    """
+    schema = ConfigFile.model_json_schema(schema_generator=_Generator)
+    for part in _schemas(schema):
+        part.pop("title", None)
+        # `null` is the default of an omitted section, and no value that an author writes.
+        if part.get("default", ...) is None:
+            del part["default"]
+        if "patternProperties" in part:
+            part.setdefault("additionalProperties", False)
+        for reference in part.pop("discriminator", {}).get("mapping", {}).values():
+            # The type of a scheme has a default in its model, and aion.yaml must name it.
+            scheme = schema["$defs"][reference.removeprefix("#/$defs/")]
+            scheme["required"] = sorted({"type", *scheme.get("required", [])})
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "aion.yaml of aion-lambda", **schema}
+
+
+class _Generator(GenerateJsonSchema):
+    """Generator of JSON Schemas. It adds the docstring below a field as the description of its key."""
+
+    def model_schema(self, schema: Any) -> Schema:
+        """Return the schema of a model, with the descriptions of its keys."""
+        generated = super().model_schema(schema)
+        for name, text in _docstrings(schema["cls"]).items():
+            if name in generated.get("properties", {}):
+                generated["properties"][name]["description"] = text
+        return generated
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstrings below the fields of a model and of its base classes, in one line each."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            source = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            (body,) = (definition.body for definition in source.body if isinstance(definition, ast.ClassDef))
+            for field, below in pairwise(body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.split())
+    return found
+
+
+def _schemas(node: Any) -> Iterator[Schema]:
+    """Yield each schema within a schema, itself included. The values of `default` and `enum` are no schemas."""
+    if isinstance(node, list):
+        for inner in node:
+            yield from _schemas(inner)
+    elif isinstance(node, dict):
+        yield node
+        for key, inner in node.items():
+            if key in ("properties", "patternProperties", "$defs"):
+                for schema in inner.values():
+                    yield from _schemas(schema)
+            elif key in ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties", "propertyNames"):
+                yield from _schemas(inner)
+
+
+def rendered() -> str:
+    """Return the schema as JSON text."""
+    return json.dumps(build_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(rendered(), encoding="utf-8")

@@ -1,0 +1,118 @@
+"""A LangGraph graph and an ADK sequence that note the begin and the end of each step of a turn in a file.
+
+The first word of a message names its turn, the second is the length of a step in seconds.
+"""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types as genai
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
+
+from aion.langgraph.stream import emit_message
+from tests.support.adk import content, scripted_model, texts
+
+STEPS = ["plan", "speak", "check", "close"]
+STREAMED = ("speak", "check")
+SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. "
+
+
+@dataclass(frozen=True)
+class Note:
+    """Begin or end of a step, in the process `pid` at the machine's monotonic time `at`."""
+
+    turn: str
+    step: str
+    word: str
+    pid: int
+    at: float
+
+
+def read_notes(file: Path) -> list[Note]:
+    """Return the notes of all processes, in order."""
+    lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    return [Note(turn, step, word, int(pid), float(at)) for turn, step, word, pid, at in lines]
+
+
+@contextmanager
+def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
+    """Note the begin of the step and, without an exception, its end; yield the turn's name and the step's seconds."""
+    turn, seconds, *_ = text.split()
+
+    def note(word: str) -> None:
+        with Path(os.environ["NOTED_IN"]).open("a") as notes:
+            notes.write(f"{turn} {step} {word} {os.getpid()} {time.monotonic()}\n")
+
+    note("begin")
+    yield turn, float(seconds)
+    note("end")
+
+
+def step(name: str) -> Any:
+    """Return the node of this step; it streams a sentence for each second, or it emits a message."""
+
+    async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+        with noted(str(state["messages"][0].content), name) as (turn, seconds):
+            if name in STREAMED:
+                spoken = SENTENCE * math.ceil(seconds)
+                model = FakeListChatModel(responses=[spoken], sleep=seconds / max(1, len(spoken)))
+                return {"messages": [await model.ainvoke(state["messages"])]}
+            emit_message(writer, AIMessage(f"{turn} did {name}"))
+            await asyncio.sleep(seconds)
+            return {"messages": [AIMessage(f"{turn}: {name} is done")]}
+
+    return node
+
+
+builder = StateGraph(MessagesState)
+for name in STEPS:
+    builder.add_node(name, step(name))
+for before, after in zip([START, *STEPS], STEPS, strict=False):
+    builder.add_edge(before, after)
+graph = builder.compile()
+
+
+class Speaker(BaseLlm):
+    """Model of one agent of the sequence: it streams `<turn>: <agent> is done`."""
+
+    model: str = "speaker"
+    speaks_for: str
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        text = texts(llm_request.contents)[0].removeprefix("user: ")
+        with noted(text, self.speaks_for) as (turn, seconds):
+            words = [f"{turn}: ", f"{self.speaks_for} ", "is ", "done"]
+            for word in words:
+                if stream:
+                    yield LlmResponse(content=content(genai.Part(text=word)), partial=True)
+                await asyncio.sleep(seconds / len(words))
+        async for response in scripted_model(["".join(words)]).generate_content_async(llm_request, stream=False):
+            yield response
+
+
+sequence = SequentialAgent(
+    name="sequence", sub_agents=[LlmAgent(name=name, model=Speaker(speaks_for=name)) for name in STEPS]
+)
+
+
+def expected_texts(agent: str, turn: str) -> list[str]:
+    """Return the texts of the agent in the history of an undisturbed turn, and its reply last."""
+    done = [f"{turn}: {name} is done" for name in STEPS]
+    emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
+    return done if agent == "sequence" else [*emitted, done[-1]]

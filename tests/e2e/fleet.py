@@ -1,0 +1,394 @@
+"""Fleet of real processes on one emulated stack, clients of its turns, and the figures of what they received."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from aion_core.local import REGION
+from aion_core.local.stack import LocalStack
+from aion_core.ports import Delta
+from aion_core.template.reader import Place
+from tests.e2e.agents.noting import STEPS, Note, expected_texts, read_notes
+from tests.e2e.api_process import ApiProcess, api_process
+from tests.e2e.fault_proxy import FaultProxy, fault_proxy
+from tests.e2e.forked import ForkedProcess
+from tests.e2e.function_process import POLLED_AT, function_process
+from tests.support.server import ROOT
+from tests.support.service import send
+from tests.support.streams import faults_of_text
+
+CONFIG = ROOT / "tests" / "e2e" / "agents" / "noting.yaml"
+LEASE_SECONDS = 10.0
+SWEEP_SECONDS = 4.0
+PATIENCE = 600.0
+"""Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
+
+
+@dataclass
+class Fleet:
+    """Processes of the API and of the queues' functions, with a proxy between them and the emulator."""
+
+    stack: LocalStack
+    proxy: FaultProxy
+    notes: Path
+    running: ExitStack
+    environ: dict[str, str]
+    apis: list[ApiProcess] = field(default_factory=list)
+    workers: list[ForkedProcess] = field(default_factory=list)
+
+    def add_api(self) -> None:
+        """Start another API process."""
+        self.apis.append(self.running.enter_context(api_process(self.stack, CONFIG, **self.environ)))
+
+    def add_worker(self) -> None:
+        """Start another process of TaskFunction."""
+        environ = {**self.environ, "AION_CONFIG": str(CONFIG)}
+        self.workers.append(
+            self.running.enter_context(function_process(self.stack, "TaskFunction", "TaskQueue", **environ))
+        )
+
+    def add_functions(self) -> None:
+        """Start PushFunction and SweepFunction."""
+        environ = {**self.environ, "AION_CONFIG": str(CONFIG)}
+        self.running.enter_context(function_process(self.stack, "PushFunction", "PushQueue", **environ))
+        self.running.enter_context(function_process(self.stack, "SweepFunction", "", SWEEP_SECONDS, **environ))
+
+    def api_pids(self) -> list[int]:
+        """Return the ids of the API processes."""
+        return [api.process.pid for api in self.apis]
+
+    def worker_pids(self) -> list[int]:
+        """Return the ids of the processes of TaskFunction."""
+        return [worker.pid for worker in self.workers]
+
+    def send_signal(self, pid: int, number: signal.Signals) -> float:
+        """Send one process the signal, and take it out of the fleet; return the time."""
+        at = time.monotonic()
+        os.kill(pid, number)
+        self.apis = [api for api in self.apis if api.process.pid != pid]
+        self.workers = [worker for worker in self.workers if worker.pid != pid]
+        return at
+
+    def running_steps(self, turns: "Sequence[Turn]", pids: Container[int]) -> list[Note]:
+        """Return the begins of the steps of these turns that these processes now execute."""
+        names, begun = {turn.name for turn in turns}, dict[tuple[str, str, int], Note]()
+        for note in read_notes(self.notes):
+            if note.word == "begin":
+                # A process that begins the next step has ended or lost the one before.
+                begun = {key: each for key, each in begun.items() if key[::2] != (note.turn, note.pid)}
+                begun[note.turn, note.step, note.pid] = note
+            else:
+                begun.pop((note.turn, note.step, note.pid), None)
+        return [note for note in begun.values() if note.turn in names and note.pid in pids]
+
+
+@contextmanager
+def emulator_process() -> Iterator[Place]:
+    """Run the emulator with the template's resources in a process of its own; yield its place."""
+    command = [sys.executable, "-m", "aion_core.local.stack"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as emulator:
+        try:
+            assert emulator.stdout is not None
+            served = json.loads(emulator.stdout.readline())
+            account = urlsplit(served["environment"]["TaskFunction"]["AION_TASK_QUEUE_URL"]).path.split("/")[1]
+            yield Place(account, REGION, served["endpoint"], "local")
+        finally:
+            emulator.kill()
+
+
+@contextmanager
+def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
+    """Start an emulator process, a proxy, two API processes, two workers, PushFunction and SweepFunction."""
+    with ExitStack() as running:
+        place = running.enter_context(emulator_process())
+        proxy = running.enter_context(fault_proxy(place.endpoint))
+        stack = LocalStack.at(ROOT / "template.yaml", replace(place, endpoint=proxy.url))
+        here = {
+            "NOTED_IN": str(notes),
+            "AION_LEASE_SECONDS": str(LEASE_SECONDS),
+            # Slow calls are a fault of some tests, and not of the machine that runs them.
+            "AION_STORE_TIMEOUT": "10",
+            "AION_PUSH_HTTP": "true",
+            "AION_PUSH_NETWORKS": "127.0.0.0/8",
+            POLLED_AT: place.endpoint,
+            **environ,
+        }
+        started = Fleet(stack, proxy, notes, running, here)
+        with ThreadPoolExecutor(3) as pool:
+            starts = [started.add_api, started.add_api, started.add_worker, started.add_worker, started.add_functions]
+            for start in [pool.submit(each) for each in starts]:
+                start.result()
+        yield started
+
+
+@dataclass
+class Turn:
+    """Message of a client, and everything that the client received about its turn."""
+
+    fleet: Fleet
+    agent: str
+    kind: str
+    """`blocking`, `background` or `streaming`."""
+    name: str
+    seconds: float = 1.0
+    """Length of a step."""
+    padding: int = 0
+    """Additional length of the message, for the bucket."""
+    hook: str = ""
+    """URL for push notifications, if any."""
+    task_id: str = ""
+    received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """SSE id and result of each frame."""
+    errors: list[str] = field(default_factory=list)
+    """Errors after which the client tried again."""
+    arrivals: dict[str, float] = field(default_factory=dict)
+    """Monotonic time of each frame with an id."""
+    _frame_id: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the text of the message."""
+        return f"{self.name} {self.seconds} {'x' * self.padding}".strip()
+
+    def message(self, method: str = "SendMessage") -> dict[str, Any]:
+        """Return the request; a repeat has the same messageId."""
+        body = send(self.text, message_id=f"m-{self.name}", contextId=f"c-{self.name}", method=method)
+        configuration: dict[str, Any] = {"returnImmediately": self.kind == "background"}
+        if self.hook:
+            configuration["taskPushNotificationConfig"] = {"url": self.hook}
+        body["params"]["configuration"] = configuration
+        return body
+
+    async def play(self, client: httpx.AsyncClient) -> None:
+        """Send the message, and follow the task to its end; after an error continue at the next process."""
+        async with asyncio.timeout(PATIENCE + 10 * self.seconds):
+            while not self.has_ended():
+                await self._once(client)
+                await asyncio.sleep(0.1)
+
+    async def rpc(self, client: httpx.AsyncClient, url: str, method: str, **params: Any) -> dict[str, Any]:
+        """Return the answer of one process."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        answer: dict[str, Any] = (await client.post(f"{url}/agents/{self.agent}/", json=body)).json()
+        return answer
+
+    async def _once(self, client: httpx.AsyncClient) -> None:
+        """Send or subscribe at one process."""
+        api = self.fleet.apis[next(_places) % len(self.fleet.apis)]
+        try:
+            if self.task_id:
+                params = {"id": self.task_id}
+                body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": params}
+                await self._read(client, api.url, body)
+            elif self.kind == "streaming":
+                await self._read(client, api.url, self.message("SendStreamingMessage"))
+            else:
+                answer = await client.post(f"{api.url}/agents/{self.agent}/", json=self.message())
+                self._take("", answer.json())
+        except (httpx.TransportError, json.JSONDecodeError) as error:
+            self.errors.append(repr(error))
+
+    async def _read(self, client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> None:
+        ids = [frame_id for frame_id, _ in self.received if frame_id]
+        headers = {"Last-Event-ID": ids[-1]} if ids else {}
+        async with client.stream("POST", f"{url}/agents/{self.agent}/", json=body, headers=headers) as answer:
+            if answer.headers["content-type"].startswith("application/json"):
+                self._take("", json.loads(await answer.aread()))
+                return
+            async for line in answer.aiter_lines():
+                self.take_lines([line])
+
+    def take_lines(self, lines: Iterable[str]) -> None:
+        """Take the next lines of a stream."""
+        for line in lines:
+            if line.startswith("id: "):
+                self._frame_id = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                self._take(self._frame_id, json.loads(line.removeprefix("data: ")))
+                self._frame_id = ""
+
+    def _take(self, frame_id: str, answer: dict[str, Any]) -> None:
+        if "error" in answer:
+            self.errors.append(str(answer["error"]))
+            # Repeating helps after an internal error only: every other one is a fault of the server here.
+            assert answer["error"]["code"] == -32603, answer
+            return
+        result = answer["result"]
+        if "task" in result and not self.task_id:
+            self.task_id = result["task"]["id"]
+        self.received.append((frame_id, result))
+        self.arrivals[frame_id] = time.monotonic()
+
+    def has_ended(self) -> bool:
+        """Return True if the client has received the final state."""
+        return bool(self.received) and state_of(self.received[-1][1]).endswith(("COMPLETED", "FAILED", "CANCELED"))
+
+    def faults(self) -> Iterator[str]:
+        """Yield the faults of the received stream: events lost, doubled or out of order, and doubled texts."""
+        numbers = [int(frame_id) for frame_id, _ in self.received if frame_id.isdecimal()]
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            yield f"{self.name}: the events {numbers}"
+        chunks: list[tuple[str, object]] = []
+        for frame_id, result in self.received:
+            update = result.get("artifactUpdate")
+            if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
+                text = "".join(part.get("text", "") for part in update["artifact"]["parts"])
+                chunks.append((frame_id, Delta(text, bool(update.get("append")))))
+            else:
+                chunks.append((frame_id, None))
+        yield from (f"{self.name}: {fault}" for fault in faults_of_text(chunks))
+
+
+_places = itertools.count()
+
+
+def state_of(result: dict[str, Any]) -> str:
+    """Return the task state in a result of a response or stream, "" for other updates."""
+    status = (result.get("task") or result.get("statusUpdate") or result).get("status") or {}
+    return str(status.get("state", ""))
+
+
+def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[Turn]:
+    """Return a turn of each agent and each kind of request, in each round."""
+    kinds = itertools.product(range(rounds), ("graph", "sequence"), ("blocking", "background", "streaming"))
+    return [Turn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
+
+
+async def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE) -> Any:
+    """Wait for the condition; return its true value."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"never: {what}")
+
+
+@dataclass
+class Figures:
+    """Figures of a test's turns; the lists are faults."""
+
+    turns: int
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    run_again: list[str] = field(default_factory=list)
+    recoveries: list[float] = field(default_factory=list)
+    repeats: int = 0
+    """Number of requests that clients repeated."""
+    extra: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        """Return the figures as one line."""
+        told = f"{self.turns} turns, lost {len(self.lost)}, doubled {len(self.doubled)}, "
+        told += f"finished nodes run again {len(self.run_again)}, repeated requests {self.repeats}"
+        if self.recoveries:
+            told += (
+                f", recovery p50 {quantile(self.recoveries, 0.5):.1f} s, p95 {quantile(self.recoveries, 0.95):.1f} s"
+            )
+            told += (
+                f", max {max(self.recoveries):.1f} s ({len(self.recoveries)} handovers, lease {LEASE_SECONDS:.0f} s)"
+            )
+        return ", ".join([told, *self.extra])
+
+    def check(self) -> None:
+        """Assert that nothing was lost, doubled or run again, and that no recovery took beyond reason."""
+        assert (self.lost, self.doubled, self.run_again) == ([], [], [])
+        assert quantile(self.recoveries, 0.95) <= 10 * (LEASE_SECONDS + 20), self
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the value below which this share of the values lies, 0.0 without values."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
+
+
+async def played(turns: Sequence[Turn], meanwhile: Awaitable[Any] | None = None) -> Figures:
+    """Play the turns at once, await `meanwhile` beside them, and return the figures of what came of them."""
+    async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
+        playing = [asyncio.create_task(turn.play(client)) for turn in turns]
+        if meanwhile is not None:
+            await meanwhile
+        ended = await asyncio.gather(*playing, return_exceptions=True)
+        turns[0].fleet.proxy.rules = []
+        figures = Figures(len(turns), repeats=sum(len(turn.errors) for turn in turns))
+        for turn, end in zip(turns, ended, strict=True):
+            if end is not None:
+                figures.lost.append(f"{turn.name}: {end!r}; {turn.errors[-3:]}")
+            else:
+                await _compare(turn, client, figures)
+    figures.run_again = list(run_again(read_notes(turns[0].fleet.notes), {turn.name for turn in turns}))
+    return figures
+
+
+async def _compare(turn: Turn, client: httpx.AsyncClient, figures: Figures) -> None:
+    """Compare the task at each API process with the message and with the received stream."""
+    for api in turn.fleet.apis:
+        task = (await turn.rpc(client, api.url, "GetTask", id=turn.task_id))["result"]
+        texts = [entry["parts"][0]["text"] for entry in [*task["history"], task["status"].get("message")] if entry]
+        wanted = [turn.text, *expected_texts(turn.agent, turn.name)]
+        if not state_of(task).endswith("COMPLETED") or Counter(wanted) - Counter(texts):
+            figures.lost.append(f"{turn.name}: {state_of(task)} {[text[:60] for text in texts]}; {turn.errors[-3:]}")
+        elif texts != wanted:
+            figures.doubled.append(f"{turn.name}: {[text[:60] for text in texts]}")
+        again = (await client.post(f"{api.url}/agents/{turn.agent}/", json=turn.message())).json()
+        listed = (await turn.rpc(client, api.url, "ListTasks", contextId=f"c-{turn.name}"))["result"]["tasks"]
+        if again["result"]["task"]["id"] != turn.task_id or [each["id"] for each in listed] != [turn.task_id]:
+            figures.doubled.append(f"{turn.name}: {len(listed)} tasks")
+    figures.doubled += turn.faults()
+
+
+def run_again(notes: Sequence[Note], turns: set[str]) -> Iterator[str]:
+    """Yield each begin of a step after the begin of a later step of the same turn."""
+    reached: dict[str, int] = {}
+    for note in notes:
+        if note.turn in turns and note.word == "begin":
+            place = STEPS.index(note.step)
+            if place < reached.get(note.turn, 0):
+                yield f"{note.turn}: {note.step} after {STEPS[reached[note.turn]]}"
+            reached[note.turn] = max(place, reached.get(note.turn, 0))
+
+
+def recovery(notes: Sequence[Note], cut: Note, at: float) -> float | None:
+    """Return the seconds from the end of the process of `cut` to the turn's next step elsewhere, if it has come."""
+    later = [note.at for note in notes if note.turn == cut.turn and note.pid != cut.pid and note.at > at]
+    return later[0] - at if later else None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Resident memory, open descriptors and threads of some processes in all."""
+
+    megabytes: float
+    descriptors: int
+    threads: int
+
+    @classmethod
+    def of(cls, pids: Iterable[int]) -> Self:
+        """Measure the processes."""
+        folders = [Path(f"/proc/{pid}") for pid in pids]
+        status = [
+            dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines()) for folder in folders
+        ]
+        return cls(
+            round(sum(int(each["VmRSS"].split()[0]) for each in status) / 1024, 1),
+            sum(len(list((folder / "fd").iterdir())) for folder in folders),
+            sum(int(each["Threads"]) for each in status),
+        )
+
+    def __str__(self) -> str:
+        """Return the figures as text."""
+        return f"{self.megabytes:.0f} MB, {self.descriptors} descriptors, {self.threads} threads"

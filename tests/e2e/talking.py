@@ -1,0 +1,37 @@
+"""Agent for conversations in tests: words, data, markup, a question, and a pause until a file exists."""
+
+AGENT = """
+import asyncio
+from pathlib import Path
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from aion.langgraph.stream import emit_data, emit_message
+
+WORDS = [f"word{number}" for number in range(12)]
+
+
+async def talk(state: MessagesState) -> dict:
+    writer, text = get_stream_writer(), state["messages"][-1].text
+    if "book" in text:
+        day = interrupt({"prompt": "Which day?", "options": ["Monday", "Tuesday"]})
+        return {"messages": [AIMessage(f"Booked for {day}.")]}
+    if "data" in text:
+        emit_data(writer, {"rows": ["first", "second"]}, name="Rows")
+        return {"messages": [AIMessage("See the data.")]}
+    if "markup" in text:
+        return {"messages": [AIMessage("<img src=x onerror=alert(1)> **bold**\\n\\n- one\\n- two\\n\\n[site](https://example.com)")]}
+    for word in WORDS:
+        emit_message(writer, AIMessageChunk(content=word + " ", id="answer"))
+        while word == "word5" and "gate" in text and not Path(__file__).with_name(text.split()[-1]).exists():
+            await asyncio.sleep(0.02)
+    return {"messages": [AIMessage(" ".join(WORDS), id="answer")]}
+
+
+graph = StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk")
+"""
+WHOLE = " ".join(f"word{number}" for number in range(12))
+"""The answer to a message without a special word."""

@@ -1,0 +1,165 @@
+"""Faults of processes, queues and stores during turns of both frameworks: nothing is lost, doubled or run again.
+
+Every test prints its figures in the summary of the run.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+
+from tests.e2e.agents.noting import Note, read_notes
+from tests.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
+from tests.e2e.fleet import Figures, Fleet, Turn, a_turn_of_each, fleet, played, recovery, until
+from tests.support.receiver import WebhookReceiver, receiving
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("fleet") / "notes", AION_MAX_TRIES="5") as started:
+        yield started
+
+
+async def report(
+    record: Record, name: str, figures: Figures, receiver: WebhookReceiver | None = None, turns: Sequence[Turn] = ()
+) -> None:
+    """Check the figures, then the notifications of completed turns, and record both."""
+    try:
+        figures.check()
+        if receiver is not None:
+            await check_notified(receiver, turns, figures)
+            figures.check()
+    finally:
+        record("figures", f"{name}: {figures.line()}")
+
+
+FAULTS: dict[str, Callable[[], list[Rule]]] = {
+    "no fault": list,
+    "queue messages tripled": lambda: [Rule("sqs", repeated(3), ("SendMessage",))],
+    "queue messages 20 s late": lambda: [Rule("sqs", delayed(20), ("SendMessage",))],
+    "queue down for 20 calls": lambda: [Rule("sqs", refused(), times=20)],
+    "bucket down for 40 calls": lambda: [Rule("s3", refused(503, "SlowDown"), times=40)],
+    "transactions cancelled for mixed reasons": lambda: [
+        Rule("dynamodb", cancelled(), ("TransactWriteItems",), every=3)
+    ],
+    "table throttled": lambda: [Rule("dynamodb", refused(400, "ThrottlingException"), every=6)],
+    "answers of writes lost": lambda: [
+        Rule("dynamodb", lost, ("TransactWriteItems", "PutItem", "UpdateItem"), every=5)
+    ],
+    "connections reset": lambda: [Rule(service, reset, every=7) for service in ("dynamodb", "sqs", "s3")],
+    "answers of the table after 2 s": lambda: [Rule("dynamodb", slow(2.0))],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_turns_survive_fault(processes: Fleet, record_property: Record, fault: str) -> None:
+    """Play turns of each kind, with a webhook each, while the fault lasts."""
+    rules = FAULTS[fault]()
+    large = 500_000 if "bucket" in fault else 0
+    before = time.monotonic()
+    async with receiving() as receiver:
+        turns = a_turn_of_each(processes, fault.replace(" ", "-"), padding=large, hook=receiver.url())
+        with processes.proxy.injecting(*rules):
+            figures = await played(turns)
+        injected = sum(rule.injected for rule in rules)
+        figures.extra.append(f"{injected} faults injected, {time.monotonic() - before:.0f} s")
+        await report(record_property, fault, figures, receiver, turns)
+    assert injected or not rules, "the fault came"
+
+
+def cut_steps(processes: Fleet, turns: list[Turn], pids: Callable[[], list[int]]) -> list[Note]:
+    """Return the running steps of one of these processes."""
+    running = processes.running_steps(turns, pids())
+    return [note for note in running if note.pid == running[-1].pid]
+
+
+def recoveries(processes: Fleet, cut: list[tuple[Note, float]]) -> list[float]:
+    """Return the seconds from the end of a process to the next step of each turn elsewhere."""
+    notes = read_notes(processes.notes)
+    return [seconds for note, at in cut if (seconds := recovery(notes, note, at)) is not None]
+
+
+async def check_notified(receiver: WebhookReceiver, turns: Sequence[Turn], figures: Figures) -> None:
+    """Wait for the last event of each task, and add the faults of the posts to the figures."""
+    await until(lambda: not unnotified(receiver, turns), "the last notification of each turn")
+    bodies: dict[str, bytes] = {}
+    first: dict[str, list[int]] = defaultdict(list)
+    for post in receiver.posts:
+        task_id, generation, _ = post.id.split("_")
+        if post.id not in bodies:
+            first[task_id].append(int(generation))
+        if bodies.setdefault(post.id, post.body) != post.body:
+            figures.doubled.append(f"{post.id}: two bodies")
+    for turn in turns:
+        # Every event after the first is due, and the last one ends the task.
+        posted = first[turn.task_id]
+        if posted != list(range(2, len(posted) + 2)):
+            figures.lost.append(f"{turn.name}: posts of the events {posted}")
+    figures.extra.append(f"{len(bodies)} notifications, {len(receiver.posts) - len(bodies)} of them posted again")
+
+
+def unnotified(receiver: WebhookReceiver, turns: Sequence[Turn]) -> set[str]:
+    """Return the tasks without a post of their last event."""
+    completed = {post.id.split("_")[0] for post in receiver.posts if b"TASK_STATE_COMPLETED" in post.body}
+    return {turn.task_id for turn in turns} - completed
+
+
+async def test_killed_processes_lose_nothing(processes: Fleet, record_property: Record) -> None:
+    """Kill two API processes and two workers in the middle of their turns, one after another."""
+    for start in (processes.add_api, processes.add_worker) * 2:
+        await asyncio.to_thread(start)
+    cut: list[tuple[Note, float]] = []
+    killed: list[int] = []
+    async with receiving() as receiver:
+        turns = a_turn_of_each(processes, "killed", rounds=2, hook=receiver.url(), seconds=3.0)
+
+        async def kill() -> None:
+            for pids in (processes.worker_pids, processes.api_pids) * 2:
+                steps = await until(partial(cut_steps, processes, turns, pids), "a step ran")
+                at = processes.send_signal(steps[0].pid, signal.SIGKILL)
+                cut.extend((note, at) for note in steps)
+                killed.append(steps[0].pid)
+
+        figures = await played(turns, kill())
+        figures.recoveries = recoveries(processes, cut)
+        figures.extra.append(f"{len(killed)} processes killed, {len(cut)} steps cut")
+        await report(record_property, "processes killed", figures, receiver, turns)
+
+
+@pytest.mark.parametrize("kind", ["worker", "api"])
+async def test_frozen_process_adds_nothing_late(processes: Fleet, record_property: Record, kind: str) -> None:
+    """Stop a process until another one has taken over one of its turns, then let it continue."""
+    pids = processes.worker_pids if kind == "worker" else processes.api_pids
+    await asyncio.to_thread(processes.add_worker if kind == "worker" else processes.add_api)
+    turns = a_turn_of_each(processes, f"frozen-{kind}", seconds=3.0)
+    cut: list[tuple[Note, float]] = []
+
+    async def freeze() -> None:
+        steps = await until(partial(cut_steps, processes, turns, pids), "a step ran")
+        at = processes.send_signal(steps[0].pid, signal.SIGSTOP)
+        cut.extend((note, at) for note in steps)
+        try:
+            await until(lambda: recoveries(processes, cut), "another process took over")
+        finally:
+            os.kill(steps[0].pid, signal.SIGCONT)
+
+    figures = await played(turns, freeze())
+    figures.recoveries = recoveries(processes, cut)
+    taken = {note.turn: at + seconds for note, at in cut for seconds in recoveries(processes, [(note, at)])}
+    late = [
+        f"{note.turn}: {note.step} begun late"
+        for note in read_notes(processes.notes)
+        if note.pid == cut[0][0].pid and note.word == "begin" and note.at > taken.get(note.turn, note.at)
+    ]
+    figures.run_again += late
+    figures.extra.append(f"{len(cut)} steps cut, {len(late)} steps begun late by the frozen process")
+    os.kill(cut[0][0].pid, signal.SIGKILL)
+    await report(record_property, f"{kind} process frozen", figures)

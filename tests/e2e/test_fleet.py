@@ -1,0 +1,74 @@
+"""Figures of the fleet: each kind of fault in what a client received, or in the agents' notes, is seen."""
+
+from typing import Any, cast
+
+import pytest
+
+from tests.e2e.agents.noting import Note
+from tests.e2e.fault_proxy import Call, Rule, lost
+from tests.e2e.fleet import Figures, Fleet, Turn, recovery, run_again
+
+
+def turn_with(*frames: tuple[str, dict[str, Any]]) -> Turn:
+    return Turn(cast("Fleet", None), "graph", "streaming", "t", received=list(frames))
+
+
+def chunk(text: str, *, append: bool = True) -> dict[str, Any]:
+    return {
+        "artifactUpdate": {"artifact": {"artifactId": "aion:stream-delta", "parts": [{"text": text}]}, "append": append}
+    }
+
+
+STATUS: dict[str, Any] = {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}}}
+BEGIN = ("2.1.0", chunk("a", append=False))
+
+
+@pytest.mark.parametrize(
+    ("frames", "faults"),
+    [
+        ([("1", STATUS), ("2", STATUS), BEGIN, ("2.1.1", chunk("b")), ("3", STATUS)], 0),
+        ([("1", STATUS), ("3", STATUS)], 1),
+        ([("1", STATUS), ("2", STATUS), ("2", STATUS)], 1),
+        ([("2", STATUS), BEGIN, ("2.1.2", chunk("c"))], 1),
+        ([("2", STATUS), BEGIN, ("2.1.0", chunk("a", append=False))], 1),
+        ([("2", STATUS), BEGIN, ("2.2.1", chunk("b"))], 1),
+    ],
+    ids=["whole", "event lost", "event doubled", "chunk lost", "chunk doubled", "other process continues the text"],
+)
+def test_faults_of_received_stream_are_found(frames: list[tuple[str, dict[str, Any]]], faults: int) -> None:
+    assert len(list(turn_with(*frames).faults())) == faults
+
+
+def note(step: str, pid: int, at: float) -> Note:
+    return Note("t", step, "begin", pid, at)
+
+
+def test_step_after_its_successor_ran_again() -> None:
+    cut_and_resumed = [note("plan", 1, 1), note("speak", 1, 2), note("speak", 2, 5), note("check", 2, 6)]
+    assert list(run_again(cut_and_resumed, {"t"})) == []
+    assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
+
+
+def test_recovery_lasts_until_step_in_another_process() -> None:
+    cut = note("speak", 1, 2)
+    assert recovery([cut, note("speak", 1, 4), note("speak", 2, 5)], cut, 3) == 2
+    assert recovery([cut, note("check", 1, 4)], cut, 3) is None
+
+
+@pytest.mark.parametrize("field", ["lost", "doubled", "run_again"])
+def test_figures_with_fault_are_refused(field: str) -> None:
+    Figures(1, recoveries=[20.0]).check()
+    figures = Figures(1)
+    getattr(figures, field).append("t")
+    with pytest.raises(AssertionError):
+        figures.check()
+
+
+def test_rule_takes_each_second_write() -> None:
+    target = b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.%s\r\nAuthorization: Credential=k/d/r/dynamodb/aws4_request"
+    write, read = (Call(target % name, b"", cast("Any", None), "") for name in (b"PutItem", b"GetItem"))
+    rule = Rule("dynamodb", lost, ("PutItem",), every=2, times=2)
+    assert [rule.takes(write) for _ in range(3)] == [False, True, False]
+    assert not rule.takes(read)
+    assert [rule.takes(write) for _ in range(3)] == [True, False, False]
+    assert rule.injected == 2

@@ -1,0 +1,50 @@
+"""Answers of the ADK agents and executors of `docs/agents.md`, in both protocol versions, blocking and streamed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2a.server.agent_execution import AgentExecutor
+
+from aion_core.agents.executor.agent import ExecutorAgent
+from aion_core.clock import SystemClock
+from aion_core.ports import ReplyAs
+from tests.support.adk import served
+from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
+from tests.support.usual_agents import METHODS, Case, check_answers, check_streams
+from tests.unit.agents.adk import usual_agents
+from tests.unit.agents.executor import usual_executors
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
+
+CASES = {**usual_agents.CASES, **usual_executors.CASES}
+PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
+both_versions = pytest.mark.parametrize("version", METHODS)
+all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def app_of(case: Case) -> Any:
+    agent = case.agent()
+    if isinstance(agent, AgentExecutor):
+        store = MemoryTaskStore(SystemClock())
+        return parts(ExecutorAgent(agent, store), store, reply=ReplyAs.AGENT).app()
+    return parts(served(agent)).app()
+
+
+@both_versions
+@all_cases
+async def test_usual_agent_answers(case: Case, version: str) -> None:
+    await check_answers(app_of(case), case, version)
+
+
+@both_versions
+@all_cases
+async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
+    await check_streams(app_of(case), case, version)
+
+
+def test_page_lists_each_adk_agent() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert CASES.keys() <= {row.replace("`", "") for row in rows}

@@ -1,0 +1,33 @@
+"""Answers of the LangGraph agents of `docs/agents.md`, in both protocol versions, blocking and streamed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.service import parts
+from tests.support.usual_agents import METHODS, Case, check_answers, check_streams
+from tests.unit.agents.langgraph import usual_graphs as _adds_its_cases  # noqa: F401
+from tests.unit.agents.langgraph.usual_agents import CASES
+
+PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
+both_versions = pytest.mark.parametrize("version", METHODS)
+all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+@both_versions
+@all_cases
+async def test_usual_agent_answers(case: Case, version: str) -> None:
+    await check_answers(parts(case.agent()).app(), case, version)
+
+
+@both_versions
+@all_cases
+async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
+    await check_streams(parts(case.agent()).app(), case, version)
+
+
+def test_page_lists_each_langgraph_agent() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## LangGraph agents")[2].partition("\n## ")[0]
+    rows = [row.replace("`", "") for row in re.findall(r"^\| ([^|]+?) \| ", section, re.MULTILINE)]
+    assert [row for row in rows if row not in ("Agent", "---")] == list(CASES)

@@ -1,0 +1,89 @@
+"""Answers in the terminal: text, files, and names of files."""
+
+from pathlib import Path
+
+import pytest
+from a2a.types import (
+    Artifact,
+    Message,
+    Part,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+
+from aion_core.cli.chat import PlainPrinter, described, document, saved_files
+from aion_core.cli.conversation import Answer
+from aion_core.protocol.types import STREAM_DELTA_ID
+
+
+def chunk(text: str, *, append: bool = True) -> StreamResponse:
+    artifact = Artifact(artifact_id=STREAM_DELTA_ID, parts=[Part(text=text)])
+    return StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact, append=append))
+
+
+def status(state: TaskState, text: str = "") -> StreamResponse:
+    message = Message(message_id=f"m-{text}", parts=[Part(text=text)]) if text else None
+    return StreamResponse(status_update=TaskStatusUpdateEvent(status=TaskStatus(state=state, message=message)))
+
+
+def answer_of(*events: StreamResponse) -> Answer:
+    answer = Answer()
+    for event in events:
+        answer.add(event)
+    return answer
+
+
+def test_whole_message_replaces_streamed_text() -> None:
+    answer = answer_of(chunk("one ", append=False), chunk("two"))
+    assert answer.shown == "one two"
+    answer.add(status(TaskState.TASK_STATE_COMPLETED, "one two."))
+    assert (answer.shown, answer.state, answer.is_over) == ("one two.", "completed", True)
+
+
+def test_restarted_text_replaces_earlier_chunks() -> None:
+    assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
+
+
+def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, show = Answer(), PlainPrinter()
+    for event in (
+        chunk("one ", append=False),
+        chunk("two"),
+        chunk("one ", append=False),
+        chunk("three"),
+        status(TaskState.TASK_STATE_COMPLETED, "one three"),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "one two\none three\n"
+
+
+def test_repeated_artifact_is_kept_once() -> None:
+    artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
+    update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
+    task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
+    answer = answer_of(update, task)
+    assert len(answer.parts) == 1
+    assert document(answer)["task"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [("a.txt", "a.txt"), ("../../a.txt", "a.txt"), ("..", "file"), ("", "file"), ("c:\\x\\b.txt", "b.txt")],
+)
+def test_file_is_saved_within_folder(tmp_path: Path, name: str, saved: str) -> None:
+    answer = Answer(parts={"1": Part(raw=b"x", filename=name)})
+    folder = tmp_path / "saved"
+    assert saved_files(answer, folder) == [folder / saved]
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    (second,) = saved_files(answer, folder)
+    assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
+
+
+def test_file_and_data_are_described() -> None:
+    assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
+    assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"

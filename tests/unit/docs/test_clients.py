@@ -1,0 +1,40 @@
+"""docs/clients.md: its table of operations, and the languages and versions of each. tests/e2e runs its blocks."""
+
+import re
+
+import pytest
+
+from aion_core.web.operations import OPERATIONS
+from aion_core.web.operations.operation import HttpRoute, Operation
+from tests.support.server import ROOT
+
+GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+SERVED = [operation for operation in OPERATIONS if operation.routes]
+"""Operations of A2A. Those without a route belong to Aion's extensions."""
+ONLY_OVER_HTTP = [operation.name for operation in SERVED if operation.v03 and not operation.v03.method]
+
+
+def route(routes: tuple[HttpRoute, ...]) -> str:
+    return f"`{routes[0].method} {routes[0].path.replace(':path', '')}`"
+
+
+@pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
+def test_clients_guide_lists_operations_addresses(operation: Operation) -> None:
+    [row] = re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)
+    assert operation.v03 is not None
+    method = f"`{operation.v03.method}`" if operation.v03.method else ""
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:] == [
+        f"[`{operation.name}`](#{operation.name.lower()})",
+        route(operation.routes),
+        method,
+        route(operation.v03.routes),
+    ]
+
+
+@pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
+def test_clients_guide_shows_each_language(operation: Operation) -> None:
+    section = GUIDE.split(f"\n## {operation.name}\n")[1].partition("\n## ")[0]
+    labels = set(re.findall(r"^((?:curl|Python|TypeScript)(?:, .+)?):$", section, re.MULTILINE))
+    only = ", 1.0" if operation.name in ONLY_OVER_HTTP else ""
+    assert labels == {"curl, 1.0", "curl, 0.3", f"Python{only}", f"TypeScript{only}"}

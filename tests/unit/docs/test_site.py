@@ -1,0 +1,55 @@
+"""Documentation site: built without warnings, with all pages and without requests to other origins."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra.docs_site import build
+from tests.support.server import ROOT
+
+LOADED = re.compile(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="((?:https?:)?//[^"]*)"')
+LOADED_BY_CSS = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')]*)""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    built = build(folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_site_has_page_for_each_source(site: Path) -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("0*.md")]
+    for page in pages:
+        assert (site / page.relative_to(ROOT).with_suffix(".html")).exists()
+    assert "From a folder to AWS" in (site / "index.html").read_text(encoding="utf-8")
+    assert (site / "search.json").stat().st_size > 100_000
+
+
+def test_sites_navigation_has_each_page_once(site: Path) -> None:
+    listed = re.findall(r"[\w./-]+\.md$", (site.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
+    names = [page.relative_to(ROOT).as_posix() for page in pages]
+    assert {name: listed.count(name) for name in names} == dict.fromkeys(names, 1)
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md"} <= set(listed)
+
+
+def test_site_loads_nothing_from_other_origins(site: Path) -> None:
+    loaded = {
+        address
+        for pattern, names in ((LOADED, "*.html"), (LOADED_BY_CSS, "*.css"))
+        for file in site.rglob(names)
+        for address in pattern.findall(file.read_text(encoding="utf-8"))
+    }
+    assert loaded == set()
+
+
+def test_build_refuses_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "README.md").write_text("# Start\n\n[Gone](docs/gone.md)\n", encoding="utf-8")
+    monkeypatch.setattr("infra.docs_site.ROOT", tmp_path)
+    monkeypatch.setattr("infra.docs_site._files", lambda: ["README.md"])
+    built = build(tmp_path / "built" / "site")
+    assert built.returncode == 1
+    assert "page does not exist" in built.stdout + built.stderr
