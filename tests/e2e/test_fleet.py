@@ -20,23 +20,23 @@ def chunk(text: str, *, append: bool = True) -> dict[str, Any]:
 
 
 STATUS: dict[str, Any] = {"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}}}
-BEGIN = ("2.1.0", chunk("a", append=False))
+BEGIN = ("2.1.0", chunk("T", append=False))
 
 
 @pytest.mark.parametrize(
     ("frames", "faults"),
     [
-        ([("1", STATUS), ("2", STATUS), BEGIN, ("2.1.1", chunk("b")), ("3", STATUS)], 0),
-        ([("1", STATUS), ("3", STATUS)], 1),
-        ([("1", STATUS), ("2", STATUS), ("2", STATUS)], 1),
-        ([("2", STATUS), BEGIN, ("2.1.2", chunk("c"))], 1),
-        ([("2", STATUS), BEGIN, ("2.1.0", chunk("a", append=False))], 1),
-        ([("2", STATUS), BEGIN, ("2.2.1", chunk("b"))], 1),
+        ([("1", STATUS), ("2", STATUS), BEGIN, ("2.1.1", chunk("h")), ("3", STATUS)], False),
+        ([("1", STATUS), ("3", STATUS)], True),
+        ([("1", STATUS), ("2", STATUS), ("2", STATUS)], True),
+        ([("2", STATUS), BEGIN, ("2.1.2", chunk("e"))], True),
+        ([("2", STATUS), BEGIN, ("2.1.0", chunk("T", append=False))], True),
+        ([("2", STATUS), BEGIN, ("2.2.1", chunk("h"))], True),
     ],
     ids=["whole", "event lost", "event doubled", "chunk lost", "chunk doubled", "other process continues the text"],
 )
-def test_faults_of_received_stream_are_found(frames: list[tuple[str, dict[str, Any]]], faults: int) -> None:
-    assert len(list(turn_with(*frames).faults())) == faults
+def test_faults_of_received_stream_are_found(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
+    assert any(turn_with(*frames).faults()) == faults
 
 
 def note(step: str, pid: int, at: float) -> Note:
