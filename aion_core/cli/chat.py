@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.conversation import Answer, Conversation, conversation, endpoint_of, file_part
+from aion_core.cli.chat_session import Answer, ChatSession, chat_session, endpoint_of, file_part
 
 if TYPE_CHECKING:
     from a2a.types import Part
@@ -58,7 +58,7 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
     endpoint = endpoint_of(url, stack, sign)
 
     async def run() -> None:
-        async with conversation(endpoint, agent, context_id=context_id) as opened:
+        async with chat_session(endpoint, agent, context_id=context_id) as opened:
             await _converse(opened)
 
     asyncio.run(run())
@@ -97,7 +97,7 @@ def send(
     endpoint = endpoint_of(url, stack, sign)
 
     async def run() -> Answer:
-        async with conversation(endpoint, agent, context_id=context_id, task_id=task_id) as opened:
+        async with chat_session(endpoint, agent, context_id=context_id, task_id=task_id) as opened:
             return await _answered(opened, parts, _no_output if as_json else PlainPrinter())
 
     answer = asyncio.run(run())
@@ -164,7 +164,7 @@ def _no_output(answer: Answer) -> None:
     pass
 
 
-async def _answered(opened: Conversation, parts: list["Part"], show: Callable[[Answer], None]) -> Answer:
+async def _answered(opened: ChatSession, parts: list["Part"], show: Callable[[Answer], None]) -> Answer:
     """Send the message, show the growing answer, and return it. Ctrl-C cancels the task.
 
     Raises click.ClickException for a refused message.
@@ -182,7 +182,7 @@ async def _answered(opened: Conversation, parts: list["Part"], show: Callable[[A
 
 
 @contextlib.asynccontextmanager
-async def _canceling(opened: Conversation, task_id: Callable[[], str]) -> AsyncIterator[None]:
+async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIterator[None]:
     """Let the first Ctrl-C cancel the running task, and the second one end the program."""
     loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
@@ -216,7 +216,7 @@ async def _canceling(opened: Conversation, task_id: Callable[[], str]) -> AsyncI
 # ── Chat ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _converse(opened: Conversation) -> None:
+async def _converse(opened: ChatSession) -> None:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import InMemoryHistory
     from rich.console import Console
@@ -254,7 +254,7 @@ async def _converse(opened: Conversation) -> None:
             console.print(error.format_message(), style="red", markup=False)
 
 
-async def _shown(opened: Conversation, line: str, attached: list["Part"], console: "Console") -> Answer:
+async def _shown(opened: ChatSession, line: str, attached: list["Part"], console: "Console") -> Answer:
     """Send the line and the files, and show the answer as Markdown while it grows."""
     from a2a.types import Part
     from rich.live import Live

@@ -13,7 +13,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
@@ -144,6 +144,8 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
             yield emission
         await turn.streamed.store()
         yield Paused()
+    except GraphRecursionError as error:
+        raise AgentFailed(TOO_MANY_STEPS) from error
     except Exception as error:
         if not pending or not (rejection := schema_rejection(error)):
             raise
@@ -185,6 +187,10 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+TOO_MANY_STEPS = (
+    "The agent took the most steps of a turn and did not end. Its author sets their number: "
+    "`graph.with_config(recursion_limit=…)`."
+)
 STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
 STATE_LOST = (
     "The graph's own checkpointer has lost this turn: it stores its checkpoints in one process only. "

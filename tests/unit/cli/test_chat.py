@@ -16,7 +16,7 @@ from a2a.types import (
 )
 
 from aion_core.cli.chat import PlainPrinter, described, document, saved_files
-from aion_core.cli.conversation import Answer
+from aion_core.cli.chat_session import Answer
 from aion_core.protocol.types import STREAM_DELTA_ID
 
 

@@ -8,7 +8,7 @@ from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.message_rules import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
 from tests.support.agents.scripted import GatedAgent
-from tests.support.service import Parts, http, parts, send
+from tests.support.service import Parts, http, parts, rpc_body, send
 
 TEXT = ["text/plain"]
 
@@ -145,7 +145,7 @@ async def test_unsupported_content_is_refused_and_not_stored() -> None:
     made = free()
     async with http(made.app()) as client:
         for body in bodies(acceptedOutputModes=["image/png"]):
-            error = (await client.post("/", json=body)).json()["error"]
+            error = rpc_body(await client.post("/", json=body))["error"]
             assert error["code"] == -32005
             assert "text/plain" in error["message"]
         for body in bodies():
@@ -158,7 +158,7 @@ async def test_unsupported_content_is_refused_and_not_stored() -> None:
                 if old
                 else {"raw": "AAEC", "mediaType": "image//png"}
             )
-            error = (await client.post("/", json=body)).json()["error"]
+            error = rpc_body(await client.post("/", json=body))["error"]
             assert error["code"] == (-32602 if old else -32005), error
         for body in bodies(acceptedOutputModes=["text"]):
             answer = await client.post("/", json=body)

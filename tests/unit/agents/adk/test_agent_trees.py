@@ -1,6 +1,7 @@
 """Generated trees of ADK agents: each text is streamed once and whole, and each message is recorded once."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -15,8 +16,11 @@ from hypothesis import strategies as st
 
 from aion_core.ports import Emission, TurnRequest
 from tests.support.adk import content, served
-from tests.support.folding import fold, text_of
 from tests.support.service import http, parts, send
+from tests.unit.agents.folding import fold, text_of
+
+EXAMPLES = 200 if os.environ.get("SIMULATION_DEEP") else 60
+"""Number of generated agents: one takes 35 ms of CPU."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning")
 
@@ -140,7 +144,7 @@ def current() -> CurrentAgent:
 def test_generated_agents_stream_each_text_once(current: CurrentAgent) -> None:
     app = parts(current).app()
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=EXAMPLES, deadline=None)
     @given(shape=TREES, old=st.booleans())
     def holds(shape: Shape, old: bool) -> None:
         said = Said()

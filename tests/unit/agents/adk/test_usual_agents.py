@@ -13,9 +13,9 @@ from aion_core.ports import ReplyAs
 from tests.support.adk import served
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
-from tests.support.usual_agents import METHODS, Case, check_answers, check_streams
 from tests.unit.agents.adk import usual_agents
 from tests.unit.agents.executor import usual_executors
+from tests.unit.agents.usual_agents import METHODS, Case, check_answers, check_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
 

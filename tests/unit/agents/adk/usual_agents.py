@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import call, content, llm_agent, text_event, texts, yielding_agent
-from tests.support.usual_agents import PNG, Case, Turn
+from tests.unit.agents.usual_agents import PNG, Case, Turn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""

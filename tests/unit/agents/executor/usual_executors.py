@@ -8,7 +8,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from tests.support.usual_agents import Case, Turn
+from tests.unit.agents.usual_agents import Case, Turn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""

@@ -23,7 +23,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from tests.golden.graphs import ScriptedModel, asks_for
-from tests.support.usual_agents import PNG, Case, Turn
+from tests.unit.agents.usual_agents import PNG, Case, Turn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""

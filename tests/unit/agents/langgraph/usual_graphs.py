@@ -17,10 +17,11 @@ from pydantic import BaseModel
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AInbox, A2AOutbox
+from aion_core.agents.langgraph.agent import TOO_MANY_STEPS
 from aion_core.protocol.types import Message, Part, Role
 from tests.golden.graphs import asks_for, in_a_row, side_by_side
-from tests.support.usual_agents import PNG, Turn
 from tests.unit.agents.langgraph.usual_agents import case, handoff_to, model
+from tests.unit.agents.usual_agents import PNG, Turn
 
 State = dict[str, Any]
 
@@ -167,6 +168,15 @@ def silent() -> Any:
         return {}
 
     return StateGraph(MessagesState).add_node("work", work).add_edge(START, "work")
+
+
+@case("Graph that never ends", Turn(state="FAILED", answer=TOO_MANY_STEPS))
+def endless() -> Any:
+    def again(state: MessagesState) -> Command[Literal["again"]]:
+        return Command(goto="again")
+
+    graph = StateGraph(MessagesState).add_node("again", again).add_edge(START, "again")
+    return graph.compile().with_config(recursion_limit=5)
 
 
 @case("pydantic state", Turn(answer="Hi yourself"))

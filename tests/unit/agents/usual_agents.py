@@ -12,8 +12,8 @@ from a2a.types import Message, Role, Task, TaskState
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from tests.support.adk import as_v03
-from tests.support.folding import fold, text_of
 from tests.support.service import http, send
+from tests.unit.agents.folding import fold, text_of
 
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
 """Blocking and streaming method of each version."""

@@ -129,7 +129,7 @@ class Answer:
                 self.parts[f"{key}.{place}"] = part
 
 
-class Conversation:
+class ChatSession:
     """Messages to one agent in one context. A stream with a lost connection is resumed."""
 
     def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
@@ -199,9 +199,9 @@ def _is_lost(error: Exception) -> bool:
 
 
 @asynccontextmanager
-async def conversation(
+async def chat_session(
     endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
-) -> AsyncIterator[Conversation]:
+) -> AsyncIterator[ChatSession]:
     """Read the agent's card and open a conversation. Raises click.ClickException if there is no agent."""
     import os
 
@@ -219,7 +219,7 @@ async def conversation(
             card = await A2ACardResolver(http, url).get_agent_card()
             credentials.read_card(card)
             config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
-            yield Conversation(ClientFactory(config).create(card), card, context_id=context_id, task_id=task_id)
+            yield ChatSession(ClientFactory(config).create(card), card, context_id=context_id, task_id=task_id)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
     except (A2AClientError, httpx.TransportError) as error:
