@@ -28,7 +28,8 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
     source = site.parent / "source"
     for folder in (site, source):
         shutil.rmtree(folder, ignore_errors=True)
-    for name in _files():
+    files = _files()
+    for name in [*files, *_linked(files)]:
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
@@ -44,6 +45,17 @@ def _files() -> list[str]:
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *SOURCES]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603
     return [name for name in names.split("\0") if name and (ROOT / name).is_file()]
+
+
+def _linked(files: list[str]) -> set[str]:
+    """Return the files outside of the sources to which a page links, such as a program in `tests/`."""
+    found = set()
+    for page in (ROOT / name for name in files if name.endswith(".md")):
+        for link in re.findall(r"\]\(([^)#:\s]+)", page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            if target.is_file() and target.is_relative_to(ROOT):
+                found.add(target.relative_to(ROOT).as_posix())
+    return found - set(files)
 
 
 def _expanded(nav: list[Any], source: Path) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Console in the browser: the static files of a page that chats with the agents, and their HTTP headers."""
+"""Console in the browser: the static files of a page that chats with the agents, of the API's page, and their headers."""
 
 import hashlib
 import json
@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX = "/console/"
-MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
+API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
+"""Files of the API's documentation, by their paths: a page, and the OpenAPI document that it shows."""
 
 # Agents' texts are shown as text nodes. If that ever fails, the policy still lets no script or style of theirs run.
 SECURITY_HEADERS = {
@@ -28,7 +30,7 @@ SECURITY_HEADERS = {
 
 
 class ConsoleMiddleware:
-    """ASGI middleware. Serves the console at the root to browsers, and its files below `/console/`.
+    """ASGI middleware. Serves the console at the root to browsers, its files below `/console/`, and the API's page at `/docs`.
 
     The page has no credentials and reads nothing by itself: its requests to the agents are authenticated like all
     others. With `kill`, the page may end this process, to show how another one takes over.
@@ -70,6 +72,8 @@ def _file_name(scope: Scope) -> str | None:
     path = scope["path"]
     if path == "/" and scope["method"] in ("GET", "HEAD"):
         return "index.html" if "text/html" in Headers(scope=scope).get("accept", "") else None
+    if path in API_FILES:
+        return API_FILES[path]
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else None
 
 

@@ -151,7 +151,9 @@ async def test_sends_leave_process_size_stable(store: str, tmp_path: Path, recor
     assert last.threads <= first.threads + SENDERS
 
 
-@pytest.mark.parametrize(("step", "invocation"), [(15.0, 40.0), (300.0, 900.0)], ids=["1 minute", "20 minutes"])
+@pytest.mark.parametrize(
+    ("step", "invocation"), [(15.0, 40.0), (100.0, 300.0), (300.0, 900.0)], ids=["1 minute", "7 minutes", "20 minutes"]
+)
 async def test_stream_outlasts_its_invocation(
     processes: Fleet, record_property: Record, step: float, invocation: float
 ) -> None:

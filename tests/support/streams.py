@@ -18,11 +18,13 @@ def folded(received: Iterable[Chunk]) -> Iterator[tuple[str, Delta, str]]:
             yield id_, what, shown
 
 
-def faults_of_text(received: Iterable[Chunk], is_true: Callable[[str, str], bool]) -> Iterator[str]:
+def faults_of_text(
+    received: Iterable[Chunk], is_true: Callable[[str, str], bool] = lambda id_, text: True
+) -> Iterator[str]:
     """Yield a sentence for each chunk after which the shown text is no prefix of the true one.
 
     `received`: everything received by one client of a task, in order, over all connections with a Last-Event-ID.
-    `is_true` returns True if the text is the streamed text up to the chunk of an id. A text starts with a chunk of
+    `is_true` returns True if the text is the streamed text up to the chunk of an id; by default each text is. A text starts with a chunk of
     `append: false` and continues with the very next chunk, perhaps after events.
     """
     received = list(received)

@@ -93,7 +93,8 @@ class IssuerKeys:
         else:
             self._read_at = self._clock.now()
         finally:
-            self._tried_at = self._clock.now()
+            # A task refers to the context of its request, with the caller's credentials.
+            self._tried_at, self._reading = self._clock.now(), None
 
     async def _url(self) -> str:
         if self._scheme.keys_url:

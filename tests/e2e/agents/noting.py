@@ -62,13 +62,18 @@ def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
     note("end")
 
 
+def spoken_in(seconds: float) -> str:
+    """Return the text that a step streams character by character: about 22 in a second, at least one sentence."""
+    return SENTENCE * math.ceil(seconds / 3)
+
+
 def step(name: str) -> Any:
-    """Return the node of this step; it streams a sentence for each second, or it emits a message."""
+    """Return the node of this step; it streams sentences, or it emits a message."""
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
         with noted(str(state["messages"][0].content), name) as (turn, seconds):
             if name in STREAMED:
-                spoken = SENTENCE * math.ceil(seconds)
+                spoken = spoken_in(seconds)
                 model = FakeListChatModel(responses=[spoken], sleep=seconds / max(1, len(spoken)))
                 return {"messages": [await model.ainvoke(state["messages"])]}
             emit_message(writer, AIMessage(f"{turn} did {name}"))
@@ -120,4 +125,4 @@ def expected_texts(agent: str, turn: str) -> list[str]:
 
 def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:
     """Return the texts that an undisturbed turn streams."""
-    return [SENTENCE * math.ceil(seconds)] if agent == "graph" else expected_texts(agent, turn)
+    return [spoken_in(seconds)] if agent == "graph" else expected_texts(agent, turn)

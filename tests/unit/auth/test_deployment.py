@@ -33,6 +33,7 @@ PLAIN = "aion:\n  agents:\n    a: {path: a.py}\n    b: {path: b.py}\n"
 KEY = "  security: {schemes: {key: {type: api-key}}}\n"
 IAM = "  security: {schemes: {iam: {type: aws-iam}}}\n"
 MIXED = "  security: {schemes: {iam: {type: aws-iam}, key: {type: api-key}}}\n"
+UNLIMITED = "  limits: {requests_per_minute: null}\n"
 TOGETHER = "  security: {schemes: {iam: {type: aws-iam}, key: {type: api-key}}, require: [{iam: [], key: []}]}\n"
 STACK = {
     "AION_STORE": "dynamodb",
@@ -149,7 +150,8 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
 def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
     """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
-    app = deployed(tmp_path, PLAIN, **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
+    # There is no table for the counter of requests.
+    app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
     for path in ("path", "rawPath"):

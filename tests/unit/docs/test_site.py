@@ -36,6 +36,17 @@ def test_sites_navigation_has_each_page_once(site: Path) -> None:
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md"} <= set(listed)
 
 
+def test_sites_links_have_targets(site: Path) -> None:
+    missing = {
+        f"{page.relative_to(site)}: {link}"
+        for page in site.rglob("*.html")
+        if page.name != "404.html"
+        for link in re.findall(r'<a\b[^>]*\bhref="([^"#?:]+)(?:[#?][^"]*)?"', page.read_text(encoding="utf-8"))
+        if not (page.parent / link).exists()
+    }
+    assert missing == set()
+
+
 def test_site_loads_nothing_from_other_origins(site: Path) -> None:
     loaded = {
         address

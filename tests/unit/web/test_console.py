@@ -40,7 +40,9 @@ async def test_console_files_are_small_and_need_no_other_origin() -> None:
     assert {answer.status_code for answer in answers} == {200}
     assert sum(len(answer.content) for answer in answers) < 80_000
     assert not re.search(r"https?://(?!$)[a-z]", "".join(answer.text for answer in answers))
-    assert {answer.headers["content-type"].partition(";")[0] for answer in answers} == set(MEDIA_TYPES.values())
+    assert {answer.headers["content-type"].partition(";")[0] for answer in answers} == set(MEDIA_TYPES.values()) - {
+        "application/json"
+    }
 
 
 async def test_unchanged_console_file_is_not_sent_again() -> None:
@@ -66,3 +68,15 @@ async def test_only_development_console_kills_process() -> None:
         assert killed == []
         assert (await development.post("/console/kill")).status_code == 202
         assert killed == ["killed"]
+
+
+async def test_api_page_and_its_document_are_served() -> None:
+    async with client() as http:
+        page, document = await http.get("/docs"), await http.get("/openapi.json")
+        names = re.findall(r'(?:href|src)="(console/api[^"]+)"', page.text)
+        assert {(await http.get(f"/{name}")).status_code for name in names} == {200}
+        assert (await http.get("/docs/more")).text == "the agent's"
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert document.headers["content-type"] == "application/json"
+    assert [server["url"] for server in document.json()["servers"]] == ["/", "/agents/{agent}"]
+    assert "/message:send" in document.json()["paths"]

@@ -11,7 +11,7 @@ from aion_core.web.app import ServedAgent, build_app
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
 from aion_core.web.rest import RestV03, RestV1
-from infra.openapi import DOCUMENT, build_document, rendered
+from infra.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts
 
@@ -92,6 +92,7 @@ def test_route_without_description_is_refused() -> None:
 
 def test_openapi_document_is_current() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == rendered(build_document()), "run `make openapi`"
+    assert SERVED.read_text(encoding="utf-8") == rendered_for_server(build_document()), "run `make openapi`"
 
 
 def test_openapi_document_has_no_dangling_reference() -> None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.outbound import NO_ANSWER
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
@@ -173,6 +174,17 @@ async def test_last_message_with_client_tool_call_is_answer(method: str) -> None
 
     (task,) = await held(in_a_row(opens), method, "open")
     assert texts(task) == ["Opening it."]
+
+
+async def test_turn_without_answer_logs_warning(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    def works(state: State) -> State:
+        return {}
+
+    with caplog.at_level(logging.WARNING):
+        await held(in_a_row(says("Hello.")), method, "go")
+        assert NO_ANSWER not in caplog.text
+        await held(in_a_row(works), method, "go")
+    assert caplog.text.count(NO_ANSWER) == 1
 
 
 async def test_answer_before_empty_message_is_used(method: str) -> None:

@@ -1,6 +1,9 @@
 """Keys of an issuer: the rate of requests for them, and failures of the issuer."""
 
 import asyncio
+import gc
+import weakref
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -283,6 +286,27 @@ async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer
     [last] = await waiting(keys, "k-1")
     await slow.answer(DocumentUnreadable("no answer"))
     assert isinstance(last.exception(), KeysUnavailable)
+
+
+async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: SlowIssuer) -> None:
+    """A task refers to the context variables of the request that started it."""
+
+    class Credentials:
+        """Value of a context variable."""
+
+    credentials = Credentials()
+    variable: ContextVar[Credentials] = ContextVar("credentials")
+    context = copy_context()
+    context.run(variable.set, credentials)
+    caller = asyncio.create_task(keys.key("k-1"), context=context)
+    await settled()
+    await slow.answer()
+    assert (await caller) is not None
+    retained = weakref.ref(credentials)
+    del credentials, context, caller
+    slow.fetches.clear()
+    gc.collect()
+    assert retained() is None
 
 
 async def test_compressed_document_is_refused(issuer: Issuer) -> None:

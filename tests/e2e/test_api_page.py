@@ -1,0 +1,73 @@
+"""Page of the API in Chromium: every operation and type, without errors, and a curl command that works."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from aion_core.web.console import ConsoleMiddleware
+from aion_core.web.operations import OPERATIONS
+from examples.echo.agent import graph
+from tests.e2e.browser import BrowserMissing, browser_page
+from tests.support.environments import NodeMissing, node_with
+from tests.support.listening import listening
+from tests.support.server import ROOT
+from tests.support.service import parts
+
+NAMES = [operation.name for operation in OPERATIONS if operation.routes]
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    """Return the page of the API. Fail for an error of the browser."""
+    errors: list[str] = []
+    try:
+        with listening(ConsoleMiddleware(parts(graph).app())) as url, browser_page("about:blank") as page:
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+            page.goto(f"{url}/docs")
+            expect(page.locator("#SendMessage")).to_be_attached()
+            yield page
+    except BrowserMissing as missing:
+        pytest.skip(f"NOT PROVEN: the API's page in a browser. {missing}")
+    assert errors == []
+
+
+def test_api_page_shows_each_operation(page: Page) -> None:
+    for name in NAMES:
+        expect(page.locator(f"#{name}, #{name}2").first).to_be_attached()
+    expect(page.locator("#api details", has_text="POST /tasks/{id}:cancel").first).to_be_attached()
+
+
+def test_api_pages_link_opens_type(page: Page) -> None:
+    page.click("#SendMessage > summary")
+    page.click("#SendMessage a[href='#SendMessageRequest']")
+    expect(page.locator("#SendMessageRequest")).to_have_attribute("open", "")
+    links = page.eval_on_selector_all("#api a", "links => links.map((link) => link.getAttribute('href').slice(1))")
+    assert [link for link in set(links) if page.locator(f"[id='{link}']").count() != 1] == []
+
+
+def test_api_pages_curl_command_sends_message(page: Page) -> None:
+    command = page.locator("#SendMessage pre").last.text_content()
+    assert command is not None
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(ran.stdout)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_api_page_fits_screen_and_is_accessible(page: Page, scheme: str) -> None:
+    try:
+        axe = (node_with(ROOT / "tests" / "support" / "js") / "node_modules/axe-core/axe.min.js").read_text()
+    except NodeMissing:
+        pytest.skip("NOT PROVEN: accessibility of the API's page. Node is missing.")
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.evaluate(axe)
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    assert [
+        (each["id"], each["nodes"][0]["html"]) for each in found if re.match("serious|critical", each["impact"])
+    ] == []
