@@ -2,6 +2,6 @@
 
 import asyncio
 
-from tests.support.gates import gate
+from tests.e2e.gates import gate
 
 asyncio.run(gate("importing"))

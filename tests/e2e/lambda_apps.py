@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from tests.support.gates import gate
+from tests.e2e.gates import gate
 
 Scope = dict[str, Any]
 Receive = Callable[[], Coroutine[Any, Any, dict[str, Any]]]

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from starlette.background import BackgroundTask
 
-from tests.support.gates import gate
+from tests.e2e.gates import gate
 
 
 @asynccontextmanager

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
+from tests.e2e.gates import Gates
 from tests.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
-from tests.support.gates import Gates
 from tests.support.recorded import function_url_event
 from tests.support.service import send
 

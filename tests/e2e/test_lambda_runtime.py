@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import aion_core.lambda_runtime
+from tests.e2e.gates import Gates
 from tests.e2e.runtime_process import RuntimeProcess, running
 from tests.support.fake_runtime_api import ARN, FakeRuntimeApi
-from tests.support.gates import Gates
 from tests.support.recorded import function_url_event, recorded_event
 
 APPS = "tests.e2e.lambda_apps"

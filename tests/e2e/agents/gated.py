@@ -7,7 +7,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
-from tests.support.gates import gate
+from tests.e2e.gates import gate
 
 
 async def speak(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
