@@ -13,14 +13,14 @@ from aion.langgraph.stream import emit_file
 from aion.shared.types import A2AInbox
 
 
-class State(TypedDict):
+class FilesState(TypedDict):
     """Messages, and the A2A message with its files."""
 
     messages: Annotated[list[Any], add_messages]
     a2a_inbox: A2AInbox | None
 
 
-def shout(state: State) -> dict[str, Any]:
+def shout(state: FilesState) -> dict[str, Any]:
     """Return each file of the message as an artifact."""
     writer = get_stream_writer()
     inbox = state["a2a_inbox"]
@@ -33,4 +33,4 @@ def shout(state: State) -> dict[str, Any]:
     return {"messages": [AIMessage(f"{len(files)} files." if files else "Send me a text file.")]}
 
 
-graph = StateGraph(State).add_node("shout", shout).add_edge(START, "shout")
+graph = StateGraph(FilesState).add_node("shout", shout).add_edge(START, "shout")

@@ -17,7 +17,7 @@ from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_s
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.service import Parts, http, parts, send
+from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import new_owner
 
 DIALECT = "SendMessage"
@@ -30,7 +30,7 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
     return DynamoDBSessionPlace(adapter, clock)
 
 
-def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Parts:
+def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> ServiceParts:
     """Return a process of the deployment; its memory ends with it."""
 
     def adapter_of(agent: BaseAgent) -> AdkAgent:

@@ -586,7 +586,7 @@ async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -
     assert await values(savers.saver(types=[(Place.__module__, "Place")]), config) == held
     assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
     with pytest.raises(UnserializableState):
-        await put(savers.saver(types=[Connection]), config, connection=Connection())
+        await put(savers.saver(types=[OpenConnection]), config, connection=OpenConnection())
 
 
 @dataclass
@@ -594,7 +594,7 @@ class Place:
     name: str
 
 
-class Connection:
+class OpenConnection:
     """Object serializable by pickle only."""
 
 

@@ -18,7 +18,7 @@ from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Ta
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import CallContext
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, GatedAgent
+from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.engines import Stack
 from tests.support.service import parts
 from tests.support.stores import new_owner, stack_blobs
@@ -92,7 +92,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     agent = GatedAgent()
     held = parts(agent, counted.store)
     sending = asyncio.create_task(held.service.send(CallContext(owner, "test"), request(context_id="runs")))
-    asks = parts(Asking(), counted.store)
+    asks = parts(AskingAgent(), counted.store)
     await asks.service.send(CallContext(owner, "test"), request(context_id="asks"))
     await agent.spoke.wait()
     for context_id in ("unknown", "rests", "asks", "runs"):

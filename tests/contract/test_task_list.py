@@ -377,11 +377,11 @@ class Lag:
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
-        class FakeResponse:
+        class FakeListResponse:
             status_code = 200
 
         assert asked in self._answers, "only what was asked before can be asked of an index that stands still"
-        return FakeResponse(), self._answers[asked]
+        return FakeListResponse(), self._answers[asked]
 
     def _after(self, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         self._answers.setdefault(context["asked"], parsed)

@@ -39,7 +39,7 @@ class Shop(TypedDict):
     bought: Annotated[list[str], operator.add]
 
 
-class State(Shop):
+class TornState(Shop):
     messages: Annotated[list[AnyMessage], add_messages]
     trail: Annotated[list[str], operator.add]
     known: Annotated[dict[str, str], operator.or_]
@@ -51,7 +51,7 @@ STEPS = [{"plan"}, {"search"}, {"fetch 0", "fetch 1"}, {"ask", "pay", "note"}, {
 ANSWERS = {"which one?": "the red one", "sure?": "yes"}
 
 
-class Work:
+class TornWork:
     """Graph with a record of its completed nodes."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Work:
         shop.add_edge(START, "ask")
         shop.add_edge("ask", "pay")
 
-        builder: Any = StateGraph(State)
+        builder: Any = StateGraph(TornState)
         for name in ("plan", "search", "note", "answer"):
             builder.add_node(name, self._node(name))
         builder.add_node("fetch", self._fetch)
@@ -78,7 +78,7 @@ class Work:
         return builder.compile(saver)
 
     def _node(self, name: str) -> Any:
-        async def node(_: State) -> Any:
+        async def node(_: TornState) -> Any:
             self.done.append(name)
             # Three channels: no reader may find a part of a task's writes.
             return {"messages": [AIMessage(name)], "trail": [name], "known": {name: "…"}}
@@ -133,7 +133,7 @@ def summary(values: Any) -> Any:
 @pytest.fixture
 async def right() -> Any:
     """Return the state of an undisturbed turn."""
-    return await run(Work().graph(InMemorySaver()), turn_of("t"))
+    return await run(TornWork().graph(InMemorySaver()), turn_of("t"))
 
 
 @pytest.mark.long
@@ -158,7 +158,7 @@ async def cut_off(
     """Cut a turn, let another holder end it, and return the differences."""
     begun = await begin(others.tasks, clock)
     config = turn_of(str(uuid4()))
-    first, second = Work(), Work()
+    first, second = TornWork(), TornWork()
     recorded: list[str] = []
 
     async def before_put() -> None:
@@ -190,7 +190,7 @@ async def test_turn_of_killed_process_has_same_result(stack: Stack, clock: Manua
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:
         taken = await taken_over(savers, clock, begun)
-        assert await run(Work().graph(savers.saver(fence=fence_of(taken))), config) == right
+        assert await run(TornWork().graph(savers.saver(fence=fence_of(taken))), config) == right
 
 
 async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[TurnStarted, Any]:
@@ -215,7 +215,7 @@ async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> N
         SystemClock(),
         fence=Fence(ContextKey(owner, "echo", "c-1"), int(fence)),
     )
-    await run(Work().graph(saver), turn_of(thread_id))
+    await run(TornWork().graph(saver), turn_of(thread_id))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ class Fleet:
         self.workers = [worker for worker in self.workers if worker.pid != pid]
         return at
 
-    def running_steps(self, turns: "Sequence[Turn]", pids: Container[int]) -> list[Note]:
+    def running_steps(self, turns: "Sequence[FleetTurn]", pids: Container[int]) -> list[Note]:
         """Return the begins of the steps of these turns that these processes now execute."""
         names, begun = {turn.name for turn in turns}, dict[tuple[str, str, int], Note]()
         for note in read_notes(self.notes):
@@ -137,7 +137,7 @@ def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
 
 
 @dataclass
-class Turn:
+class FleetTurn:
     """Message of a client, and everything that the client received about its turn."""
 
     fleet: Fleet
@@ -280,10 +280,10 @@ def state_of(result: dict[str, Any]) -> str:
     return str(status.get("state", ""))
 
 
-def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[Turn]:
+def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[FleetTurn]:
     """Return a turn of each agent and each kind of request, in each round."""
     kinds = itertools.product(range(rounds), ("graph", "sequence"), ("blocking", "background", "streaming"))
-    return [Turn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
+    return [FleetTurn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
 
 
 async def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE) -> Any:
@@ -333,7 +333,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
-async def played(turns: Sequence[Turn], meanwhile: Awaitable[Any] | None = None) -> Figures:
+async def played(turns: Sequence[FleetTurn], meanwhile: Awaitable[Any] | None = None) -> Figures:
     """Play the turns at once, await `meanwhile` beside them, and return the figures of what came of them."""
     async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
         playing = [asyncio.create_task(turn.play(client)) for turn in turns]
@@ -351,7 +351,7 @@ async def played(turns: Sequence[Turn], meanwhile: Awaitable[Any] | None = None)
     return figures
 
 
-async def _compare(turn: Turn, client: httpx.AsyncClient, figures: Figures) -> None:
+async def _compare(turn: FleetTurn, client: httpx.AsyncClient, figures: Figures) -> None:
     """Compare the task at each API process with the message and with the received stream."""
     for api in turn.fleet.apis:
         task = await turn.rpc(client, api.url, "GetTask", id=turn.task_id)

@@ -16,7 +16,7 @@ from aion_core.local.stack import LocalStack
 from tests.e2e.agents.paying import AGAIN, WORDS
 from tests.e2e.api_process import api_process
 from tests.e2e.function_process import task_process
-from tests.e2e.test_killed import AGENTS, SHORT_LEASE, Subscriber, at_rest
+from tests.e2e.test_killed import AGENTS, SHORT_LEASE, KilledSubscriber, at_rest
 from tests.support.service import send
 
 CONFIG = AGENTS / "paying.yaml"
@@ -51,7 +51,7 @@ class Streaming:
                     self._told.set()
 
 
-def streamed_texts(reading: Subscriber) -> list[str]:
+def streamed_texts(reading: KilledSubscriber) -> list[str]:
     """Return the streamed texts; a chunk with append=false starts a new one."""
     begun: list[str] = []
     for _, result in list(reading.frames):
@@ -63,7 +63,7 @@ def streamed_texts(reading: Subscriber) -> list[str]:
     return begun
 
 
-def wait_for_text(reading: Subscriber, text: str) -> None:
+def wait_for_text(reading: KilledSubscriber, text: str) -> None:
     for _ in range(1500):
         if streamed_texts(reading)[-1:] == [text]:
             return
@@ -76,7 +76,7 @@ def partial_text(agent: str) -> str:
     return "".join(WORDS[agent][:2])
 
 
-def check_turn(task: dict[str, Any], reading: Subscriber) -> None:
+def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
     """Check for each event exactly once, and for no doubled text."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
@@ -112,7 +112,7 @@ def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path:
         ):
             asking = Streaming(one.url)
             task_id = asking.task_id()
-            reading = Subscriber(third.url, task_id)
+            reading = KilledSubscriber(third.url, task_id)
             wait_for_text(reading, partial_text("payer"))
             os.kill(one.process.pid, signal.SIGKILL)
             asking.join()

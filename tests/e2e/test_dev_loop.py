@@ -113,7 +113,7 @@ def get(server: ServerProcess, task_id: str) -> dict[str, Any]:
     return dict(httpx.post(server.url, json=body, timeout=TIMEOUT).json())
 
 
-class Streaming:
+class StreamingEdit:
     """Reader of a stream in a thread, to its end."""
 
     def __init__(self, server: ServerProcess, text: str = "", *, task_id: str = "") -> None:
@@ -179,7 +179,7 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
 
 
 def test_edit_during_stream_hands_turn_off_to_new_worker(server: ServerProcess, project: Path) -> None:
-    stream = Streaming(server, "wait")
+    stream = StreamingEdit(server, "wait")
     until(lambda: "wait" in notes(project), server)
     edit(project, '"first"', '"second"')
     until(lambda: notes(project).count("wait") == 2, server)
@@ -229,7 +229,7 @@ def test_log_has_lines_for_request_and_turn(server: ServerProcess) -> None:
 
 
 def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: Path) -> None:
-    stream = Streaming(server, "wait")
+    stream = StreamingEdit(server, "wait")
     until(lambda: "wait" in notes(project), server)
     assert (project / ".aion" / "dev.json").is_file()
     assert server.stop() == 0
@@ -259,7 +259,7 @@ def test_dev_state_survives_restart_until_reset(project: Path, store: str) -> No
     folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
     with serving(command, **folder) as server:
         whole = ask(server)
-        cut = Streaming(server, "wait")
+        cut = StreamingEdit(server, "wait")
         until(lambda: notes(project).count("wait") == 2, server)
         server.stop()
         cut.join()
@@ -274,7 +274,7 @@ def test_dev_state_survives_restart_until_reset(project: Path, store: str) -> No
         assert "error" in get(server, whole["id"])
 
 
-def is_completed(server: ServerProcess, stream: Streaming) -> bool:
+def is_completed(server: ServerProcess, stream: StreamingEdit) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
@@ -329,7 +329,7 @@ def test_killed_dev_server_loses_no_task(project: Path) -> None:
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         whole = ask(server)
-        streams = [Streaming(server, "wait") for _ in range(4)]
+        streams = [StreamingEdit(server, "wait") for _ in range(4)]
         worker = worker_of(server)
         until(lambda: all(stream.task_id for stream in streams) and watched_turns(project) == 4, server)
         os.kill(server.process.pid, signal.SIGKILL)
@@ -347,12 +347,12 @@ def test_stream_continues_after_killed_worker(project: Path) -> None:
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         worker = worker_of(server)
-        stream = Streaming(server, "wait")
+        stream = StreamingEdit(server, "wait")
         until(lambda: stream.task_id and watched_turns(project) == 1, server)
         os.kill(worker, signal.SIGKILL)
         stream.join()
         until(lambda: printed(server, "Reloaded ("), server)
-        again = Streaming(server, task_id=stream.task_id)
+        again = StreamingEdit(server, task_id=stream.task_id)
         until(lambda: notes(project).count("wait") == 3, server)
         (project / "seen" / "go").touch()
         again.join()
@@ -406,7 +406,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
         assert listed.stderr == f"Using the development server at {server.url}\n"
         assert run("push", "list").returncode == 0
         assert "No messages in the dead letter queues." in run("dlq", "list").stderr
-        waiting = Streaming(server, "wait")
+        waiting = StreamingEdit(server, "wait")
         until(lambda: waiting.task_id, server)
         assert run("tasks", "cancel", waiting.task_id, "--yes").returncode == 0
         waiting.join()
@@ -508,7 +508,7 @@ def ended(process: int) -> bool:
 
 def test_streams_of_several_edits_all_complete(server: ServerProcess, project: Path) -> None:
     """Hand turns off from worker to worker, without a wait for the sweep."""
-    streams = [Streaming(server, "wait") for _ in range(20)]
+    streams = [StreamingEdit(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
     for _ in range(3):
         before = "".join(server.printed).count("Reloaded after")
@@ -519,7 +519,7 @@ def test_streams_of_several_edits_all_complete(server: ServerProcess, project: P
         stream.join()
     assert [stream.error for stream in streams if stream.error] == [], "streams end, and are not cut"
 
-    def state(stream: Streaming) -> Any:
+    def state(stream: StreamingEdit) -> Any:
         return get(server, stream.task_id)["result"]["status"]["state"]
 
     until(lambda: {state(stream) for stream in streams} == {"TASK_STATE_COMPLETED"}, server)
@@ -531,7 +531,7 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
     edit(project, "    while", f"{block}    while")
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "10"}
     with serving(dev(project), **folder) as server:
-        stream = Streaming(server, "hello")
+        stream = StreamingEdit(server, "hello")
         until(lambda: "wait" in notes(project), server)
         edit(project, '"first"\nHERE', '"second"\nHERE')
         until(lambda: printed(server, "Killed the process with the old code"), server)

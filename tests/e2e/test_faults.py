@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.agents.noting import Note, read_notes
 from tests.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
-from tests.e2e.fleet import Figures, Fleet, Turn, a_turn_of_each, fleet, played, recovery, until
+from tests.e2e.fleet import Figures, Fleet, FleetTurn, a_turn_of_each, fleet, played, recovery, until
 from tests.support.receiver import WebhookReceiver, receiving
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -29,7 +29,11 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 async def report(
-    record: Record, name: str, figures: Figures, receiver: WebhookReceiver | None = None, turns: Sequence[Turn] = ()
+    record: Record,
+    name: str,
+    figures: Figures,
+    receiver: WebhookReceiver | None = None,
+    turns: Sequence[FleetTurn] = (),
 ) -> None:
     """Check the figures, then the notifications of completed turns, and record both."""
     try:
@@ -75,7 +79,7 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
     assert injected or not rules, "the fault came"
 
 
-def cut_steps(processes: Fleet, turns: list[Turn], pids: Callable[[], list[int]]) -> list[Note]:
+def cut_steps(processes: Fleet, turns: list[FleetTurn], pids: Callable[[], list[int]]) -> list[Note]:
     """Return the running steps of one of these processes."""
     running = processes.running_steps(turns, pids())
     return [note for note in running if note.pid == running[-1].pid]
@@ -87,7 +91,7 @@ def recoveries(processes: Fleet, cut: list[tuple[Note, float]]) -> list[float]:
     return [seconds for note, at in cut if (seconds := recovery(notes, note, at)) is not None]
 
 
-async def check_notified(receiver: WebhookReceiver, turns: Sequence[Turn], figures: Figures) -> None:
+async def check_notified(receiver: WebhookReceiver, turns: Sequence[FleetTurn], figures: Figures) -> None:
     """Wait for the last event of each task, and add the faults of the posts to the figures."""
     await until(lambda: not unnotified(receiver, turns), "the last notification of each turn")
     bodies: dict[str, bytes] = {}
@@ -106,7 +110,7 @@ async def check_notified(receiver: WebhookReceiver, turns: Sequence[Turn], figur
     figures.extra.append(f"{len(bodies)} notifications, {len(receiver.posts) - len(bodies)} of them posted again")
 
 
-def unnotified(receiver: WebhookReceiver, turns: Sequence[Turn]) -> set[str]:
+def unnotified(receiver: WebhookReceiver, turns: Sequence[FleetTurn]) -> set[str]:
     """Return the tasks without a post of their last event."""
     completed = {post.id.split("_")[0] for post in receiver.posts if b"TASK_STATE_COMPLETED" in post.body}
     return {turn.task_id for turn in turns} - completed

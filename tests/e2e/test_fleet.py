@@ -6,11 +6,11 @@ import pytest
 
 from tests.e2e.agents.noting import Note
 from tests.e2e.fault_proxy import Call, Rule, lost
-from tests.e2e.fleet import Figures, Fleet, Turn, recovery, run_again
+from tests.e2e.fleet import Figures, Fleet, FleetTurn, recovery, run_again
 
 
-def turn_with(*frames: tuple[str, dict[str, Any]]) -> Turn:
-    return Turn(cast("Fleet", None), "graph", "streaming", "t", received=list(frames))
+def turn_with(*frames: tuple[str, dict[str, Any]]) -> FleetTurn:
+    return FleetTurn(cast("Fleet", None), "graph", "streaming", "t", received=list(frames))
 
 
 def chunk(text: str, *, append: bool = True) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
     raise AssertionError("the task never came to rest")
 
 
-class Subscriber:
+class KilledSubscriber:
     """Reader of a task's stream in a thread; it reconnects with its last event id until the stream ends."""
 
     def __init__(self, url: str, task_id: str) -> None:
@@ -105,7 +105,7 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
         asking = threading.Thread(target=ask, args=(one.url,))
         asking.start()
         assert told.wait(30)
-        reading = Subscriber(third.url, ids[0])
+        reading = KilledSubscriber(third.url, ids[0])
         wait_for_line(notes, killed_in, one.process)
         os.kill(one.process.pid, signal.SIGKILL)
         asking.join()
@@ -142,7 +142,7 @@ def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack, tmp_p
         body = send("go", message_id="m-1", contextId="killed")
         body["params"]["configuration"] = {"returnImmediately": True}
         task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
-        reading = Subscriber(api.url, task["id"])
+        reading = KilledSubscriber(api.url, task["id"])
         wait_for_line(notes, "half", first)
         os.kill(first.pid, signal.SIGKILL)
         with task_process(own_stack, config, sweeps=1.0, **environ):

@@ -21,8 +21,8 @@ from tests.e2e.fleet import (
     PATIENCE,
     Figures,
     Fleet,
+    FleetTurn,
     Resources,
-    Turn,
     emulator_process,
     fleet,
     played,
@@ -52,11 +52,11 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 async def test_hundred_subscribers_receive_each_chunk(processes: Fleet, record_property: Record) -> None:
     """Subscribe at two processes while the turn runs in a third; every subscriber receives all that follows."""
-    warm = await played([Turn(processes, "graph", "blocking", f"warm-{number}") for number in range(4)])
+    warm = await played([FleetTurn(processes, "graph", "blocking", f"warm-{number}") for number in range(4)])
     warm.check()
     before = Resources.of(processes.api_pids())
-    turn = Turn(processes, "graph", "background", "shared", seconds=20.0)
-    subscribers = [Turn(processes, "graph", "background", "shared", seconds=20.0) for _ in range(SUBSCRIBERS)]
+    turn = FleetTurn(processes, "graph", "background", "shared", seconds=20.0)
+    subscribers = [FleetTurn(processes, "graph", "background", "shared", seconds=20.0) for _ in range(SUBSCRIBERS)]
     during: list[Resources] = []
     reads = [processes.proxy.calls.total()]
     began = time.monotonic()
@@ -158,7 +158,7 @@ async def test_stream_outlasts_its_invocation(
     processes: Fleet, record_property: Record, step: float, invocation: float
 ) -> None:
     """Stream a turn of four steps in an invocation that ends in the third; the client resumes it elsewhere."""
-    turn = Turn(processes, "graph", "streaming", f"long-{step:.0f}", seconds=step)
+    turn = FleetTurn(processes, "graph", "streaming", f"long-{step:.0f}", seconds=step)
     here = {**processes.stack.environment("ApiFunction"), **processes.environ}
     # As under SAM: without authentication, so that all processes serve the same caller.
     here |= {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true", "AION_CONFIG": str(CONFIG)}

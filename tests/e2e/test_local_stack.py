@@ -36,7 +36,7 @@ def stack() -> Iterator[LocalStack]:
         yield stack
 
 
-class Work:
+class StackWork:
     """Handler with a record of its events and answers by a rule."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
@@ -219,7 +219,7 @@ def test_function_is_imported_with_its_environment(tmp_path: Path, monkeypatch: 
 
 
 def test_handled_queue_message_is_deleted(stack: LocalStack) -> None:
-    work = Work(lambda event: {"batchItemFailures": []})
+    work = StackWork(lambda event: {"batchItemFailures": []})
     poll(stack, work)
     send(stack, "one")
     assert bodies(work.next()) == ["one"]
@@ -238,7 +238,7 @@ def test_sqs_record_has_lambda_event_format(stack: LocalStack) -> None:
         },
         MessageGroupId="owner",
     )
-    work = Work(lambda event: None)
+    work = StackWork(lambda event: None)
     poll(stack, work)
     (record,) = work.next()["Records"]
     attributes = record.pop("attributes")
@@ -283,7 +283,7 @@ def test_only_failed_messages_are_redelivered(stack: LocalStack) -> None:
             ]
         }
 
-    work = Work(fail_b_once)
+    work = StackWork(fail_b_once)
     send(stack, "a", "b", "c")
     poll(stack, work, retry_after=0)
     assert sorted(bodies(work.next())) == ["a", "b", "c"]
@@ -312,7 +312,7 @@ def test_poison_message_ends_in_dead_letter_queue(stack: LocalStack, answer: Any
             raise ValueError(answer)
         return answer
 
-    work = Work(poisoned)
+    work = StackWork(poisoned)
     poll(stack, work, retry_after=0)
     send(stack, "poison")
     url = stack.physical_id("DeadLetters")
@@ -678,7 +678,7 @@ def connected(environment: dict[str, str]) -> Iterator[Any]:
 def test_stopped_poller_returns_received_messages(stack: LocalStack) -> None:
     """Replace a worker during its long poll in the emulator's process."""
     attached = LocalStack.at(TEMPLATE, stack.template.place)
-    work = Work(lambda event: None)
+    work = StackWork(lambda event: None)
     poll(attached, work)
     while stack.emulator.polls_waiting == 0:
         time.sleep(0.01)

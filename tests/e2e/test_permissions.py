@@ -60,7 +60,7 @@ pytestmark = pytest.mark.timeout(900)
 LAMBDAS = ("Logs", "Receive")
 
 
-class Client:
+class SignedClient:
     """Client with requests for every part of the API."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
@@ -181,7 +181,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
     ):
         by_password = await http.post("/", json={}, headers={"Authorization": "Basic YW5uOnNlY3JldA=="})
         assert by_password.status_code == 200, by_password.text
-        client = Client(http)
+        client = SignedClient(http)
         await exercise_api(client, receiver)
         # Wake-up messages are not handled yet: timers expire, and only the sweep finds them.
         forgotten, expired = await orphan(stack, "hello", agent="graph"), await orphan(stack, "hello", agent="graph")
@@ -244,7 +244,7 @@ def forget_payloads(stack: LocalStack, task_id: str) -> None:
         s3.delete_object(Bucket=bucket, Key=key)
 
 
-async def exercise_api(client: Client, receiver: WebhookReceiver) -> None:
+async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     """Exercise ApiFunction itself."""
     context = (await client.send("graph", LARGE))["contextId"]
     await client.send("graph", "large", context=context)
@@ -272,7 +272,7 @@ async def exercise_api(client: Client, receiver: WebhookReceiver) -> None:
     await client.rpc("graph", "GetContexts")
 
 
-async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> None:
+async def exercise_task_function(client: SignedClient, receiver: WebhookReceiver) -> None:
     """Exercise turns without a waiting client."""
     told = {"taskPushNotificationConfig": {"url": receiver.url(), "token": "t"}}
     begun = [
@@ -287,7 +287,7 @@ async def exercise_task_function(client: Client, receiver: WebhookReceiver) -> N
         assert now["status"]["state"] == "TASK_STATE_COMPLETED", now
 
 
-async def exercise_unsubscribed(client: Client, receiver: WebhookReceiver) -> Any:
+async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver) -> Any:
     """End a task without push configs that had one before."""
     config: dict[str, Any] = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url(), "token": "t"}}
     asked = await client.send("graph", "ask", **config)

@@ -26,7 +26,7 @@ Graph = CompiledStateGraph[Any, Any, Any, Any]
 StreamItem = str | AIMessageChunk | Exception
 
 
-class State(TypedDict):
+class GoldenState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
@@ -66,7 +66,7 @@ def model_saying(*scripts: list[StreamItem]) -> ScriptedModel:
     return ScriptedModel(scripts=[list(script) for script in scripts])
 
 
-def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
+def in_a_row(*nodes: Callable[..., Any], state: Any = GoldenState) -> Graph:
     """Return a graph with these nodes in a row."""
     graph = StateGraph(state)
     before = START
@@ -83,7 +83,7 @@ def in_a_row(*nodes: Callable[..., Any], state: Any = State) -> Graph:
 def plain_answer() -> Graph:
     model = model_saying(["Hello", " there", "."])
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     return in_a_row(answer)
@@ -92,10 +92,10 @@ def plain_answer() -> Graph:
 def two_model_calls() -> Graph:
     model = model_saying(["A first ", "draft."], ["The final ", "answer."])
 
-    async def draft(state: State) -> dict[str, Any]:
+    async def draft(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     return in_a_row(draft, answer)
@@ -107,7 +107,7 @@ def events_while_speaking() -> Graph:
 
     model = model_saying(["One", " two", " three."])
 
-    async def answer(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def answer(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         text = ""
         async for chunk in model.astream(state["messages"]):
             text += chunk.text
@@ -125,7 +125,7 @@ def edited_message() -> Graph:
     """The node corrects the streamed message itself."""
     model = model_saying(["Teh ", "answer."])
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         said = await model.ainvoke(state["messages"])
         return {"messages": [said.model_copy(update={"content": "The answer."})]}
 
@@ -136,7 +136,7 @@ def edited_message_new_id() -> Graph:
     """The node returns another message in place of the streamed one."""
     model = model_saying(["Teh ", "answer."])
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         await model.ainvoke(state["messages"])
         return {"messages": [AIMessage("The answer.")]}
 
@@ -146,13 +146,13 @@ def edited_message_new_id() -> Graph:
 def failure() -> Graph:
     model = model_saying(["Half of ", "an ", ValueError("the database's password is hunter2")])
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     return in_a_row(answer)
 
 
-def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: Any = State) -> Graph:
+def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: Any = GoldenState) -> Graph:
     """Return a graph with parallel nodes, and a last one after all of them."""
     graph = StateGraph(state)
     graph.add_node(join.__name__, join)
@@ -166,13 +166,13 @@ def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: An
 def parallel_branches() -> Graph:
     by_bus, by_train = model_saying(["By bus ", "in two hours."]), model_saying(["By train ", "in one."])
 
-    async def bus(state: State) -> dict[str, Any]:
+    async def bus(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await by_bus.ainvoke(state["messages"])]}
 
-    async def train(state: State) -> dict[str, Any]:
+    async def train(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await by_train.ainvoke(state["messages"])]}
 
-    async def choose(state: State) -> dict[str, Any]:
+    async def choose(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("Take the train.")]}
 
     return side_by_side(bus, train, join=choose)
@@ -181,13 +181,13 @@ def parallel_branches() -> Graph:
 def sub_agent() -> Graph:
     finds, packs = model_saying(["Rain ", "tomorrow."]), model_saying(["An ", "umbrella."])
 
-    async def find(state: State) -> dict[str, Any]:
+    async def find(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await finds.ainvoke(state["messages"])]}
 
-    async def pack(state: State) -> dict[str, Any]:
+    async def pack(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await packs.ainvoke(state["messages"])]}
 
-    graph = StateGraph(State)
+    graph = StateGraph(GoldenState)
     graph.add_node("researcher", in_a_row(find))
     graph.add_node("pack", pack)
     graph.add_edge(START, "researcher")
@@ -201,14 +201,14 @@ def retry() -> Graph:
 
     failures = [ConnectionError("the database's password is hunter2")]
 
-    async def count(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def count(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessage("Counting."))
         emit_data(writer, {"left": 2}, name="seats")
         if failures:
             raise failures.pop()
         return {"messages": [AIMessage("Two are left.")]}
 
-    graph = StateGraph(State)
+    graph = StateGraph(GoldenState)
     graph.add_node("count", count, retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
     graph.add_edge(START, "count")
     return graph.compile()
@@ -218,10 +218,10 @@ def retry_of_a_model_call() -> Graph:
     """The first call fails in the middle."""
     model = model_saying(["Half of ", ConnectionError("the database's password is hunter2")], ["The whole ", "answer."])
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
-    graph = StateGraph(State)
+    graph = StateGraph(GoldenState)
     graph.add_node("answer", answer, retry_policy=RetryPolicy(initial_interval=0.0, jitter=False))
     graph.add_edge(START, "answer")
     return graph.compile()
@@ -241,10 +241,10 @@ def with_weather_tool(model: ScriptedModel) -> Graph:
         """Return the weather in a city."""
         return f"{city}: 21 degrees, sunny. Station key: 4711."
 
-    async def agent(state: State) -> dict[str, Any]:
+    async def agent(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
-    graph = StateGraph(State)
+    graph = StateGraph(GoldenState)
     graph.add_node("agent", agent)
     graph.add_node("tools", ToolNode([weather]))
     graph.add_edge(START, "agent")
@@ -269,7 +269,7 @@ def tool_call_with_words() -> Graph:
 
 
 def interrupt_and_resume() -> Graph:
-    async def book(state: State) -> dict[str, Any]:
+    async def book(state: GoldenState) -> dict[str, Any]:
         day = interrupt("Which day?")
         return {"messages": [AIMessage(f"Booked for {day}.")]}
 
@@ -277,7 +277,7 @@ def interrupt_and_resume() -> Graph:
 
 
 def interrupt_with_options() -> Graph:
-    async def book(state: State) -> dict[str, Any]:
+    async def book(state: GoldenState) -> dict[str, Any]:
         day = interrupt({"prompt": "Which day?", "options": ["Monday", "Tuesday"]})
         return {"messages": [AIMessage(f"Booked for {day}.")]}
 
@@ -285,30 +285,30 @@ def interrupt_with_options() -> Graph:
 
 
 def parallel_interrupts() -> Graph:
-    class Booking(State):
+    class BookingState(GoldenState):
         wanted: Annotated[list[str], operator.add]
 
-    async def day(state: Booking) -> dict[str, Any]:
+    async def day(state: BookingState) -> dict[str, Any]:
         return {"wanted": [interrupt("Which day?")]}
 
-    async def seat(state: Booking) -> dict[str, Any]:
+    async def seat(state: BookingState) -> dict[str, Any]:
         return {"wanted": [interrupt("Which seat?")]}
 
-    async def book(state: Booking) -> dict[str, Any]:
+    async def book(state: BookingState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"Booked for {', '.join(state['wanted'])}.")]}
 
-    return side_by_side(day, seat, join=book, state=Booking)
+    return side_by_side(day, seat, join=book, state=BookingState)
 
 
 def interrupt_then_speak() -> Graph:
     """A model streams in the turn of the answer."""
     model = model_saying(["Booked for ", "Tuesday."])
 
-    async def ask(state: State) -> dict[str, Any]:
+    async def ask(state: GoldenState) -> dict[str, Any]:
         interrupt("Which day?")
         return {}
 
-    async def confirm(state: State) -> dict[str, Any]:
+    async def confirm(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     return in_a_row(ask, confirm)
@@ -318,7 +318,7 @@ def interrupt_while_speaking() -> Graph:
     """The interrupt cuts into a streamed text."""
     from aion.langgraph.stream import emit_message
 
-    async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessageChunk(content="I could ", id="my-thought"))
         emit_message(writer, AIMessageChunk(content="book for", id="my-thought"))
         day = interrupt("Which day?")
@@ -331,7 +331,7 @@ def interrupt_after_emitting() -> Graph:
     """LangGraph runs the interrupted node again from its start after the answer."""
     from aion.langgraph.stream import emit_message
 
-    async def book(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessage("Looking at the calendar."))
         day = interrupt("Which day?")
         return {"messages": [AIMessage(f"Booked for {day}.")]}
@@ -343,14 +343,14 @@ def answer_before_a_question() -> Graph:
     """The answer comes before the interrupt."""
     model = model_saying(["Dear ", "all."])
 
-    async def draft(state: State) -> dict[str, Any]:
+    async def draft(state: GoldenState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
 
-    async def review(state: State) -> dict[str, Any]:
+    async def review(state: GoldenState) -> dict[str, Any]:
         interrupt("Shall I send it?")
         return {}
 
-    async def send(state: State) -> dict[str, Any]:
+    async def send(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("Sent.")]}
 
     return in_a_row(draft, review, send)
@@ -362,7 +362,7 @@ def answer_before_a_question() -> Graph:
 def emit_file_url() -> Graph:
     from aion.langgraph.stream import emit_file
 
-    async def report(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def report(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_file(writer, url="https://example.com/report.pdf", mime_type="application/pdf")
         return {"messages": [AIMessage("Here is the report.")]}
 
@@ -372,7 +372,7 @@ def emit_file_url() -> Graph:
 def emit_file_in_chunks() -> Graph:
     from aion.langgraph.stream import emit_file
 
-    async def export(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def export(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         first, second = "ZGF5LHNlYXRzCg==", "VHVlc2RheSwyCg=="  # "day,seats\n" and "Tuesday,2\n"
         emit_file(writer, base64=first, mime_type="text/csv", name="seats.csv", is_last_chunk=False)
         emit_file(writer, base64=second, mime_type="text/csv", name="seats.csv", append=True)
@@ -384,7 +384,7 @@ def emit_file_in_chunks() -> Graph:
 def emit_data() -> Graph:
     from aion.langgraph.stream import emit_data
 
-    async def analyse(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def analyse(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_data(writer, {"status": "success", "results": []}, name="analysis")
         emit_data(writer, [1, 2, 3])
         return {"messages": [AIMessage("Analysed.")]}
@@ -395,7 +395,7 @@ def emit_data() -> Graph:
 def emit_message() -> Graph:
     from aion.langgraph.stream import emit_message
 
-    async def look(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def look(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessage("Looking it up."))
         return {"messages": [AIMessage("Found it.")]}
 
@@ -405,7 +405,7 @@ def emit_message() -> Graph:
 def emit_message_chunks() -> Graph:
     from aion.langgraph.stream import emit_message
 
-    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def think(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessageChunk(content="Thinking ", id="my-thought"))
         emit_message(writer, AIMessageChunk(content="aloud.", id="my-thought"))
         return {"messages": [AIMessage("Forty-two.")]}
@@ -417,7 +417,7 @@ def emit_message_chunks_alone() -> Graph:
     """The turn's only output is these chunks."""
     from aion.langgraph.stream import emit_message
 
-    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def think(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessageChunk(content="Forty-", id="my-thought"))
         emit_message(writer, AIMessageChunk(content="two.", id="my-thought"))
         return {}
@@ -428,12 +428,12 @@ def emit_message_chunks_alone() -> Graph:
 def emit_message_chunks_without_id() -> Graph:
     from aion.langgraph.stream import emit_message
 
-    async def think(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def think(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessageChunk(content="Think"))
         emit_message(writer, AIMessageChunk(content="ing."))
         return {}
 
-    async def answer(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def answer(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_message(writer, AIMessageChunk(content="The "))
         emit_message(writer, AIMessageChunk(content="answer."))
         return {}
@@ -444,7 +444,7 @@ def emit_message_chunks_without_id() -> Graph:
 def emit_task_metadata() -> Graph:
     from aion.langgraph.stream import emit_task_metadata
 
-    async def work(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def work(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"progress": 50, "aion:network": "forged"})
         emit_task_metadata(writer, {"aion:sender": "forged"})
         emit_task_metadata(writer, {"progress": 100, "stage": {"name": "done", "aion:trace": "forged"}})
@@ -457,7 +457,7 @@ def emit_functions_together() -> Graph:
     """All four functions in a synchronous node that returns its state; the message is the turn's only text."""
     from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 
-    def work(state: State, writer: StreamWriter) -> State:
+    def work(state: GoldenState, writer: StreamWriter) -> GoldenState:
         emit_file(writer, url="https://example.com/report.pdf", mime_type="application/pdf")
         emit_data(writer, {"status": "success", "results": []}, name="analysis")
         emit_message(writer, AIMessage(content="Processing complete"))
@@ -473,7 +473,7 @@ def emit_functions_together() -> Graph:
 def reply() -> Graph:
     from aion.langgraph import AionContext
 
-    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def answer(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
 
@@ -483,7 +483,7 @@ def reply() -> Graph:
 def reply_several_times() -> Graph:
     from aion.langgraph import AionContext
 
-    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def answer(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply("One moment.")
         await runtime.context.thread.reply("Here it is.")
         return {}
@@ -498,7 +498,7 @@ def reply_from_an_iterator() -> Graph:
         yield "Once "
         yield "upon a time."
 
-    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def answer(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply(story())
         return {}
 
@@ -512,7 +512,7 @@ def reply_from_an_iterator_that_raises() -> Graph:
         yield "Once "
         raise ValueError("the database's password is hunter2")
 
-    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def answer(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply(story())
         return {}
 
@@ -529,7 +529,7 @@ def reply_that_breaks_off() -> Graph:
         yield "Once "
         raise ValueError("the database's password is hunter2")
 
-    async def answer(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def answer(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         with suppress(ValueError):
             await runtime.context.thread.reply(story())
         return {"messages": [await model.ainvoke(state["messages"])]}
@@ -556,16 +556,16 @@ def replies_at_once() -> Graph:
         await bus_is_said.wait()
         yield "in one."
 
-    async def bus(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def bus(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply(by_bus())
         bus_is_said.set()
         return {}
 
-    async def train(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+    async def train(state: GoldenState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         await runtime.context.thread.reply(by_train())
         return {}
 
-    async def arrive(state: State) -> dict[str, Any]:
+    async def arrive(state: GoldenState) -> dict[str, Any]:
         return {}
 
     return side_by_side(bus, train, join=arrive)
@@ -576,7 +576,7 @@ def reply_over_outbox() -> Graph:
     from aion.langgraph import AionContext
     from aion.shared.types import A2AOutbox
 
-    class WithOutbox(State):
+    class WithOutbox(GoldenState):
         a2a_outbox: A2AOutbox | None
 
     async def answer(state: WithOutbox, runtime: Runtime[AionContext]) -> dict[str, Any]:
@@ -594,7 +594,7 @@ def reply_over_outbox() -> Graph:
 def outbox_message() -> Graph:
     from aion.shared.types import A2AOutbox
 
-    class WithOutbox(State):
+    class WithOutbox(GoldenState):
         a2a_outbox: A2AOutbox | None
 
     async def answer(state: WithOutbox) -> dict[str, Any]:
@@ -613,7 +613,7 @@ def outbox_message() -> Graph:
 def outbox_task() -> Graph:
     from aion.shared.types import A2AOutbox
 
-    class WithOutbox(State):
+    class WithOutbox(GoldenState):
         a2a_outbox: A2AOutbox | None
 
     async def answer(state: WithOutbox) -> dict[str, Any]:
@@ -632,10 +632,10 @@ def outbox_task() -> Graph:
 def fallback() -> Graph:
     """The turn adds two messages to the state, streams neither and uses no function of aion's."""
 
-    async def plan(state: State) -> dict[str, Any]:
+    async def plan(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("I shall say hello.")]}
 
-    async def answer(state: State) -> dict[str, Any]:
+    async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("Hello.")]}
 
     return in_a_row(plan, answer)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.protocol.dialects import Dialect
-from tests.support.asgi import Answer
+from tests.support.asgi import AsgiAnswer
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ JSON = "application/json"
 A2A_JSON = "application/a2a+json"
 
 
-def check_refusal(dialect: Dialect, answer: Answer, error: Error) -> str:
+def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
     """Check that the response is the error in the dialect's form, and return its message."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         # v0.3's clients read the refusal of a streaming method from a stream's only frame.
@@ -70,7 +70,7 @@ def check_refusal(dialect: Dialect, answer: Answer, error: Error) -> str:
     return message
 
 
-def result_of(dialect: Dialect, answer: Answer) -> Any:
+def result_of(dialect: Dialect, answer: AsgiAnswer) -> Any:
     """Return the result of a unary response."""
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == (A2A_JSON if dialect.name == "HTTP+JSON 1.0" else JSON)
@@ -83,7 +83,7 @@ def result_of(dialect: Dialect, answer: Answer) -> Any:
     return body["result"]
 
 
-def events_of(dialect: Dialect, answer: Answer) -> list[Any]:
+def events_of(dialect: Dialect, answer: AsgiAnswer) -> list[Any]:
     """Return the results of a stream."""
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"].startswith("text/event-stream"), answer.body
@@ -98,7 +98,7 @@ def events_of(dialect: Dialect, answer: Answer) -> list[Any]:
     return events
 
 
-def gist(operation: str, dialect: Dialect, answer: Answer) -> str:
+def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
     """Return a summary, equal in each dialect: a task's state, the kinds of a stream's events, or a count."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return " ".join(_kind(event) for event in events_of(dialect, answer))

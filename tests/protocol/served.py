@@ -10,7 +10,7 @@ from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.ssrf import WebhookPolicy
 from tests.protocol.dialects import Dialect, RpcDialect, Sent
 from tests.support.agents.obedient import Obedient
-from tests.support.asgi import Answer, call
+from tests.support.asgi import AsgiAnswer, call
 from tests.support.service import parts
 
 ALLOWED = WebhookPolicy.for_service("https://agents.example.com")
@@ -37,7 +37,7 @@ class ServedTasks:
         self.app = self._parts.app()
         self.tasks: dict[str, dict[str, Any]] = {}
 
-    async def ask(self, dialect: Dialect, sent: Sent, **headers: str) -> Answer:
+    async def ask(self, dialect: Dialect, sent: Sent, **headers: str) -> AsgiAnswer:
         """Send the request. After the start of a subscription, a working agent finishes, and an asking task is canceled."""
         ends = asyncio.Event()
         subscribes = "ubscribe" in sent.target or b"ubscribe" in sent.body

@@ -13,7 +13,7 @@ from tests.protocol.dialects import DIALECTS, Dialect
 from tests.protocol.equals import equals
 from tests.protocol.served import ServedTasks
 from tests.protocol.variations import Variation, bad
-from tests.support.asgi import Answer
+from tests.support.asgi import AsgiAnswer
 
 pytestmark = pytest.mark.timeout(900)  # many examples are one test
 
@@ -61,7 +61,7 @@ async def test_valid_request_has_result_in_any_spelling(
     assert said(dialect, variation, await served.ask(dialect, variation.sent)) == said(dialect, variation, plain)
 
 
-def said(dialect: Dialect, variation: Variation, answer: Answer) -> object:
+def said(dialect: Dialect, variation: Variation, answer: AsgiAnswer) -> object:
     """Return the response without ids and times."""
     if variation.operation == "SendStreamingMessage":
         result = events_of(dialect, answer)

@@ -96,7 +96,7 @@ NEXT_RELEASE: dict[str, Program] = {
 
 
 @dataclass(frozen=True)
-class State:
+class ProgramState:
     """The newest checkpoint of a thread."""
 
     turn: str = ""
@@ -131,7 +131,7 @@ class ScriptedAgent:
                 state = replace(state, turn=asked.turn.id, asking="", answered=state.answered + 1)
             else:
                 name = text_of(asked.message)
-                state = State(asked.turn.id, asked.task.id, name if name in PROGRAMS else "quick")
+                state = ProgramState(asked.turn.id, asked.task.id, name if name in PROGRAMS else "quick")
         program = PROGRAMS[state.program]
         if self._process.release:
             program = NEXT_RELEASE.get(state.program, program)
@@ -166,7 +166,9 @@ class ScriptedAgent:
         if program.ending == "twice":
             yield Reply(Message(message_id=f"{asked.turn.id}.again", parts=[Part(text="or rather")]))
 
-    async def _perform(self, asked: TurnRequest, op: Op, key: str, state: State) -> AsyncGenerator[Emission, None]:
+    async def _perform(
+        self, asked: TurnRequest, op: Op, key: str, state: ProgramState
+    ) -> AsyncGenerator[Emission, None]:
         match op:
             case ("chunks" | "more chunks", count, *characters):
                 spoken = self._world.history.spoken.setdefault((asked.task.id, asked.fence), {})
@@ -219,13 +221,13 @@ class ScriptedAgent:
                 except asyncio.CancelledError:
                     raise RuntimeError("the model's client does not like to be cancelled") from None
 
-    async def _state(self, asked: TurnRequest) -> State:
+    async def _state(self, asked: TurnRequest) -> ProgramState:
         """Return the newest checkpoint of the context."""
         with operation("thread", "read"):
             item = await self._process.table.get(_thread_key(asked.context))
-        return State(**item["state"]) if item is not None else State()
+        return ProgramState(**item["state"]) if item is not None else ProgramState()
 
-    async def _checkpoint(self, asked: TurnRequest, state: State) -> None:
+    async def _checkpoint(self, asked: TurnRequest, state: ProgramState) -> None:
         """Store the checkpoint, under the fence."""
         with operation("thread", "checkpoint", asked, state):
             fenced = FencedWrites(self._process.table, Fence(asked.context, asked.fence))

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message
 
 
 @dataclass(frozen=True)
-class Answer:
+class AsgiAnswer:
     """Response; the app may continue after it."""
 
     status: int
@@ -28,7 +28,7 @@ async def call(
     headers: Mapping[str, str] | None = None,
     *,
     heard: Callable[[], None] = lambda: None,
-) -> Answer:
+) -> AsgiAnswer:
     """Return the answer; call `heard` at the first bytes of a successful one."""
     path, _, query = target.partition("?")
     scope = {
@@ -48,7 +48,7 @@ async def call(
         ],
     }
     unread = [body]
-    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    answered: asyncio.Future[AsgiAnswer] = asyncio.get_running_loop().create_future()
     start: Message = {}
     received: list[bytes] = []
 
@@ -68,7 +68,7 @@ async def call(
             heard()
         if not message.get("more_body") and not answered.done():
             told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-            answered.set_result(Answer(start["status"], told, b"".join(received)))
+            answered.set_result(AsgiAnswer(start["status"], told, b"".join(received)))
 
     running = asyncio.ensure_future(app(scope, receive, send))
     _calls.add(running)

@@ -26,7 +26,7 @@ DELIMITER = bytes(8)
 
 
 @dataclass
-class Answer:
+class RuntimeApiAnswer:
     """Answer of the runtime to an invocation, as far as it has arrived."""
 
     endpoint: str
@@ -74,7 +74,7 @@ class FakeInvocation:
         self.payload = payload
         self._headers = headers
         self._deadline_in = deadline_in
-        self.answer: Answer | None = None
+        self.answer: RuntimeApiAnswer | None = None
         self._api = api
         self._reading = asyncio.Event()
         self._reading.set()
@@ -91,7 +91,7 @@ class FakeInvocation:
         assert self.answer is not None
         return self.answer.chunks[number]
 
-    async def answered(self) -> Answer:
+    async def answered(self) -> RuntimeApiAnswer:
         """Wait for the end of the answer."""
         await self._api.until(lambda: self.is_answered)
         assert self.answer is not None
@@ -118,7 +118,7 @@ class FakeInvocation:
         assert self._connection is not None, "the runtime has not begun to answer"
         self._connection.transport.abort()
 
-    async def receive(self, answer: Answer, body: "_Body", connection: asyncio.StreamWriter) -> None:
+    async def receive(self, answer: RuntimeApiAnswer, body: "_Body", connection: asyncio.StreamWriter) -> None:
         """Receive the answer from the runtime."""
         self.answer, self._connection = answer, connection
         await self._api.note(f"{self.request_id} {answer.endpoint}")
@@ -151,7 +151,7 @@ class FakeRuntimeApi:
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
-        self.init_error: Answer | None = None
+        self.init_error: RuntimeApiAnswer | None = None
         # Number of the runtime's requests for an invocation.
         self.asked = 0
         self._queue: asyncio.Queue[FakeInvocation | RawAnswer] = asyncio.Queue()
@@ -202,7 +202,7 @@ class FakeRuntimeApi:
         """Wait for this number of requests for an invocation."""
         await self.until(lambda: self.asked >= times)
 
-    async def init_failed(self) -> Answer:
+    async def init_failed(self) -> RuntimeApiAnswer:
         """Wait for the runtime's report of a failed start."""
         await self.until(lambda: self.init_error is not None)
         assert self.init_error is not None
@@ -240,7 +240,7 @@ class FakeRuntimeApi:
             case ["GET", "invocation", "next"]:
                 await self._next(body, reader, writer)
             case ["POST", "init", "error"]:
-                answer = Answer("init/error", headers, [await body.whole()], complete=True)
+                answer = RuntimeApiAnswer("init/error", headers, [await body.whole()], complete=True)
                 self.init_error = answer
                 await self.note("init/error")
                 await _reply(body, writer, 202)
@@ -251,7 +251,7 @@ class FakeRuntimeApi:
                     await self.note(f"{request_id} {endpoint} rejected")
                     await _reply(body, writer, 403)
                     return
-                await invocation.receive(Answer(endpoint, headers), body, writer)
+                await invocation.receive(RuntimeApiAnswer(endpoint, headers), body, writer)
                 await _reply(body, writer, 202, b'{"status":"OK"}')
             case _:
                 await self.note(f"unknown {method} {path}")

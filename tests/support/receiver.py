@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 
 
 @dataclass(frozen=True)
-class Post:
+class ReceivedPost:
     """Posted request."""
 
     line: str
@@ -34,7 +34,7 @@ class Post:
         return expected in self.headers["webhook-signature"].split(" ")
 
 
-Behaviour = Callable[[Post, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Behaviour = Callable[[ReceivedPost, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Behaviour for a request: it writes any bytes at any time. Then the server closes the connection."""
 
 
@@ -45,7 +45,7 @@ class WebhookReceiver:
     behaviours: list[Behaviour]
     port: int = 0
     connections: int = 0
-    posts: list[Post] = field(default_factory=list)
+    posts: list[ReceivedPost] = field(default_factory=list)
     closed_early: int = 0
     """Number of clients gone before their answer."""
 
@@ -73,7 +73,7 @@ class WebhookReceiver:
             line, *lines = head.strip().split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
-            self.posts.append(Post(line, headers, body))
+            self.posts.append(ReceivedPost(line, headers, body))
             behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
             await behaviour(self.posts[-1], reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -101,7 +101,7 @@ async def receiving(
 def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
     """Answer at once."""
 
-    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{said}\r\n".encode() + body)
         await writer.drain()
@@ -109,11 +109,11 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
     return behave
 
 
-async def dies(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
+async def dies(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
     """Read the request, and close without an answer."""
 
 
-async def talks_nonsense(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def talks_nonsense(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer in another protocol."""
     writer.write(b"SSH-2.0-OpenSSH_9.7\r\n")
     await writer.drain()
@@ -122,7 +122,7 @@ async def talks_nonsense(_: Post, __: asyncio.StreamReader, writer: asyncio.Stre
 def holds(release: asyncio.Event) -> Behaviour:
     """Answer after the test's release."""
 
-    async def behave(post: Post, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def behave(post: ReceivedPost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await release.wait()
         await answers(200)(post, reader, writer)
 
@@ -132,7 +132,7 @@ def holds(release: asyncio.Event) -> Behaviour:
 def drips(before: bytes, seconds: float) -> Behaviour:
     """Answer `before` at once, then one byte at a time, forever."""
 
-    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(before)
         while not writer.is_closing():
             writer.write(b"x")
@@ -145,7 +145,7 @@ def drips(before: bytes, seconds: float) -> Behaviour:
 def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
     """Answer without end; `written` gets the number of bytes sent before the client closes."""
 
-    async def behave(_: Post, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         written.append(0)
         writer.write(before)
         chunk = b"x" * 65536

@@ -45,7 +45,7 @@ from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskSt
 
 
 @dataclass
-class Parts:
+class ServiceParts:
     """Parts of a service."""
 
     service: TaskService
@@ -109,7 +109,7 @@ def parts(
     allowed: WebhookPolicy | None = None,
     push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
-) -> Parts:
+) -> ServiceParts:
     """Return the service of an agent, or of a graph; in memory without a store and its task list.
 
     With `webhooks`, and with the `allowed` URLs, it sends push notifications.
@@ -160,7 +160,7 @@ def parts(
         store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
     )
     lister = TaskLister(store, task_list)
-    return Parts(service, lister, agent, worker, work_queue, store, conversations, push=push)
+    return ServiceParts(service, lister, agent, worker, work_queue, store, conversations, push=push)
 
 
 @asynccontextmanager

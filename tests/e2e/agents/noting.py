@@ -91,7 +91,7 @@ for before, after in zip([START, *STEPS], STEPS, strict=False):
 graph = builder.compile()
 
 
-class Speaker(BaseLlm):
+class NotingModel(BaseLlm):
     """Model of one agent of the sequence: it streams `<turn>: <agent> is done`."""
 
     model: str = "speaker"
@@ -112,7 +112,7 @@ class Speaker(BaseLlm):
 
 
 sequence = SequentialAgent(
-    name="sequence", sub_agents=[LlmAgent(name=name, model=Speaker(speaks_for=name)) for name in STEPS]
+    name="sequence", sub_agents=[LlmAgent(name=name, model=NotingModel(speaks_for=name)) for name in STEPS]
 )
 
 

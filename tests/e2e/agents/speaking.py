@@ -14,7 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 WORDS = [f"word{n} " for n in range(20)]
 
 
-class Speaker(BaseChatModel):
+class WordSpeaker(BaseChatModel):
     """Model of one fixed sentence."""
 
     @property
@@ -38,7 +38,7 @@ class Speaker(BaseChatModel):
 
 
 async def speak(state: MessagesState) -> dict[str, Any]:
-    return {"messages": [await Speaker().ainvoke(state["messages"])]}
+    return {"messages": [await WordSpeaker().ainvoke(state["messages"])]}
 
 
 builder = StateGraph(MessagesState)

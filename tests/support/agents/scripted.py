@@ -64,7 +64,7 @@ class Sour(GatedAgent):
             raise RuntimeError("the connection was closed") from None
 
 
-class Asking:
+class AskingAgent:
     """Agent with a question before its answer."""
 
     def load(self) -> None:

@@ -21,8 +21,8 @@ from tests.support.service import http, parts, send
 State = dict[str, Any]
 
 
-class Model(ScriptedModel):
-    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+class ExitModel(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "ExitModel":
         return self
 
 
@@ -59,7 +59,7 @@ def in_a_tool(asynchronous: bool) -> Any:
         return str(await exits_later())
 
     leaves = leave_later if asynchronous else leave
-    return create_agent(Model(scripts=[[asks_for(leaves.name, "{}")], ["done"]]), [leaves])
+    return create_agent(ExitModel(scripts=[[asks_for(leaves.name, "{}")], ["done"]]), [leaves])
 
 
 def in_a_subgraph_that_a_node_calls() -> Any:
@@ -90,11 +90,11 @@ def in_a_task_of_a_functional_graph(work: Callable[..., Any]) -> Any:
 
 
 def in_a_reducer() -> Any:
-    class Reduced(TypedDict):
+    class ReducedState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         held: Annotated[int, lambda held, given: exits()]
 
-    return one_node(lambda state: {"held": 1}, Reduced)
+    return one_node(lambda state: {"held": 1}, ReducedState)
 
 
 def in_what_a_node_gathers() -> Any:

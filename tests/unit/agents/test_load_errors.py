@@ -35,7 +35,7 @@ ENDS = 'Code that ends the process, or runs a program, belongs below `if __name_
 
 
 @dataclass
-class Broken:
+class BrokenModule:
     """Files of an agent and the expected error; `{}` in `where` is the folder."""
 
     files: Mapping[str, str | bytes]
@@ -46,9 +46,11 @@ class Broken:
     path: str = "agent.py"
 
 
-def agent(code: str, what: str, where: str, do: str, source: str = "", path: str = "agent.py", **more: str) -> Broken:
+def agent(
+    code: str, what: str, where: str, do: str, source: str = "", path: str = "agent.py", **more: str
+) -> BrokenModule:
     files = {"agent.py": code, **{f"{name}.py": text for name, text in more.items()}}
-    return Broken(files, what, where, do, source, path)
+    return BrokenModule(files, what, where, do, source, path)
 
 
 IMPORT = "agent.py cannot be imported: "
@@ -209,8 +211,8 @@ BROKEN = {
         "Fix the indentation of that line, or of the line above it.",
         "y = 2",
     ),
-    "NUL byte": Broken({"agent.py": b"x = 1\n\0\n"}, IMPORT, "agent.py", "Save the file as UTF-8 text."),
-    "encoding": Broken(
+    "NUL byte": BrokenModule({"agent.py": b"x = 1\n\0\n"}, IMPORT, "agent.py", "Save the file as UTF-8 text."),
+    "encoding": BrokenModule(
         {"agent.py": b"name = '\xe9'\n"}, IMPORT + "SyntaxError", "agent.py", "Save the file as UTF-8 text."
     ),
     "circular import": agent(
@@ -222,7 +224,7 @@ BROKEN = {
         queue_of_test="from other_of_test import other\ntool = 1\n",
         other_of_test="from queue_of_test import tool\nother = 1\n",
     ),
-    "relative import beyond the top": Broken(
+    "relative import beyond the top": BrokenModule(
         {"pkg_of_test/__init__.py": "", "pkg_of_test/agent.py": "from ..state import State\n"},
         "pkg_of_test/agent.py cannot be imported: ImportError: attempted relative import beyond top-level package",
         "pkg_of_test/agent.py, line 1",
@@ -230,7 +232,7 @@ BROKEN = {
         "from ..state import State",
         "pkg_of_test/agent.py",
     ),
-    "folder whose name is no module's": Broken(
+    "folder whose name is no module's": BrokenModule(
         {
             "my-agent/__init__.py": "",
             "my-agent/agent.py": "from .state import State\n",
@@ -300,21 +302,21 @@ BROKEN = {
         "Fix that line.",
         "root_agent = Speaks()",
     ),
-    "ADK folder without root_agent": Broken(
+    "ADK folder without root_agent": BrokenModule(
         {"weather_of_test/__init__.py": "from . import agent\n", "weather_of_test/agent.py": "agent = None\n"},
         "weather_of_test: there is no root_agent in the folder weather_of_test",
         "weather_of_test/agent.py",
         "Define root_agent in weather_of_test/agent.py, or name what you mean",
         path="weather_of_test",
     ),
-    "root_agent.yaml with a wrong key": Broken(
+    "root_agent.yaml with a wrong key": BrokenModule(
         {"declared_of_test/root_agent.yaml": "nme: x\nmodel: gemini-flash-latest\ninstruction: Help.\n"},
         "declared_of_test: ADK cannot read it: ValidationError: name: Field required",
         "declared_of_test/root_agent.yaml",
         "Correct the file; ADK's page on Agent Config lists its keys.",
         path="declared_of_test",
     ),
-    "empty folder": Broken(
+    "empty folder": BrokenModule(
         {"empty_of_test/notes.txt": ""},
         "empty_of_test: there is no root_agent in the folder empty_of_test",
         "",
@@ -329,7 +331,7 @@ BROKEN = {
         "from types import State",
         types="State = 1\n",
     ),
-    "file that hides a package": Broken(
+    "file that hides a package": BrokenModule(
         {
             "agent.py": "from hidden_of_test.state import State\n",
             "hidden_of_test.py": "",

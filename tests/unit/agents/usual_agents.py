@@ -24,7 +24,7 @@ PNG = b"\x89PNG"
 
 
 @dataclass(frozen=True)
-class Turn:
+class UsualTurn:
     """Client's message, and what the client receives for it."""
 
     sent: tuple[Sent, ...] = ("Hi",)
@@ -50,10 +50,10 @@ class Case:
     """Agent with its turns; each turn after the first continues the context, or the interrupted task."""
 
     agent: Callable[[], Any]
-    turns: tuple[Turn, ...]
+    turns: tuple[UsualTurn, ...]
 
 
-def request_of(turn: Turn, number: int, method: str, last: Task) -> dict[str, Any]:
+def request_of(turn: UsualTurn, number: int, method: str, last: Task) -> dict[str, Any]:
     """Return the request of a turn. It continues the context of the last task, or the task if it is interrupted."""
     context = {} if turn.new_context or not last.id else {"contextId": last.context_id}
     if last.status.state in (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED):
@@ -83,7 +83,7 @@ async def task_of(client: httpx.AsyncClient, request: dict[str, Any]) -> Task | 
             return ParseDict(content, Task() if kind == "task" else Message())
 
 
-def check_parts(message: Message | None, expected: Turn) -> None:
+def check_parts(message: Message | None, expected: UsualTurn) -> None:
     """Check the parts other than text. A file is compared whole, data by its first key."""
     others = [part for part in (message.parts if message else ()) if not part.text]
     assert len(others) == len(expected.parts)

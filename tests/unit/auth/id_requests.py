@@ -53,7 +53,7 @@ ABOUT_CONTEXTS = {"GetContext": {"contextId": "context"}, "GetContexts": {}}
 
 
 @dataclass(frozen=True)
-class Request:
+class IdRequest:
     """A request with ids in `fields`; placeholders are filled on sending."""
 
     operation: str
@@ -113,22 +113,22 @@ class Request:
         return self.method, f"{path}?{query}" if query else path, b""
 
 
-def requests() -> Iterator[Request]:
+def requests() -> Iterator[IdRequest]:
     """Yield every operation on every path of each version and binding."""
     fields = {
         operation.name: _fields(operation.request.DESCRIPTOR) for operation in OPERATIONS if operation.request
     } | {name: {field: f"<{what}>" for field, what in params.items()} for name, params in ABOUT_CONTEXTS.items()}
     for operation in OPERATIONS:
         name = operation.name
-        yield Request(name, "JSON-RPC", "POST", "/", fields[name])
+        yield IdRequest(name, "JSON-RPC", "POST", "/", fields[name])
         if operation.v03 and operation.v03.method:
             assert operation.v03.method == RPC_V03[name]
-            yield Request(name, "JSON-RPC", "POST", "/", fields[name], old=True)
+            yield IdRequest(name, "JSON-RPC", "POST", "/", fields[name], old=True)
     for binding in (RestV1, RestV03):
         for path, by_method in binding.endpoints(OPERATIONS).items():
             for method, (operation, _) in by_method.items():
                 name = operation.name
-                yield Request(name, "REST", method, path, fields[name], old=binding is RestV03)
+                yield IdRequest(name, "REST", method, path, fields[name], old=binding is RestV03)
 
 
 def _fields(of: Any) -> dict[str, Any]:

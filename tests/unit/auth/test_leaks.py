@@ -127,7 +127,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-class Client:
+class ProbingClient:
     """Client with secrets in its headers too."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer) -> None:
@@ -153,7 +153,7 @@ class Client:
         return answer
 
 
-async def everything(client: Client) -> str:
+async def everything(client: ProbingClient) -> str:
     """Return all of the owner's views of a task."""
     sent = whole_message()
     answer = (await client.rpc("SendMessage", sent)).json()
@@ -184,7 +184,7 @@ def bodies(moto: LocalStack, queue: str) -> list[str]:
     return found
 
 
-def secrets_in(text: str, client: Client) -> list[str]:
+def secrets_in(text: str, client: ProbingClient) -> list[str]:
     """Return the lines with a secret."""
     marks = (SECRET, client.token, client.token.split(".")[2], "cGw0bnRlZC1zM2NyZXQ")
     lines = [line for line in text.splitlines() if any(mark in line for mark in marks)]
@@ -196,7 +196,7 @@ async def test_logs_and_queues_have_no_client_data(
 ) -> None:
     """Covers DEBUG and the logs of libraries."""
     bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
-    client = Client(app, issuer)
+    client = ProbingClient(app, issuer)
     task = await everything(client)
     for method, params in WRONG:
         assert "error" in (await client.rpc(method, params)).json()
@@ -227,7 +227,7 @@ async def test_logs_and_queues_have_no_client_data(
 
 async def test_error_responses_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
     """A proxy or the client's log may store a refusal."""
-    client = Client(app, issuer)
+    client = ProbingClient(app, issuer)
     for method, params in WRONG:
         answer = await client.rpc(method, params)
         assert '"message":' in answer.text
@@ -239,7 +239,7 @@ async def test_error_responses_have_no_client_data(app: ASGIApp, issuer: Issuer)
 
 
 async def test_log_lines_have_id_of_their_request(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
-    client = Client(app, issuer)
+    client = ProbingClient(app, issuer)
     ids = []
     for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):
         logged.truncate(0)
@@ -285,7 +285,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 async def test_traces_have_no_client_data(collector: Collector, request: pytest.FixtureRequest, issuer: Issuer) -> None:
     """Covers errors in spans, as exported to a collector."""
-    client = Client(request.getfixturevalue("app"), issuer)
+    client = ProbingClient(request.getfixturevalue("app"), issuer)
     task = await everything(client)
     with pytest.raises(ValueError), trace.get_tracer("an.author").start_as_current_span("raising"):
         raise ValueError(planted(80))
@@ -307,7 +307,7 @@ async def test_function_output_has_no_client_data(
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
-    client = Client(request.getfixturevalue("app"), issuer)
+    client = ProbingClient(request.getfixturevalue("app"), issuer)
     root.setLevel(logging.DEBUG)
     try:
         await everything(client)
@@ -327,7 +327,7 @@ async def test_function_output_has_no_client_data(
 async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
     for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
         bodies(moto, queue)
-    client, sent = Client(app, issuer), whole_message()
+    client, sent = ProbingClient(app, issuer), whole_message()
     sent["message"] |= {"messageId": "m-dead", "contextId": f"{CONTEXT}-dead"}
     sent["configuration"]["returnImmediately"] = True
     task = (await client.rpc("SendMessage", sent)).json()["result"]["task"]["id"]

@@ -157,7 +157,7 @@ def re_annotated(parameter: inspect.Parameter) -> str:
     return f"{star}{parameter.name}{default}"
 
 
-class State(TypedDict):
+class EmitState(TypedDict):
     n: int
 
 
@@ -169,17 +169,17 @@ def emit_all(writer: StreamWriter) -> dict[str, int]:
     return {"n": 1}
 
 
-def in_a_sync_node(state: State, writer: StreamWriter) -> dict[str, int]:
+def in_a_sync_node(state: EmitState, writer: StreamWriter) -> dict[str, int]:
     return emit_all(writer)
 
 
-async def in_an_async_node(state: State, writer: StreamWriter) -> dict[str, int]:
+async def in_an_async_node(state: EmitState, writer: StreamWriter) -> dict[str, int]:
     return emit_all(writer)
 
 
 @pytest.mark.parametrize("node", [in_a_sync_node, in_an_async_node])
 async def test_sync_and_async_nodes_emit_in_order(node: Any) -> None:
-    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+    graph = StateGraph(EmitState).add_node("node", node).add_edge(START, "node").compile()
     streamed = [payload async for payload in graph.astream({"n": 0}, stream_mode="custom")]
     assert [type(payload) for payload in streamed] == [
         ArtifactEmitted,

@@ -86,21 +86,21 @@ def test_inbox_of_newer_version_is_readable() -> None:
 
 
 async def test_envelopes_survive_in_pydantic_state() -> None:
-    class State(BaseModel):
+    class EnvelopeState(BaseModel):
         a2a_inbox: A2AInbox | None = None
         a2a_outbox: A2AOutbox | None = None
         seen: str = ""
 
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: EnvelopeState) -> dict[str, Any]:
         assert state.a2a_inbox is not None
         assert state.a2a_inbox.message == MESSAGE
         return {"seen": repr(state.a2a_outbox is not None), "a2a_outbox": A2AOutbox(message=MESSAGE)}
 
     saver = InMemorySaver(serde=serializer())
-    graph = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+    graph = StateGraph(EnvelopeState).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": "t"}}
-    first = await graph.ainvoke(State(a2a_inbox=INBOX), config)
-    second = await graph.ainvoke(State(a2a_inbox=INBOX), config)
+    first = await graph.ainvoke(EnvelopeState(a2a_inbox=INBOX), config)
+    second = await graph.ainvoke(EnvelopeState(a2a_inbox=INBOX), config)
     assert first["a2a_outbox"] == second["a2a_outbox"] == A2AOutbox(message=MESSAGE)
     assert (first["seen"], second["seen"]) == ("False", "True")
 

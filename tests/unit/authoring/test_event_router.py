@@ -20,12 +20,12 @@ from aion_core.protocol.aion.extensions import EventKind
 from tests.unit.authoring.recording_sink import RecordingSink, a_turn
 
 
-class State(TypedDict, total=False):
+class RouterState(TypedDict, total=False):
     said: str
 
 
 async def routed(kind: EventKind, sink: RecordingSink | None = None, **handlers: Any) -> dict[str, Any]:
-    graph = StateGraph(State, context_schema=AionContext)
+    graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(**handlers))
     graph.add_edge(START, "router")
     compiled = graph.compile(store=InMemoryStore())
@@ -62,7 +62,7 @@ async def test_event_handler_receives_every_parameter_it_declares() -> None:
         inbox: A2AInbox,
         event: Event,
         context: AionContext,
-        state: State,
+        state: RouterState,
         runtime: Runtime[AionContext],
         config: RunnableConfig,
         writer: StreamWriter,
@@ -100,7 +100,7 @@ async def test_langgraph_parameters_are_passed() -> None:
         writer("spoken")
         return {"said": str(config["configurable"]["thread_id"])}
 
-    graph = StateGraph(State, context_schema=AionContext)
+    graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=on_message, on_command=lambda store: {}))
     graph.add_edge(START, "router")
     compiled = graph.compile(checkpointer=InMemorySaver())
@@ -143,7 +143,7 @@ async def test_event_handler_may_be_any_callable() -> None:
 
 
 async def test_event_handler_may_return_any_node_output() -> None:
-    graph = StateGraph(State, context_schema=AionContext)
+    graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: Command(goto="next", update={"said": "routed"})))
     graph.add_node("next", lambda state: {"said": state["said"] + " on"})
     graph.add_edge(START, "router")
@@ -152,7 +152,7 @@ async def test_event_handler_may_return_any_node_output() -> None:
 
 async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
     """`interrupt` works in the handler's thread, and its answer returns there."""
-    graph = StateGraph(State, context_schema=AionContext)
+    graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
     graph.add_edge(START, "router")
     compiled = graph.compile(checkpointer=InMemorySaver())
@@ -166,13 +166,13 @@ async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
 async def test_graph_with_own_context_schema_is_routed() -> None:
     """Such a graph has its own context; ours comes from the context variable."""
 
-    class Own(TypedDict):
+    class OwnEvent(TypedDict):
         tenant: str
 
-    async def on_command(context: AionContext, runtime: Runtime[Own]) -> dict[str, str]:
+    async def on_command(context: AionContext, runtime: Runtime[OwnEvent]) -> dict[str, str]:
         return {"said": f"{context.event.kind} of {runtime.context['tenant']}"}
 
-    graph = StateGraph(State, context_schema=Own)
+    graph = StateGraph(RouterState, context_schema=OwnEvent)
     graph.add_node("router", create_event_router(on_command=on_command))
     graph.add_edge(START, "router")
     compiled = graph.compile()
@@ -185,7 +185,7 @@ async def test_graph_with_own_context_schema_is_routed() -> None:
 def test_handler_with_unknown_parameter_is_refused() -> None:
     def on_message(mesage: Message) -> None: ...
 
-    def on_command(state: State, /) -> None: ...
+    def on_command(state: RouterState, /) -> None: ...
 
     with pytest.raises(TypeError, match=r"'on_message' requires 'mesage'.* state, runtime, context, .*\.$"):
         create_event_router(on_message=on_message)

@@ -23,7 +23,7 @@ from tests.support.service import http, parts, send
 from tests.unit.authoring.recording_sink import RecordingSink, a_turn
 
 
-class State(TypedDict):
+class SeedState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
@@ -35,7 +35,7 @@ def report(state: dict, writer: StreamWriter):  # type: ignore[type-arg,no-untyp
     return state
 
 
-async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
     inbound = runtime.context.message
     thread = runtime.context.thread
 
@@ -47,8 +47,8 @@ async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: 
 
 
 async def test_seed_sync_node_emits_everything() -> None:
-    graph = StateGraph(State).add_node("report", report).add_edge(START, "report").compile()
-    given: State = {"messages": [HumanMessage("write it up", id="m-1")]}
+    graph = StateGraph(SeedState).add_node("report", report).add_edge(START, "report").compile()
+    given: SeedState = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
     file, data, message, metadata = [payload for mode, payload in streamed if mode == "custom"]
     assert isinstance(file, ArtifactEmitted)
@@ -72,7 +72,9 @@ async def test_seed_sync_node_emits_everything() -> None:
 )
 async def test_seed_node_replies_through_turns_thread(text: str | None, replies: list[str]) -> None:
     """`runtime.context` has a thread and a message, perhaps None; the node returns `{}`."""
-    graph = StateGraph(State, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
+    graph = (
+        StateGraph(SeedState, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
+    )
     sink = RecordingSink()
     final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
     assert sink.texts == replies
@@ -80,11 +82,11 @@ async def test_seed_node_replies_through_turns_thread(text: str | None, replies:
 
 
 async def test_seed_graph_without_context_gets_context() -> None:
-    async def helper(state: State, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+    async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
 
-    builder: Any = StateGraph(State)
+    builder: Any = StateGraph(SeedState)
     graph = builder.add_node("helper", helper).add_edge(START, "helper").compile()
     sink = RecordingSink()
     context: Any = a_turn(sink)
@@ -93,17 +95,17 @@ async def test_seed_graph_without_context_gets_context() -> None:
 
 
 async def test_seed_state_holds_raw_envelope() -> None:
-    class Hybrid(TypedDict):
+    class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
 
     seen: list[A2AInbox | None] = []
 
-    async def look(state: Hybrid) -> dict:  # type: ignore[type-arg]
+    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
         seen.append(state["a2a_inbox"])
         return {"messages": [AIMessage("seen")]}
 
-    graph = StateGraph(Hybrid).add_node("look", look).add_edge(START, "look").compile()
+    graph = StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look").compile()
     inbox = A2AInbox(
         task=a2a.Task(id="t-1"),
         message=a2a.Message(parts=[a2a.Part(url="https://example.com/a.png", media_type="image/png")]),
@@ -135,7 +137,7 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 @versions
 async def test_seed_emissions_reach_the_task(version: str) -> None:
-    graph = StateGraph(State).add_node("report", report).add_edge(START, "report")
+    graph = StateGraph(SeedState).add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
     file, data = task.artifacts
     assert (file.name, file.parts[0].url, file.parts[0].media_type) == (
@@ -153,7 +155,7 @@ async def test_seed_emissions_reach_the_task(version: str) -> None:
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
 async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: str, version: str) -> None:
-    graph = StateGraph(State, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
+    graph = StateGraph(SeedState, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
     assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
     assert "".join(part.text for part in task.status.message.parts) == reply
@@ -161,17 +163,17 @@ async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: st
 
 @versions
 async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
-    class Hybrid(TypedDict):
+    class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
 
-    async def look(state: Hybrid) -> dict:  # type: ignore[type-arg]
+    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
         inbox = state["a2a_inbox"]
         assert inbox is not None
         return {"messages": [AIMessage(f"{inbox.message.message_id}: {inbox.message.parts[1].url}")]}
 
     task = await served(
-        StateGraph(Hybrid).add_node("look", look).add_edge(START, "look"),
+        StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look"),
         version,
         parts=[{"url": "https://example.com/a.png", "mediaType": "image/png"}],
         old_parts=[{"kind": "file", "file": {"uri": "https://example.com/a.png", "mimeType": "image/png"}}],

@@ -54,7 +54,7 @@ SAID = "words-of-a-client"
 
 
 @dataclass
-class Output:
+class FunctionOutput:
     """Output of a function: log lines and metrics in JSON."""
 
     capsys: pytest.CaptureFixture[str]
@@ -70,7 +70,7 @@ class Output:
 @pytest.fixture
 def output(
     moto: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Output]:
+) -> Iterator[FunctionOutput]:
     """Set the environment of a deployed function; its handlers are imported again."""
     (tmp_path / "observed_agent.py").write_text(GRAPH)
     (tmp_path / "aion.yaml").write_text("aion: {agents: {one: {path: 'observed_agent.py:graph'}}}")
@@ -91,7 +91,7 @@ def output(
         monkeypatch.setenv(name, value)
     root = logging.getLogger()
     handlers_before, level = root.handlers[:], root.level
-    yield Output(capsys)
+    yield FunctionOutput(capsys)
     ours = [handler for handler in root.handlers if handler not in handlers_before]
     for handler in ours:
         root.removeHandler(handler)
@@ -134,7 +134,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: line[name] for name in units}
 
 
-def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
+def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
     """Also for lines of the author; no line contains message text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -163,7 +163,7 @@ def test_log_lines_of_turn_have_ids(output: Output, moto: LocalStack) -> None:
     assert again != request_id
 
 
-def test_log_of_failed_turn_has_ids(output: Output, moto: LocalStack) -> None:
+def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) -> None:
     """The next invocation is not a cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
@@ -176,7 +176,7 @@ def test_log_of_failed_turn_has_ids(output: Output, moto: LocalStack) -> None:
     assert values(metrics).keys() == {"Turns", "TurnsFailed", "TurnRetries", "TurnDuration"}, "it was begun before"
 
 
-def test_unanswerable_message_is_logged_with_id(output: Output) -> None:
+def test_unanswerable_message_is_logged_with_id(output: FunctionOutput) -> None:
     answer, request_id = call("run_task", "poison")
     assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
     lines, _ = output.lines()
@@ -185,7 +185,7 @@ def test_unanswerable_message_is_logged_with_id(output: Output) -> None:
     assert "UnreadableWakeUp" in told["exception"]
 
 
-async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) -> None:
+async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
     """No line contains the webhook's URL, and each outcome is counted."""
     head = await waiting(moto, SAID)
     push = build_stores(Settings.from_environ(), SystemClock()).push
@@ -214,7 +214,7 @@ async def test_log_lines_of_delivery_have_ids(output: Output, moto: LocalStack) 
     assert (counted["PushDelivered"], counted["PushRetries"], len(counted["PushLag"])) == ([1], [1], 1)
 
 
-def test_sweep_counts_findings_including_zero(output: Output) -> None:
+def test_sweep_counts_findings_including_zero(output: FunctionOutput) -> None:
     """An alarm needs a value for the normal state too."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
@@ -226,7 +226,7 @@ def test_sweep_counts_findings_including_zero(output: Output) -> None:
 
 
 async def test_queued_turn_continues_trace_of_message(
-    output: Output, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+    output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each function continues the client's trace; a delivery also has a span."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

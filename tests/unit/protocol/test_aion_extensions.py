@@ -32,12 +32,12 @@ dialects = pytest.mark.parametrize("old", [False, True], ids=["v1", "v0.3"])
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-class State(MessagesState, total=False):
+class ExtensionState(MessagesState, total=False):
     a2a_inbox: Any
 
 
 def graph_of(node: Any) -> Any:
-    return StateGraph(State, context_schema=AionContext).add_node("node", node).add_edge(START, "node")
+    return StateGraph(ExtensionState, context_schema=AionContext).add_node("node", node).add_edge(START, "node")
 
 
 async def answered(node: Any, body: dict[str, Any], headers: dict[str, str] | None = None) -> dict[str, Any]:
@@ -54,7 +54,7 @@ async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> t
     """Return the context and the state in the graph."""
     found: list[Any] = []
 
-    def node(state: State) -> dict[str, Any]:
+    def node(state: ExtensionState) -> dict[str, Any]:
         found.extend([get_aion_context(), state])
         return {}
 
@@ -65,7 +65,7 @@ async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> t
 async def refused(body: dict[str, Any]) -> dict[str, Any]:
     """Return the error; the graph has not run."""
 
-    def node(state: State) -> dict[str, Any]:
+    def node(state: ExtensionState) -> dict[str, Any]:
         raise AssertionError("refused requests reach no graph")
 
     async with http(parts(graph_of(node)).app()) as client:
@@ -86,7 +86,7 @@ async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -
     ran: list[Any] = []
 
     def handler(name: str) -> Any:
-        async def handle(event: Any, message: Any, thread: Any, state: State) -> None:
+        async def handle(event: Any, message: Any, thread: Any, state: ExtensionState) -> None:
             ran.append((name, event, message, state["messages"]))
             await thread.reply(f"{name} it is")
 
@@ -310,7 +310,7 @@ async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
 async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
     """In a reply's metadata, a task's metadata, or the outbox."""
 
-    async def node(state: State, writer: StreamWriter) -> dict[str, Any]:
+    async def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"aion:network": "forged", "mine": 1})
         metadata = {"aion:target": "forged", "aion:senderId": "forged", "mine": 2}
         await get_aion_context().thread.reply("there", metadata=metadata)
@@ -354,7 +354,7 @@ TARGETS = [
 @pytest.mark.parametrize(("payload", "action"), TARGETS, ids=["direct message", "thread reply", "mention"])
 async def test_reply_inherits_target_of_message(payload: dict[str, Any], action: dict[str, Any], old: bool) -> None:
 
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
         return {}
 
@@ -391,7 +391,7 @@ async def test_reply_to_command_is_sent_to_its_conversation() -> None:
 async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
     """An override is explicit."""
 
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.post("hello", target=target)
         return {}
 
@@ -404,7 +404,7 @@ async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[s
 async def test_card_action_resumes_turn(old: bool) -> None:
     """The resume value is the action, not the event of the source network."""
 
-    def node(state: State) -> dict[str, Any]:
+    def node(state: ExtensionState) -> dict[str, Any]:
         answer = interrupt("May I?")
         return {"messages": [AIMessage(f"{answer['actionId']} by {get_aion_context().event.payload['userId']}")]}
 
@@ -418,7 +418,7 @@ async def test_card_action_resumes_turn(old: bool) -> None:
 
 
 async def test_invalid_post_target_raises_error_for_author() -> None:
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         with pytest.raises(ValueError, match="post's target is not a MessageActionPayload: contextId: Field required"):
             await get_aion_context().thread.post("hello", target={"trajectory": "timeline"})
         return {}
@@ -430,7 +430,7 @@ async def test_authors_explicit_message_target_is_not_replaced() -> None:
     """By the buffer or by the outbox."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.reply({"parts": [{"text": "hello"}, own]})
         return {}
 
@@ -439,7 +439,7 @@ async def test_authors_explicit_message_target_is_not_replaced() -> None:
 
 
 async def test_client_without_extension_receives_no_extension_data() -> None:
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
         await get_aion_context().thread.post("there", target="room-9")
         return {}
@@ -458,7 +458,7 @@ async def test_returned_text_becomes_one_message_part() -> None:
 
 @dialects
 async def test_reaction_has_ids_of_source_network(old: bool) -> None:
-    async def node(state: State) -> dict[str, Any]:
+    async def node(state: ExtensionState) -> dict[str, Any]:
         message = get_aion_context().message
         assert message is not None
         await message.react("eyes")

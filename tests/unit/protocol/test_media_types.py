@@ -8,12 +8,12 @@ from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.message_rules import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
 from tests.support.agents.scripted import GatedAgent
-from tests.support.service import Parts, http, parts, rpc_body, send
+from tests.support.service import ServiceParts, http, parts, rpc_body, send
 
 TEXT = ["text/plain"]
 
 
-def free() -> Parts:
+def free() -> ServiceParts:
     agent = GatedAgent()
     agent.go.set()
     return parts(agent)

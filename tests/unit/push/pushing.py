@@ -15,7 +15,7 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock
-from tests.support.service import Parts, parts
+from tests.support.service import ServiceParts, parts
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """The one address that the configuration allows beside public ones."""
@@ -35,7 +35,9 @@ class Pushing:
     ) -> None:
         self.clock, self.agent = ManualClock(), agent or Obedient()
         webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, body_seconds=0.05)
-        self.parts: Parts = parts(self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events)
+        self.parts: ServiceParts = parts(
+            self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events
+        )
         self.app: ASGIApp = self.parts.app()
 
     async def rpc(self, method: str, params: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from aion_core.ports import Blocked, Delivered, Delivery, PostOutcome, PostRefused, Unreachable, WebhookGone
 from aion_core.push.attempts import SKIPPED
 from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
-from tests.support.receiver import Behaviour, Post, answers, receiving
+from tests.support.receiver import Behaviour, ReceivedPost, answers, receiving
 from tests.unit.push.pushing import Pushing, ids
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ def test_number_of_circuits_is_bounded() -> None:
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
     """Never answer, and move the service's clock."""
 
-    async def behave(_: Post, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
+    async def behave(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
         pushing[0].clock.move(seconds)
 
     return behave

@@ -14,7 +14,7 @@ from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import ServedAgent, build_app
 from tests.support import entrypoints
-from tests.support.receiver import Post, answers, receiving
+from tests.support.receiver import ReceivedPost, answers, receiving
 from tests.support.service import http
 from tests.unit.push.pushing import Pushing, ids
 from tests.unit.push.test_ssrf import BAD
@@ -304,7 +304,7 @@ async def test_webhook_body_follows_protocol_version() -> None:
     assert {each.headers["a2a-version"] for each in receiver.posts} == {"0.3"}
 
 
-async def told(config: dict[str, Any]) -> Post:
+async def told(config: dict[str, Any]) -> ReceivedPost:
     """Return the last post to a webhook with this config."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()

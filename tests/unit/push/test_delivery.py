@@ -13,7 +13,7 @@ from aion_core.ports import Delivery
 from aion_core.tasks import turn
 from tests.support.receiver import (
     Behaviour,
-    Post,
+    ReceivedPost,
     WebhookReceiver,
     answers,
     dies,
@@ -310,8 +310,8 @@ async def test_old_secret_stops_signing_after_a_day() -> None:
             assert state.next_at is not None
             await pushing.later((state.next_at - pushing.clock.now()).total_seconds(), task)
             state = await pushing.rests(task, partial(goes_on, state.tries))
-    within: list[Post] = []
-    after: list[Post] = []
+    within: list[ReceivedPost] = []
+    after: list[ReceivedPost] = []
     for post in receiver.posts[1:]:
         is_over = int(post.headers["webhook-timestamp"]) >= changed.timestamp() + 86_400
         (after if is_over else within).append(post)

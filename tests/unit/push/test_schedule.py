@@ -34,7 +34,7 @@ MANY, SMALL = 10_000, 100
 HOURS_DOWN = 12
 
 
-class Enqueued:
+class EnqueuedRetries:
     """Queue with delayed messages."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -72,14 +72,14 @@ class Receivers:
         return Delivered()
 
 
-class Deployment:
+class PushDeployment:
     """Delivery and sweep over one in-memory store, with a manual clock."""
 
     def __init__(self, *, pushes_at_once: int) -> None:
         self.clock = ManualClock()
         self.tasks = MemoryTaskStore(self.clock)
         self.configs = MemoryPushConfigs(self.tasks, self.clock)
-        self.queue, self.receivers = Enqueued(self.clock), Receivers(self.clock)
+        self.queue, self.receivers = EnqueuedRetries(self.clock), Receivers(self.clock)
         parts = self.tasks, self.configs, self.queue, self.receivers, render, self.clock
         self.delivery = PushDelivery(*parts, chance=lambda: 0.5)
         self.sweep = Sweep(self.tasks, MemoryWorkQueue(self.clock), self.configs, self.queue)
@@ -108,7 +108,7 @@ class Deployment:
 async def test_many_failed_webhooks_follow_the_schedule() -> None:
     """A round of retries takes ten minutes; every webhook gets its attempts, and its event after the recovery."""
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
-    deployment = Deployment(pushes_at_once=at_once)
+    deployment = PushDeployment(pushes_at_once=at_once)
     for each in range(number):
         await deployment.queue.enqueue(PushWakeUp(await deployment.listens(f"o-{each % 7}", each), 2))
     busiest = most_in_a_row = row = 0
@@ -130,7 +130,7 @@ async def test_many_failed_webhooks_follow_the_schedule() -> None:
 
 async def test_single_webhook_is_not_delayed_by_thousands() -> None:
     """The first sweep wakes it, although its timer expired last."""
-    deployment = Deployment(pushes_at_once=10)
+    deployment = PushDeployment(pushes_at_once=10)
     for each in range(MANY // SMALL):
         await deployment.listens("many", each)
     deployment.clock.move(5)

@@ -21,7 +21,7 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
     """Serve the same response to every request; yield the URL and the received requests."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class ReportHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(f"{self.command} {self.path}")
             self.send_response(status)
@@ -33,7 +33,7 @@ def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ReportHandler) as server:
         thread = Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:

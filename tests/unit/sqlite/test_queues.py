@@ -29,7 +29,7 @@ from tests.support.clock import ManualClock
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
-class Process:
+class QueueProcess:
     """Process with a queue and a consumer; its handler fails or waits on request."""
 
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
@@ -66,20 +66,22 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def one(path: Path, clock: ManualClock) -> Iterator[Process]:
-    process = Process(path, clock)
+def one(path: Path, clock: ManualClock) -> Iterator[QueueProcess]:
+    process = QueueProcess(path, clock)
     yield process
     process.file.close()
 
 
 @pytest.fixture
-def other(path: Path, clock: ManualClock) -> Iterator[Process]:
-    process = Process(path, clock, "other")
+def other(path: Path, clock: ManualClock) -> Iterator[QueueProcess]:
+    process = QueueProcess(path, clock, "other")
     yield process
     process.file.close()
 
 
-async def test_messages_are_handled_once_in_order_of_time(one: Process, other: Process, clock: ManualClock) -> None:
+async def test_messages_are_handled_once_in_order_of_time(
+    one: QueueProcess, other: QueueProcess, clock: ManualClock
+) -> None:
     for fence, delay in ((3, 9.0), (2, 5.0), (1, 0.0)):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence), delay=delay)
     clock.move(10)
@@ -88,7 +90,7 @@ async def test_messages_are_handled_once_in_order_of_time(one: Process, other: P
     assert await one.turn() == 0
 
 
-async def test_failed_message_is_received_later_each_time(one: Process, clock: ManualClock) -> None:
+async def test_failed_message_is_received_later_each_time(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 2
     await one.work_queue.enqueue(WAKE_UP)
     for seconds, received in ((0.0, 1), (0.9, 0), (0.2, 1), (1.8, 0), (0.3, 1), (9000.0, 0)):
@@ -98,7 +100,7 @@ async def test_failed_message_is_received_later_each_time(one: Process, clock: M
 
 
 async def test_message_that_always_fails_is_parked(
-    one: Process, other: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    one: QueueProcess, other: QueueProcess, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
@@ -118,7 +120,7 @@ async def test_message_that_always_fails_is_parked(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> None:
+async def test_parked_message_is_dropped(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES + 1):
@@ -130,7 +132,7 @@ async def test_parked_message_is_dropped(one: Process, clock: ManualClock) -> No
     assert (await one.queue.read(10), await one.turn()) == ([], 0)
 
 
-async def test_failing_message_delays_no_other(one: Process) -> None:
+async def test_failing_message_delays_no_other(one: QueueProcess) -> None:
     one.failures = 1
     await one.work_queue.enqueue(WAKE_UP)
     await one.turn()
@@ -139,7 +141,9 @@ async def test_failing_message_delays_no_other(one: Process) -> None:
     assert [wake_up.fence for wake_up in one.handled] == [2]
 
 
-async def test_message_is_invisible_while_it_is_handled(one: Process, other: Process, clock: ManualClock) -> None:
+async def test_message_is_invisible_while_it_is_handled(
+    one: QueueProcess, other: QueueProcess, clock: ManualClock
+) -> None:
     one.go.clear()
     await one.work_queue.enqueue(WAKE_UP)
     await one.consumer.receive()
@@ -155,7 +159,7 @@ async def test_message_is_invisible_while_it_is_handled(one: Process, other: Pro
 
 
 async def test_message_of_silent_process_is_visible_after_timeout(
-    one: Process, other: Process, clock: ManualClock
+    one: QueueProcess, other: QueueProcess, clock: ManualClock
 ) -> None:
     one.go.clear()
     await one.work_queue.enqueue(WAKE_UP)
@@ -171,7 +175,9 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 1
 
 
-async def test_messages_of_ended_process_are_released_at_once(path: Path, one: Process, other: Process) -> None:
+async def test_messages_of_ended_process_are_released_at_once(
+    path: Path, one: QueueProcess, other: QueueProcess
+) -> None:
     one.go.clear()
     for fence in (1, 2):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
@@ -180,7 +186,7 @@ async def test_messages_of_ended_process_are_released_at_once(path: Path, one: P
     await other.work_queue.enqueue(WakeUp(WAKE_UP.context, 3))
     await other.consumer.receive()
     release_messages(path, "one")
-    third = Process(path, other.queue.clock, "third")  # type: ignore[arg-type]
+    third = QueueProcess(path, other.queue.clock, "third")  # type: ignore[arg-type]
     await third.turn()
     assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2], "the message of a living process stays its own"
     release_messages(path)
@@ -189,7 +195,7 @@ async def test_messages_of_ended_process_are_released_at_once(path: Path, one: P
     third.file.close()
 
 
-async def test_killed_process_loses_no_message(path: Path, one: Process) -> None:
+async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) -> None:
     for fence in range(20):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     program = (
@@ -218,11 +224,11 @@ async def test_killed_process_loses_no_message(path: Path, one: Process) -> None
     assert sorted(wake_up.fence for wake_up in one.handled) == list(range(5, 20))
 
 
-async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None:
+async def test_two_consumers_share_a_queue(one: QueueProcess, other: QueueProcess) -> None:
     for fence in range(200):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
 
-    async def all_of(process: Process) -> None:
+    async def all_of(process: QueueProcess) -> None:
         while await process.turn():
             pass
 
@@ -233,7 +239,7 @@ async def test_two_consumers_share_a_queue(one: Process, other: Process) -> None
 
 
 async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualClock) -> None:
-    process = Process(path, clock, at_once=16)
+    process = QueueProcess(path, clock, at_once=16)
     for fence in range(40):
         await process.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     process.go.clear()
@@ -248,7 +254,7 @@ async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualCloc
     process.file.close()
 
 
-async def test_running_consumer_notices_own_process(one: Process) -> None:
+async def test_running_consumer_notices_own_process(one: QueueProcess) -> None:
     """The clock does not move: only the message wakes the consumer."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
@@ -263,7 +269,9 @@ async def test_running_consumer_notices_own_process(one: Process) -> None:
     await one.consumer.join()
 
 
-async def test_running_consumer_notices_other_processes(one: Process, other: Process, clock: ManualClock) -> None:
+async def test_running_consumer_notices_other_processes(
+    one: QueueProcess, other: QueueProcess, clock: ManualClock
+) -> None:
     running = asyncio.create_task(one.consumer.run())
     await other.work_queue.enqueue(WAKE_UP, delay=3)
     while not one.handled:
@@ -273,7 +281,7 @@ async def test_running_consumer_notices_other_processes(one: Process, other: Pro
     await running
 
 
-async def test_stopped_consumer_receives_nothing(one: Process, other: Process) -> None:
+async def test_stopped_consumer_receives_nothing(one: QueueProcess, other: QueueProcess) -> None:
     one.consumer.stop()
     await one.consumer.run()
     await one.work_queue.enqueue(WAKE_UP)
@@ -282,11 +290,11 @@ async def test_stopped_consumer_receives_nothing(one: Process, other: Process) -
 
 
 async def test_messages_outlive_their_process(path: Path, clock: ManualClock) -> None:
-    first = Process(path, clock)
+    first = QueueProcess(path, clock)
     await first.work_queue.enqueue(WAKE_UP, delay=900)
     await first.work_queue.enqueue(WAKE_UP, delay=10_000)
     first.file.close()
-    second = Process(path, clock)
+    second = QueueProcess(path, clock)
     clock.move(899)
     assert await second.turn() == 0
     clock.move(2)
@@ -294,14 +302,14 @@ async def test_messages_outlive_their_process(path: Path, clock: ManualClock) ->
     second.file.close()
 
 
-async def test_busy_file_raises_unavailable(path: Path, one: Process, clock: ManualClock) -> None:
+async def test_busy_file_raises_unavailable(path: Path, one: QueueProcess, clock: ManualClock) -> None:
     impatient = SQLiteQueue(Database(path, "", version=1, busy_seconds=0.05), "task", clock)
     with one.file.writing(), pytest.raises(StoreUnavailable):
         impatient.send_blocking("{}")
 
 
 async def test_consumer_survives_unreadable_file(
-    one: Process, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    one: QueueProcess, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with one.file.writing() as connection:
         connection.execute("ALTER TABLE messages RENAME TO gone")

@@ -33,7 +33,7 @@ A, B = Key("p", "a"), Key("p", "b")
 BOTH = (Put(A, {"n": 1}), Put(B, {"n": 1}))
 
 
-class Planned(TableFaults):
+class PlannedTable(TableFaults):
     """Faults of the first calls, in order: one of `fine`, `conflict`, `throttled` and `lost` for each."""
 
     def __init__(self, *faults: str) -> None:
@@ -78,7 +78,7 @@ def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[Tr
     return plan, attempts
 
 
-def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[int], MemoryTable]:
+def committed(faults: PlannedTable, *plans: TransactionPlan[str]) -> tuple[str, list[int], MemoryTable]:
     table = MemoryTable(ManualClock(), faults=faults)
     plan, attempts = planning(*plans)
     return run(commit(table, plan, busy="busy"))[0], attempts, table
@@ -91,14 +91,14 @@ def committed(faults: Planned, *plans: TransactionPlan[str]) -> tuple[str, list[
 )
 def test_planned_writes_use_cheapest_table_operation(writes: Sequence[Write], operation: str) -> None:
     """A single write is not sent as a transaction: that costs twice as much."""
-    faults = Planned()
+    faults = PlannedTable()
     outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
     assert (outcome, attempts) == ("done", [0])
     assert [call.operation for call in faults.calls] == ([operation] if operation else [])
 
 
 def test_refused_writes_are_planned_again() -> None:
-    faults = Planned()
+    faults = PlannedTable()
     refused = TransactionPlan("never", [Put(A, {}, Exists()), BOTH[1]])
     outcome, attempts, table = committed(faults, refused, refused, TransactionPlan("done", BOTH))
     assert (outcome, attempts) == ("done", [0, 1, 2])
@@ -107,7 +107,7 @@ def test_refused_writes_are_planned_again() -> None:
 
 def test_preparatory_writes_are_followed_by_another_plan() -> None:
     outcome, attempts, _ = committed(
-        Planned(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
+        PlannedTable(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
     )
     assert (outcome, attempts) == ("done", [0, 1])
 
@@ -125,7 +125,7 @@ def adding(number: int) -> list[Write]:
 def test_transaction_token_depends_on_its_writes(second: list[Write], counted: int) -> None:
     """After a lost answer the same writes are not made twice; others have a token of their own."""
     _, attempts, table = committed(
-        Planned("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
+        PlannedTable("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
     )
     assert attempts == [0, 1]
     item, _ = run(table.get(A))
@@ -135,28 +135,28 @@ def test_transaction_token_depends_on_its_writes(second: list[Write], counted: i
 
 @pytest.mark.parametrize("fault", ["throttled", "lost"])
 def test_third_lost_transaction_answer_is_raised(fault: str) -> None:
-    faults = Planned(*[fault] * 9)
+    faults = PlannedTable(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
         committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 3
 
 
 def test_two_lost_transaction_answers_are_retried() -> None:
-    faults = Planned("throttled", "conflict", "throttled", "conflict")
+    faults = PlannedTable("throttled", "conflict", "throttled", "conflict")
     assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
 def test_eighth_refused_transaction_is_raised() -> None:
-    faults = Planned(*["conflict"] * 9)
+    faults = PlannedTable(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
         committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 8
-    assert committed(Planned(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
+    assert committed(PlannedTable(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
 
 
 def test_refused_transaction_waits_before_next_attempt() -> None:
     plan, _ = planning(TransactionPlan("done", BOTH))
-    _, seconds = run(commit(MemoryTable(ManualClock(), faults=Planned("conflict")), plan, busy="busy"))
+    _, seconds = run(commit(MemoryTable(ManualClock(), faults=PlannedTable("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
 
 
@@ -173,7 +173,7 @@ CONTEXT = ContextKey("owner", "agent", "c")
 COUNT = Update(A, Change(add={"n": 1}))
 
 
-def fenced(faults: Planned, *writes: Write, number: int | None = 3) -> MemoryTable:
+def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> MemoryTable:
     """Return the table after these writes under this fence, or without one; the context's fence is 3."""
     table = MemoryTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
@@ -199,25 +199,25 @@ def count(table: MemoryTable) -> int | None:
     ids=["fence", "no fence", "two", "condition"],
 )
 def test_fenced_writes_use_expected_table_operation(number: int | None, writes: list[Write], operation: str) -> None:
-    faults = Planned()
+    faults = PlannedTable()
     assert count(fenced(faults, *writes, number=number)) == 1
     assert [call.operation for call in faults.calls] == [operation]
 
 
 def test_condition_check_alone_is_sent_as_transaction() -> None:
-    faults = Planned()
+    faults = PlannedTable()
     fenced(faults, ConditionCheck(A, Absent()), number=None)
     assert [call.operation for call in faults.calls] == ["transact"]
 
 
 def test_empty_fenced_commit_sends_no_request() -> None:
-    faults = Planned()
+    faults = PlannedTable()
     fenced(faults)
     assert faults.calls == []
 
 
 def test_writes_of_another_fence_are_refused() -> None:
-    faults = Planned()
+    faults = PlannedTable()
     with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
         fenced(faults, COUNT, number=2)
     assert len(faults.calls) == 1
@@ -225,7 +225,7 @@ def test_writes_of_another_fence_are_refused() -> None:
 
 @pytest.mark.parametrize("number", [3, None])
 def test_failed_condition_of_fenced_write_is_raised(number: int | None) -> None:
-    faults = Planned()
+    faults = PlannedTable()
     with pytest.raises(WriteRefused):
         fenced(faults, Put(A, {}, Exists()), number=number)
     assert len(faults.calls) == 1
@@ -233,13 +233,13 @@ def test_failed_condition_of_fenced_write_is_raised(number: int | None) -> None:
 
 @pytest.mark.parametrize("fault", ["throttled", "lost", "conflict"])
 def test_fenced_transaction_is_made_once(fault: str) -> None:
-    faults = Planned(fault)
+    faults = PlannedTable(fault)
     assert count(fenced(faults, COUNT)) == 1
     assert len(faults.calls) == 2
 
 
 def test_each_fenced_commit_has_own_token() -> None:
-    table = fenced(Planned(), COUNT)
+    table = fenced(PlannedTable(), COUNT)
     writes = FencedWrites(table, Fence(CONTEXT, 3))
     run(writes.commit(COUNT))
     run(writes.commit(COUNT, Put(B, {})))
@@ -247,19 +247,19 @@ def test_each_fenced_commit_has_own_token() -> None:
 
 
 def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
-    assert count(fenced(Planned("throttled", "throttled"), COUNT)) == 1
-    faults = Planned(*["throttled"] * 3)
+    assert count(fenced(PlannedTable("throttled", "throttled"), COUNT)) == 1
+    faults = PlannedTable(*["throttled"] * 3)
     with pytest.raises(StoreUnavailable, match="throttled"):
         fenced(faults, COUNT)
 
 
 def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
-    assert count(fenced(Planned(*["conflict"] * 7), COUNT)) == 1
+    assert count(fenced(PlannedTable(*["conflict"] * 7), COUNT)) == 1
     with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this context at once\.$"):
-        fenced(Planned(*["conflict"] * 8), COUNT)
+        fenced(PlannedTable(*["conflict"] * 8), COUNT)
 
 
-def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
+def unless_refused(faults: PlannedTable, write: Put) -> tuple[MemoryTable, float]:
     """Return the table after `write_unless_refused`, and the passed seconds."""
     table = MemoryTable(ManualClock(), faults=faults)
     return table, run(write_unless_refused(partial(table.write, write)))[1]
@@ -267,7 +267,7 @@ def unless_refused(faults: Planned, write: Put) -> tuple[MemoryTable, float]:
 
 @pytest.mark.parametrize(("faults", "calls"), [((), 1), (("conflict",), 2), (("conflict",) * 7, 8)])
 def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int) -> None:
-    planned = Planned(*faults)
+    planned = PlannedTable(*faults)
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
     assert (seconds > 0) == bool(faults)
@@ -276,13 +276,13 @@ def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int
 
 
 def test_refused_conditional_write_is_skipped_without_retry() -> None:
-    planned = Planned()
+    planned = PlannedTable()
     table, seconds = unless_refused(planned, Put(A, {"n": 1}, only_if=Exists()))
     assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)
 
 
 def test_eighth_conflict_of_single_write_is_raised() -> None:
-    planned = Planned(*["conflict"] * 8)
+    planned = PlannedTable(*["conflict"] * 8)
     with pytest.raises(StoreUnavailable, match="Too many transactions write this item"):
         unless_refused(planned, Put(A, {"n": 1}))
     assert len(planned.calls) == 8

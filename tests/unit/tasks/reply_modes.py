@@ -11,10 +11,10 @@ from aion_core.ports import ReplyAs
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts
+from tests.support.service import ServiceParts, http, parts
 from tests.support.stores import MemoryTaskStore
 from tests.unit.tasks.teller import Teller
-from tests.unit.tasks.wire import DIALECTS, Client
+from tests.unit.tasks.wire import DIALECTS, WireClient
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = {"1.0": "TASK_STATE_COMPLETED", "0.3": "completed"}
@@ -25,21 +25,23 @@ def caller() -> CallContext:
 
 
 @asynccontextmanager
-async def client_of(made: Parts, dialect: str = "1.0") -> AsyncIterator[Client]:
+async def client_of(made: ServiceParts, dialect: str = "1.0") -> AsyncIterator[WireClient]:
     async with http(made.app()) as client:
-        yield Client(client, dialect)
+        yield WireClient(client, dialect)
 
 
-def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> Parts:
+def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> ServiceParts:
     return parts(agent or Teller(), reply=reply, **options)
 
 
-def another_process(made: Parts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> Parts:
+def another_process(made: ServiceParts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> ServiceParts:
     """Return a service over the same store; its agent must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 
-async def streamed(made: Parts, text: str, *, call: CallContext | None = None, **options: Any) -> list[StreamItem]:
+async def streamed(
+    made: ServiceParts, text: str, *, call: CallContext | None = None, **options: Any
+) -> list[StreamItem]:
     stream = made.service.stream(call or caller(), request(text, **options))
     return [item async for batch in stream for item in batch]
 

@@ -18,30 +18,32 @@ from tests.support.agents.scripted import GatedAgent
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
-from tests.support.service import Parts, http, parts, send_task
+from tests.support.service import ServiceParts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
 from tests.unit.tasks.teller import Teller
-from tests.unit.tasks.wire import Client, texts
+from tests.unit.tasks.wire import WireClient, texts
 
 NOT_FOUND, PARAMS, VERSION = -32001, -32602, -32009
 
 
 @dataclass
-class ApiClient:
+class ConversationClient:
     """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
-    made: Parts
+    made: ServiceParts
     clock: ManualClock
 
     async def say(self, text: str, *, context_id: str = "c", **message: Any) -> dict[str, Any]:
         """Send a message a second after the last one."""
         self.clock.move(1)
         message_id = f"m-{text}-{context_id}".replace(" ", "-")
-        return (await Client(self.http, "1.0").send(text, message_id=message_id, contextId=context_id, **message))[1]
+        return (await WireClient(self.http, "1.0").send(text, message_id=message_id, contextId=context_id, **message))[
+            1
+        ]
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        return await Client(self.http, "1.0").call(method, **params)
+        return await WireClient(self.http, "1.0").call(method, **params)
 
     async def context(self, **params: Any) -> dict[str, Any]:
         result: dict[str, Any] = (await self.call("GetContext", **{"contextId": "c", **params}))["result"]
@@ -53,15 +55,15 @@ class ApiClient:
         return [text for message in history for text in texts(message["parts"])]
 
 
-async def a_desk(clock: ManualClock, **options: Any) -> AsyncIterator[ApiClient]:
+async def a_desk(clock: ManualClock, **options: Any) -> AsyncIterator[ConversationClient]:
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, task_list=MemoryTaskList(store), **options)
     async with http(made.app()) as client:
-        yield ApiClient(client, made, clock)
+        yield ConversationClient(client, made, clock)
 
 
 @pytest.fixture
-async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
+async def desk(clock: ManualClock) -> AsyncIterator[ConversationClient]:
     async for desk in a_desk(clock):
         yield desk
 
@@ -69,7 +71,7 @@ async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
 # ── GetContext ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_conversation_spans_tasks_of_context(desk: ApiClient) -> None:
+async def test_conversation_spans_tasks_of_context(desk: ConversationClient) -> None:
     """Oldest first, with the newest task's status, without other contexts."""
     await desk.say("hi")
     await desk.say("chunks meanwhile file")
@@ -92,7 +94,7 @@ async def test_conversation_spans_tasks_of_context(desk: ApiClient) -> None:
     assert {message["role"] for message in found["history"]} == {"ROLE_USER", "ROLE_AGENT"}
 
 
-async def test_v03_context_method_returns_v03_format(desk: ApiClient) -> None:
+async def test_v03_context_method_returns_v03_format(desk: ConversationClient) -> None:
     """The method's name selects the version; both spellings of params are accepted."""
     await desk.say("file")
     found = (await desk.call("context/get", context_id="c", history_length=1))["result"]
@@ -120,14 +122,14 @@ async def test_v03_context_method_returns_v03_format(desk: ApiClient) -> None:
     ],
 )
 async def test_history_length_counts_from_newest_message(
-    desk: ApiClient, params: dict[str, Any], expected: list[str] | None
+    desk: ConversationClient, params: dict[str, Any], expected: list[str] | None
 ) -> None:
     for text in ("one", "two", "three"):
         await desk.say(text)
     assert await desk.said(**params) == (expected if expected is not None else await desk.said())
 
 
-async def test_context_history_can_be_paged_backwards(desk: ApiClient) -> None:
+async def test_context_history_can_be_paged_backwards(desk: ConversationClient) -> None:
     """Each message once."""
     for number in range(12):
         await desk.say(f"n{number}")
@@ -139,7 +141,7 @@ async def test_context_history_can_be_paged_backwards(desk: ApiClient) -> None:
     assert len(whole) == 24
 
 
-async def test_conversations_artifacts_are_independent_of_history_length(desk: ApiClient) -> None:
+async def test_conversations_artifacts_are_independent_of_history_length(desk: ConversationClient) -> None:
     await desk.say("file")
     await desk.say("hi")
     found = await desk.context(historyLength=0)
@@ -163,7 +165,7 @@ async def test_agents_answer_is_in_conversation_history_once(answer: AnswerAs, c
         assert made == ([] if answer is AnswerAs.MESSAGE else ["a-hi", "a-replied"])
 
 
-async def test_foreign_context_is_unknown(desk: ApiClient) -> None:
+async def test_foreign_context_is_unknown(desk: ConversationClient) -> None:
     """The same response as for an unknown context, byte for byte (A2A 3.3.2)."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
@@ -188,13 +190,13 @@ async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
     store = Breaking(clock)
     made = parts(Teller(), store, clock, task_list=MemoryTaskList(store))
     async with http(made.app()) as client:
-        desk = ApiClient(client, made, clock)
+        desk = ConversationClient(client, made, clock)
         await desk.say("one")
         broken.add((await desk.say("two"))["id"])
         assert await desk.said() == ["one", "answer to one"]
 
 
-async def test_conversation_is_limited_in_size(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest tasks, within the size of a buffered response, but at least one whole task."""
     for number in range(10):
         await desk.say(f"n{number}")
@@ -209,7 +211,7 @@ async def test_conversation_is_limited_in_size(desk: ApiClient, monkeypatch: pyt
 # ── GetContexts ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_contexts_are_listed_by_their_newest_task(desk: ApiClient) -> None:
+async def test_contexts_are_listed_by_their_newest_task(desk: ConversationClient) -> None:
     """Newest first, each once, without other owners' contexts."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
@@ -223,7 +225,9 @@ async def test_contexts_are_listed_by_their_newest_task(desk: ApiClient) -> None
     assert (await desk.call("GetContexts", historyLength=0))["result"] == []
 
 
-async def test_context_list_reads_limited_number_of_tasks(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_context_list_reads_limited_number_of_tasks(
+    desk: ConversationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for context_id in ("old", "a", "b", "c"):
         await desk.say("hi", context_id=context_id)
     monkeypatch.setattr(conversations, "LISTED_AT_ONCE", 2)
@@ -250,7 +254,7 @@ async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> N
     stale = Stale(store)
     made = parts(Teller(), store, clock, task_list=stale)
     async with http(made.app()) as client:
-        desk = ApiClient(client, made, clock)
+        desk = ConversationClient(client, made, clock)
         other = await desk.say("elsewhere", context_id="another")
         task = await desk.say("hi")
         at = clock.now() + timedelta(seconds=1)
@@ -287,7 +291,7 @@ async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> N
     ],
 )
 async def test_invalid_conversation_params_are_named_in_error(
-    desk: ApiClient, method: str, params: dict[str, Any], field: str
+    desk: ConversationClient, method: str, params: dict[str, Any], field: str
 ) -> None:
     error = (await desk.call(method, **params))["error"]
     assert error["code"] == PARAMS
@@ -295,7 +299,7 @@ async def test_invalid_conversation_params_are_named_in_error(
     assert len(error["message"]) > 20, "a sentence, not a label"
 
 
-async def test_offset_beyond_history_finds_no_messages(desk: ApiClient) -> None:
+async def test_offset_beyond_history_finds_no_messages(desk: ConversationClient) -> None:
     await desk.say("hi")
     assert await desk.said(historyOffset=2**31 - 1) == []
     assert await desk.said(historyLength=2**31 - 1) == ["hi", "answer to hi"]
@@ -314,7 +318,7 @@ async def test_offset_beyond_history_finds_no_messages(desk: ApiClient) -> None:
     ],
 )
 async def test_version_header_contradicting_method_is_refused(
-    desk: ApiClient, method: str, version: str, code: int | None
+    desk: ConversationClient, method: str, version: str, code: int | None
 ) -> None:
     await desk.say("hi")
     body = {"jsonrpc": "2.0", "id": "an-id", "method": method, "params": {"contextId": "c"}}

@@ -31,7 +31,7 @@ class Stream:
         self.streamed: dict[str, Delta] = {}
         self.texts: dict[str, str] = {}
         """Text of the stream delta up to each chunk."""
-        self.readers: list[Reader] = []
+        self.readers: list[StreamReader] = []
         self._speaking, self._text = False, ""
 
     async def starts(self) -> None:
@@ -75,13 +75,13 @@ class Stream:
         self.clock.move(LEASE_SECONDS + 1)
         self._holds(await self.chat.begins())
 
-    def reader(self, last: str = "") -> "Reader":
+    def reader(self, last: str = "") -> "StreamReader":
         """Return a reader with every item up to this id."""
-        self.readers.append(Reader(self, cursor_of(last) or Cursor(self.head.generation)))
+        self.readers.append(StreamReader(self, cursor_of(last) or Cursor(self.head.generation)))
         return self.readers[-1]
 
 
-class Reader:
+class StreamReader:
     """A client that follows the task in another process."""
 
     def __init__(self, stream: Stream, after: Cursor) -> None:
@@ -347,7 +347,7 @@ def test_reader_always_shows_prefix_of_text(steps: Sequence[tuple[str, int]]) ->
 async def _plays(steps: Sequence[tuple[str, int]]) -> None:
     async with streaming() as stream:
         received: list[tuple[str, Any]] = []
-        reader: Reader | None = stream.reader()
+        reader: StreamReader | None = stream.reader()
 
         async def leaves() -> str:
             nonlocal reader

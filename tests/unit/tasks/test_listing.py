@@ -49,7 +49,7 @@ class Clerk:
 
 
 @dataclass
-class ApiClient:
+class ListClient:
     """A client of the app, and the app's parts."""
 
     http: httpx.AsyncClient
@@ -101,21 +101,21 @@ class ApiClient:
 
 
 @pytest.fixture
-async def desk(clock: ManualClock) -> AsyncIterator[ApiClient]:
+async def desk(clock: ManualClock) -> AsyncIterator[ListClient]:
     store = MemoryTaskStore(clock)
     made = parts(Clerk(), store, clock, task_list=MemoryTaskList(store))
     async with http(made.app()) as client:
-        yield ApiClient(client, store, made.lister, clock)
+        yield ListClient(client, store, made.lister, clock)
 
 
 # ── Filters and order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_owner_without_tasks_gets_empty_list(desk: ApiClient) -> None:
+async def test_owner_without_tasks_gets_empty_list(desk: ListClient) -> None:
     assert await desk.list() == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-async def test_tasks_are_listed_by_their_last_status(desk: ApiClient) -> None:
+async def test_tasks_are_listed_by_their_last_status(desk: ListClient) -> None:
     """Most recently updated first (A2A 3.1.4)."""
     first = await desk.ask("ask", contextId="c-1")
     second, third = await desk.ask(), await desk.ask("fail")
@@ -128,7 +128,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: ApiClient) -> None:
     assert times == sorted(times, reverse=True)
 
 
-async def test_listed_task_equals_get_task(desk: ApiClient) -> None:
+async def test_listed_task_equals_get_task(desk: ListClient) -> None:
     """Except for omitted fields."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
@@ -142,7 +142,7 @@ async def test_listed_task_equals_get_task(desk: ApiClient) -> None:
     assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
 
 
-async def test_task_list_has_artifacts_on_request_only(desk: ApiClient) -> None:
+async def test_task_list_has_artifacts_on_request_only(desk: ListClient) -> None:
     """The key is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
@@ -153,7 +153,7 @@ async def test_task_list_has_artifacts_on_request_only(desk: ApiClient) -> None:
     assert without["artifacts"] == []
 
 
-async def test_listed_tasks_history_has_requested_length(desk: ApiClient) -> None:
+async def test_listed_tasks_history_has_requested_length(desk: ListClient) -> None:
     """A2A 3.2.4."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
@@ -168,7 +168,7 @@ async def test_listed_tasks_history_has_requested_length(desk: ApiClient) -> Non
     assert lengths[2] == ["answer", "the answer"]
 
 
-async def test_context_filter_lists_only_its_tasks(desk: ApiClient) -> None:
+async def test_context_filter_lists_only_its_tasks(desk: ListClient) -> None:
     mine = [await desk.ask(contextId="c-1") for _ in range(3)]
     await desk.ask(contextId="c-2")
     assert await desk.ids(contextId="c-1") == mine[::-1]
@@ -176,7 +176,7 @@ async def test_context_filter_lists_only_its_tasks(desk: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
-async def test_unknown_context_filter_lists_no_tasks(desk: ApiClient, context_id: str) -> None:
+async def test_unknown_context_filter_lists_no_tasks(desk: ListClient, context_id: str) -> None:
     """Another agent's is omitted too."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
@@ -184,7 +184,7 @@ async def test_unknown_context_filter_lists_no_tasks(desk: ApiClient, context_id
     assert listed == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-async def test_foreign_tasks_are_never_listed(desk: ApiClient) -> None:
+async def test_foreign_tasks_are_never_listed(desk: ListClient) -> None:
     mine = [await desk.keep(number, context_id="shared") for number in (1, 4)]
     await desk.keep(2, agent="another", context_id="shared")
     await desk.keep(3, owner="somebody", context_id="shared")
@@ -198,7 +198,7 @@ async def test_foreign_tasks_are_never_listed(desk: ApiClient) -> None:
         assert found == mine[::-1]
 
 
-async def test_state_filter_lists_only_tasks_in_state(desk: ApiClient) -> None:
+async def test_state_filter_lists_only_tasks_in_state(desk: ListClient) -> None:
     tasks = {
         "TASK_STATE_COMPLETED": await desk.ask(),
         "TASK_STATE_FAILED": await desk.ask("fail"),
@@ -220,7 +220,7 @@ def wire(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-async def test_status_time_filter_includes_that_time(desk: ApiClient) -> None:
+async def test_status_time_filter_includes_that_time(desk: ListClient) -> None:
     for _ in range(3):
         await desk.ask()
     tasks = (await desk.list())["tasks"]
@@ -240,7 +240,7 @@ async def test_status_time_filter_includes_that_time(desk: ApiClient) -> None:
 # ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_hundred_tasks_are_listed_in_pages(desk: ApiClient) -> None:
+async def test_hundred_tasks_are_listed_in_pages(desk: ListClient) -> None:
     expected = [await desk.keep(number) for number in range(101)][::-1]
     found: list[str] = []
     token = ""
@@ -259,7 +259,7 @@ async def test_hundred_tasks_are_listed_in_pages(desk: ApiClient) -> None:
     assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
 
 
-async def test_full_last_page_has_no_next_token(desk: ApiClient) -> None:
+async def test_full_last_page_has_no_next_token(desk: ListClient) -> None:
     for number in range(4):
         await desk.keep(number)
     token = (await desk.list(pageSize=2))["nextPageToken"]
@@ -268,7 +268,7 @@ async def test_full_last_page_has_no_next_token(desk: ApiClient) -> None:
     assert (await desk.list(pageSize=1))["nextPageToken"] != ""
 
 
-async def test_task_list_page_is_limited_in_bytes(desk: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_list_page_is_limited_in_bytes(desk: ListClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
     expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
     expected.insert(0, await desk.ask("x" * 3000))
@@ -287,7 +287,7 @@ async def test_task_list_page_is_limited_in_bytes(desk: ApiClient, monkeypatch: 
     assert await desk.ids(historyLength=0, pageSize=3) == expected[:3], "omitted artifacts do not count"
 
 
-async def test_task_updated_during_listing_is_not_listed_twice(desk: ApiClient) -> None:
+async def test_task_updated_during_listing_is_not_listed_twice(desk: ListClient) -> None:
     moved = await desk.ask("ask")
     others = [await desk.ask() for _ in range(3)]
     first = await desk.list(pageSize=2)
@@ -324,7 +324,7 @@ async def test_task_updated_during_listing_is_not_listed_twice(desk: ApiClient) 
     ],
     ids=str,
 )
-async def test_invalid_list_field_is_named_in_error(desk: ApiClient, params: dict[str, Any], field: str) -> None:
+async def test_invalid_list_field_is_named_in_error(desk: ListClient, params: dict[str, Any], field: str) -> None:
     await desk.keep(1)
     assert field in await desk.refused(field, **params)
 
@@ -350,21 +350,21 @@ async def test_invalid_list_field_is_named_in_error(desk: ApiClient, params: dic
     ],
     ids=str,
 )
-async def test_list_field_of_wrong_type_is_named_in_error(desk: ApiClient, params: dict[str, Any], field: str) -> None:
+async def test_list_field_of_wrong_type_is_named_in_error(desk: ListClient, params: dict[str, Any], field: str) -> None:
     assert field in await desk.refused(**params)
 
 
-async def test_unknown_status_error_lists_known_states(desk: ApiClient) -> None:
+async def test_unknown_status_error_lists_known_states(desk: ListClient) -> None:
     sentence = await desk.refused("status", status="completed")
     assert all(state in sentence for state in STATES)
 
 
-async def test_unknown_list_fields_are_ignored(desk: ApiClient) -> None:
+async def test_unknown_list_fields_are_ignored(desk: ListClient) -> None:
     task = await desk.keep(1)
     assert await desk.ids(color="blue", page_size=None) == [task]
 
 
-async def test_modified_page_token_is_refused(desk: ApiClient) -> None:
+async def test_modified_page_token_is_refused(desk: ListClient) -> None:
     for number in range(3):
         await desk.keep(number)
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -384,7 +384,7 @@ async def test_modified_page_token_is_refused(desk: ApiClient) -> None:
         assert "leave it out" in await desk.refused("pageToken", pageToken=bad)
 
 
-async def test_page_token_is_valid_for_its_list_only(desk: ApiClient) -> None:
+async def test_page_token_is_valid_for_its_list_only(desk: ListClient) -> None:
     for number in range(3):
         await desk.keep(number, context_id="c-1")
     token = (await desk.list(pageSize=1))["nextPageToken"]
@@ -402,7 +402,7 @@ async def test_page_token_is_valid_for_its_list_only(desk: ApiClient) -> None:
 @pytest.mark.parametrize(
     "other", [CallContext("somebody", "test"), CallContext("anonymous", "another")], ids=["owner", "agent"]
 )
-async def test_page_token_of_another_caller_is_refused(desk: ApiClient, other: CallContext) -> None:
+async def test_page_token_of_another_caller_is_refused(desk: ListClient, other: CallContext) -> None:
     for number in range(3):
         await desk.keep(number)
         await desk.keep(number + 10, owner=other.owner, agent=other.agent)
@@ -411,7 +411,7 @@ async def test_page_token_of_another_caller_is_refused(desk: ApiClient, other: C
         await desk.lister.list_tasks(other, ListTasksRequest(page_token=token))
 
 
-async def test_v03_task_list_method_is_refused(desk: ApiClient) -> None:
+async def test_v03_task_list_method_is_refused(desk: ListClient) -> None:
     """By REST only; JSON-RPC cannot send it."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
@@ -423,7 +423,7 @@ async def test_v03_task_list_method_is_refused(desk: ApiClient) -> None:
 # ── SDK client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_official_client_lists_tasks_page_by_page(desk: ApiClient) -> None:
+async def test_official_client_lists_tasks_page_by_page(desk: ListClient) -> None:
     expected = [await desk.ask() for _ in range(5)][::-1]
     failed = await desk.ask("fail", contextId="c-1")
     card = await A2ACardResolver(desk.http, "http://test").get_agent_card()

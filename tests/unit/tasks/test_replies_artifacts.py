@@ -19,7 +19,7 @@ from tests.support.requests import request
 from tests.support.service import http, parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner
 from tests.unit.tasks.teller import Teller
-from tests.unit.tasks.wire import DIALECTS, Client, texts
+from tests.unit.tasks.wire import DIALECTS, WireClient, texts
 
 both_dialects = pytest.mark.parametrize("dialect", DIALECTS)
 COMPLETED = TaskState.TASK_STATE_COMPLETED
@@ -43,7 +43,7 @@ async def test_stream_has_answer_as_configured_artifact_or_status(answer: Answer
     """The whole artifact precedes the last status."""
     artifact_update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
     async with http(parts(Teller(), answer=answer).app()) as http_client:
-        client = Client(http_client, dialect)
+        client = WireClient(http_client, dialect)
         frames = await client.stream("decorated", contextId="c")
         task = await client.get(frames[0][2]["id"])
     assert [sse_id for sse_id, _, _ in frames] == [str(n) for n in range(1, len(frames) + 1)]
@@ -91,7 +91,7 @@ async def test_answer_without_parts_creates_no_artifact(text: str) -> None:
 
 async def test_stream_delta_is_closed_before_answer_artifact() -> None:
     async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as client:
-        frames = await Client(client, "1.0").stream("chunks")
+        frames = await WireClient(client, "1.0").stream("chunks")
     updates = [frame for _, kind, frame in frames if kind == "artifactUpdate"]
     assert [(update["artifact"]["artifactId"], update.get("lastChunk", False)) for update in updates] == [
         ("aion:stream-delta", False),

@@ -135,13 +135,13 @@ async def test_auto_mode_waits_for_recording_answer() -> None:
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
-    class Slow(MemoryTaskStore):
+    class SlowReply(MemoryTaskStore):
         async def finish(self, lease: Lease, head: Head, event: Event, **options: Any) -> Any:
             recording.set()
             await go.wait()
             return await super().finish(lease, head, event, **options)
 
-    store = Slow(clock)
+    store = SlowReply(clock)
     made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
     other = another_process(made, store, clock, ReplyAs.AUTO)
     listening = asyncio.create_task(streamed(made, "hi"))

@@ -19,7 +19,7 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, Sour, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
-from tests.support.service import Parts, parts, send_task
+from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -171,14 +171,14 @@ async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, st
     raise AssertionError("it does not end")
 
 
-async def let_all_end(made: Parts, call: CallContext, clock: ManualClock) -> None:
+async def let_all_end(made: ServiceParts, call: CallContext, clock: ManualClock) -> None:
     """Move the clock until the processes of the call and of all wake-up messages have ended."""
     for work in list(call.background):
         await let_time_pass(clock, work)
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
 
 
-def with_invocations(made: Parts, clock: ManualClock) -> None:
+def with_invocations(made: ServiceParts, clock: ManualClock) -> None:
     """Handle each wake-up message in a process of 15 minutes."""
     made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 

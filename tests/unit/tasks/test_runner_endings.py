@@ -260,7 +260,7 @@ async def test_sweep_skips_timers_of_another_sweep() -> None:
 async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> None:
     clock = SystemClock()
 
-    class Broken(MemoryTaskStore):
+    class BrokenTurn(MemoryTaskStore):
         broken = ""
 
         async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
@@ -271,7 +271,7 @@ async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> 
                 raise StoreCorrupt("The payload of an event is missing.")
             return Log(log.head, tuple(replace(entry, message=None) for entry in log.events[1:]))
 
-    store = Broken(clock)
+    store = BrokenTurn(clock)
     agent = free(GatedAgent())
     made = parts(agent, store, clock)
     made.work_queue.handled_by(lambda wake_up: asyncio.sleep(0))

@@ -31,7 +31,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
 from tests.support.requests import request
-from tests.support.service import Parts, parts, send_task
+from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 CALL = CallContext("owner", "test")
@@ -78,7 +78,7 @@ def _keeps(messages: list[Any]) -> Any:
     return enqueue
 
 
-async def outcome(made: Parts, clock: ManualClock) -> str:
+async def outcome(made: ServiceParts, clock: ManualClock) -> str:
     """Return the state of a task after handling all of its wake-up messages, despite store errors."""
     made.work_queue.close()
     task = await send_task(made.service, CALL, request(return_immediately=True))

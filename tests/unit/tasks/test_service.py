@@ -28,7 +28,7 @@ from aion_core.stores.keys import context_key
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.subscription import SharedReads
-from tests.support.agents.scripted import Asking, GatedAgent, Stubborn, says
+from tests.support.agents.scripted import AskingAgent, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import http, parts, rpc_body, send, send_task
@@ -233,7 +233,7 @@ async def test_cancel_of_queued_task_prevents_its_turn() -> None:
 
 
 async def test_message_after_cancel_of_interrupted_task_starts_task() -> None:
-    made = parts(Asking())
+    made = parts(AskingAgent())
     call = CallContext("owner", "test")
     asking = await send_task(made.service, call, request("a"))
     assert asking.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
@@ -277,7 +277,7 @@ async def test_ten_concurrent_cancels_succeed_once() -> None:
 async def test_cancel_of_foreign_task_is_refused() -> None:
     agent = GatedAgent()
     agent.go.set()
-    made = parts(Asking())
+    made = parts(AskingAgent())
     task = await send_task(made.service, CallContext("owner", "test"), request())
     for stranger in (CallContext("other", "test"), CallContext("owner", "another")):
         with pytest.raises(TaskNotFound):
@@ -291,7 +291,7 @@ async def test_cancel_of_foreign_task_is_refused() -> None:
 async def test_both_protocol_versions_cancel_task(method: str, get: str) -> None:
     """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
     clock = SystemClock()
-    made = parts(Asking(), MemoryTaskStore(clock), clock)
+    made = parts(AskingAgent(), MemoryTaskStore(clock), clock)
     async with http(made.app()) as client:
         old = "/" in method
         asked = (await client.post("/", json=send(method="message/send" if old else "SendMessage"))).json()["result"]
@@ -384,7 +384,7 @@ async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
             return outcome
 
     store = Overtaken(SystemClock())
-    made = parts(Asking(), store)
+    made = parts(AskingAgent(), store)
     call = CallContext("owner", "test")
     asks = await send_task(made.service, call, request("first"))
     copies = []
@@ -400,7 +400,7 @@ async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
     assert [message.message_id for message in other.history if message.message_id == "m-2"] == ["m-2"]
 
 
-class Insists(Asking):
+class Insists(AskingAgent):
     """Requires input again after each answer."""
 
     def __init__(self) -> None:

@@ -11,15 +11,15 @@ from aion_core.errors import ContextBusy
 from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
-from tests.support.agents.scripted import Asking, GatedAgent
+from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.requests import request
-from tests.support.service import Parts, parts, send_task
+from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED
 
 
-async def running(policy: WhenBusy) -> tuple[Parts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
+async def running(policy: WhenBusy) -> tuple[ServiceParts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
     """Return an agent running on `one`, and its task."""
     agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
@@ -113,7 +113,7 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
 async def test_late_answer_without_task_id_creates_task() -> None:
     """Another message has answered the interrupt first."""
 
-    class Slow(MemoryTaskStore):
+    class SlowTexting(MemoryTaskStore):
         """Sends the other answer between the read of the context and the follow-up."""
 
         between: "Coroutine[Any, Any, object] | None" = None
@@ -124,8 +124,8 @@ async def test_late_answer_without_task_id_creates_task() -> None:
                 await between
             return await super().log(key, after=after)
 
-    store = Slow(SystemClock())
-    made = parts(Asking(), store)
+    store = SlowTexting(SystemClock())
+    made = parts(AskingAgent(), store)
     call = CallContext("owner", "test")
     asking = await send_task(made.service, call, request("a"))
     store.between = send_task(

@@ -17,7 +17,7 @@ from aion_core.ports import Chunk, Emission, InputRequired, Reply, TurnRequest, 
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post
-from tests.support.service import Parts, parts
+from tests.support.service import ServiceParts, parts
 
 TERMINAL = {"TASK_STATE_COMPLETED", "TASK_STATE_CANCELED", "TASK_STATE_FAILED"}
 FOLLOWS = {
@@ -26,7 +26,7 @@ FOLLOWS = {
 }
 
 
-class Obedient:
+class ObedientTurns:
     """Follows the message: answers, requires input, fails, or waits for `go`."""
 
     def __init__(self) -> None:
@@ -58,8 +58,10 @@ class Clients(RuleBasedStateMachine):
         super().__init__()
         # Made-up seconds: the poll of a later reader does not wait.
         self.loop = SimLoop(Random(0), most_steps=10_000_000)
-        self.agent = Obedient()
-        self.made: Parts = parts(self.agent, double_texting=self.policy, lease_seconds=1000, clock=SimClock(self.loop))
+        self.agent = ObedientTurns()
+        self.made: ServiceParts = parts(
+            self.agent, double_texting=self.policy, lease_seconds=1000, clock=SimClock(self.loop)
+        )
         self.app = self.made.app()
         self.sent: dict[str, dict[str, Any]] = {}
         """The messages that were accepted, by their ids."""

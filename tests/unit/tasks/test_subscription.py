@@ -107,7 +107,7 @@ def test_subscription_cursor_beyond_log_returns_no_items(cursor: Cursor) -> None
 # ── Shared reads ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class CountingStore(MemoryTaskStore):
+class ReadCountingStore(MemoryTaskStore):
     """A store that counts its reads."""
 
     reads = 0
@@ -124,7 +124,7 @@ class CountingStore(MemoryTaskStore):
 async def reads_of(readers: int, steps: int = 20) -> int:
     """Return the number of reads of these readers of a task with these steps."""
     clock = ManualClock()
-    store = CountingStore(clock)
+    store = ReadCountingStore(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
     task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     items: list[list[str]] = [[] for _ in range(readers)]
@@ -164,12 +164,12 @@ async def test_leaving_reader_does_not_cancel_others_shared_read() -> None:
     clock = ManualClock()
     gate = asyncio.Event()
 
-    class Slow(MemoryTaskStore):
+    class SlowStore(MemoryTaskStore):
         async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
             await gate.wait()
             return await super().deltas(key, since=since)
 
-    made = parts(Stepping(0, 0.0, clock), Slow(clock), clock)
+    made = parts(Stepping(0, 0.0, clock), SlowStore(clock), clock)
     task = await send_task(made.service, CallContext("owner", "test"), request())
     reads = made.service._reads
     two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]

@@ -15,14 +15,14 @@ from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY
 from tests.support.pushes import a_config, on_table
-from tests.support.service import Parts, http, parts, send
+from tests.support.service import ServiceParts, http, parts, send
 
 
 def said(text: str) -> Message:
     return Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
 
 
-class StreamingAgent:
+class StreamingTurnAgent:
     """Agent that waits two seconds, emits three chunks at intervals of a second, and answers."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -63,7 +63,7 @@ class DrainingAgent:
         yield Paused() if self.runs == 1 else Reply(said("done"))
 
 
-async def answered(made: Parts) -> None:
+async def answered(made: ServiceParts) -> None:
     """Send a non-blocking message and wait for the end of its turn."""
     request = send("hi")
     request["params"]["configuration"] = {"returnImmediately": True}
@@ -76,7 +76,7 @@ async def answered(made: Parts) -> None:
 async def test_turn_is_counted_once(clock: ManualClock) -> None:
     """Chunks have no metric of their own."""
     metrics = MemoryMetrics()
-    await answered(parts(StreamingAgent(clock), clock=clock, metrics=metrics))
+    await answered(parts(StreamingTurnAgent(clock), clock=clock, metrics=metrics))
     # A message's time has a resolution of a millisecond.
     assert metrics.values.pop(Metric.TURN_LAG) == [pytest.approx(0, abs=1)]
     assert dict(metrics.values) == {
@@ -129,7 +129,7 @@ async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
 
 
 async def test_turn_runs_without_metrics(clock: ManualClock) -> None:
-    await answered(parts(StreamingAgent(clock), clock=clock))
+    await answered(parts(StreamingTurnAgent(clock), clock=clock))
 
 
 @pytest.mark.parametrize("metric", Metric)

@@ -14,7 +14,7 @@ METHODS = {
 }
 
 
-class Client:
+class WireClient:
     """Client of one dialect."""
 
     def __init__(self, client: httpx.AsyncClient, dialect: str) -> None:

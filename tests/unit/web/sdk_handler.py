@@ -15,12 +15,12 @@ from aion_core.tasks.broadcast import Resumed
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices
 from aion_core.web.sse import as_event
-from tests.support.service import Parts
+from tests.support.service import ServiceParts
 
 BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 
-def services_of(made: Parts) -> AgentServices:
+def services_of(made: ServiceParts) -> AgentServices:
     """Return the services of the agent."""
     return AgentServices(made.service, made.lister, made.conversations, made.card)
 
@@ -28,7 +28,7 @@ def services_of(made: Parts) -> AgentServices:
 class SdkHandler(RequestHandler):
     """SDK request handler with the operation of each method."""
 
-    def __init__(self, made: Parts) -> None:
+    def __init__(self, made: ServiceParts) -> None:
         self._services = services_of(made)
 
     async def _run(self, name: str, params: Any, context: ServerCallContext) -> Any:

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from tests.support.agents.counting import talking
-from tests.support.asgi import Answer, call
+from tests.support.asgi import AsgiAnswer, call
 from tests.support.service import http, parts, send
 
 LONG = "a long text " * 4000
 
 
-async def ask(app: Any, request: dict[str, Any], accepts: str = "gzip") -> Answer:
+async def ask(app: Any, request: dict[str, Any], accepts: str = "gzip") -> AsgiAnswer:
     headers = {"content-type": "application/json", **({"accept-encoding": accepts} if accepts else {})}
     return await call(app, "POST", "/", json.dumps(request).encode(), headers)
 

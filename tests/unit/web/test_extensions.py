@@ -132,7 +132,7 @@ async def test_many_declared_extensions_are_accepted(optional: httpx.AsyncClient
 EVENT_OF_AION = {EVENT: {"type": "to.aion.distribution.command.1.0.0", "source": "aion://d-1", "id": "ev-1"}}
 
 
-class Listening(GatedAgent):
+class ListeningAgent(GatedAgent):
     """Agent that records the Aion payloads of its turns."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Listening(GatedAgent):
 
 async def test_aion_extensions_can_be_switched_off() -> None:
     """The card does not declare them, and their payloads in a request are ordinary metadata."""
-    agent = Listening()
+    agent = ListeningAgent()
     made = parts(agent)
     made.described = {"aion_extensions": False, "extensions": [AgentExtension(uri=MAY)]}
     headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -162,7 +162,7 @@ async def test_aion_extensions_can_be_switched_off() -> None:
 
 
 async def test_aion_extensions_are_on_by_default() -> None:
-    agent = Listening()
+    agent = ListeningAgent()
     async with http(parts(agent).app()) as client:
         card = (await client.get("/.well-known/agent-card.json")).json()
         refusal = await client.post("/", json=send(metadata=EVENT_OF_AION))

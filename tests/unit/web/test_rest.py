@@ -19,7 +19,7 @@ from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking, GatedAgent
+from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
@@ -61,7 +61,7 @@ async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, whe
 
 
 async def test_cancel_body_is_optional() -> None:
-    async with http(parts(Asking()).app()) as client:
+    async with http(parts(AskingAgent()).app()) as client:
         for number, given in enumerate([{}, {"json": {}}, {"json": {"metadata": {"why": "late"}}}]):
             task = (await client.post("/message:send", json=body(message_id=f"m-{number}"))).json()["task"]
             canceled = await client.post(f"/tasks/{task['id']}:cancel", **given)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ async def test_cancel_body_is_optional() -> None:
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
 async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
     """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
-    store = Breaking(ManualClock())
+    store = BreakingRoute(ManualClock())
     made = parts(GatedAgent() if fails else talking(3), store)
     handler = SdkHandler(made)
     sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
@@ -100,7 +100,7 @@ async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
         assert frames(mine, "id") == [{"id": number} for number in ("1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "3")]
 
 
-class Breaking(MemoryTaskStore):
+class BreakingRoute(MemoryTaskStore):
     """Store that can lose the rest of a log."""
 
     breaks_after: int | None = None
@@ -123,7 +123,7 @@ def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_subscribe_accepts_get_and_post(method: str) -> None:
-    made = parts(Asking())
+    made = parts(AskingAgent())
     app = made.app()
     async with http(app) as client:
         task = (await client.post("/message:send", json=body())).json()["task"]
@@ -431,11 +431,11 @@ async def test_busy_store_is_503_with_retry_after() -> None:
 @pytest.mark.parametrize("path", ["/tasks/t-1", "/v1/tasks/t-1", "/tasks/t-1:subscribe"])
 async def test_unexpected_error_has_generic_message(path: str) -> None:
 
-    class Broken(MemoryTaskStore):
+    class BrokenService(MemoryTaskStore):
         async def log(self, key: Any, *, after: int = 0) -> Any:
             raise RuntimeError("secret of the store")
 
-    async with http(parts(talking(1), Broken(ManualClock())).app()) as client:
+    async with http(parts(talking(1), BrokenService(ManualClock())).app()) as client:
         answer = await client.get(path)
     assert answer.status_code == 500
     assert "operator" in answer.text

@@ -27,7 +27,7 @@ from aion_core.web.operations.operation import Operation
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking
+from tests.support.agents.scripted import AskingAgent
 from tests.support.asgi import ask
 from tests.support.service import http, parts
 from tests.unit.web.rest_requests import body, old_body
@@ -118,7 +118,7 @@ async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
 
 
 async def test_input_required_ends_stream() -> None:
-    async with http(parts(Asking()).app()) as client:
+    async with http(parts(AskingAgent()).app()) as client:
         heard = frames(await client.post("/v1/message:stream", json=old_body()), "data")
         last = heard[-1]["data"]["statusUpdate"]
         assert (last["status"]["state"], last["final"]) == ("TASK_STATE_INPUT_REQUIRED", True)
@@ -139,7 +139,7 @@ async def test_input_required_ends_stream() -> None:
 )
 async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
     """One state has another spelling in v0.3."""
-    async with http(parts(Asking()).app()) as client:
+    async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
         await client.post(f"/v1/tasks/{task['id']}:cancel")
         listed = await client.get("/v1/tasks", params={"status": status})

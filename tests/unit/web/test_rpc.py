@@ -11,7 +11,7 @@ from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
 from aion_core.web.rpc import JsonRpcBinding
 from tests.support.agents.counting import talking
-from tests.support.agents.scripted import Asking
+from tests.support.agents.scripted import AskingAgent
 from tests.support.service import http, parts, rpc_body, send
 from tests.unit.web.sdk_handler import BY_NAME, services_of
 from tests.unit.web.test_rest import frames
@@ -186,7 +186,7 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
         kept = 3  # no limit in v0.3
-    async with http(parts(Asking()).app()) as client:
+    async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         asked = send(method="message/stream" if old else "SendStreamingMessage", message_id="m-2", taskId=task["id"])
         asked["params"]["configuration"] = {} if length is None else {"historyLength": length}

@@ -22,7 +22,7 @@ from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import Frames, jsonrpc_v1
 from tests.support.agents.scripted import GatedAgent
-from tests.support.service import Parts, http, parts, send
+from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.sdk_handler import SdkHandler
 
@@ -49,7 +49,7 @@ class Scripted:
         yield Reply(answer if self._replies else None)
 
 
-def the_sdks_app(made: Parts) -> Any:
+def the_sdks_app(made: ServiceParts) -> Any:
     """Return the operations behind the SDK's dispatchers; these need a stated version."""
     dispatcher = JsonRpcDispatcher(SdkHandler(made), CallContextBuilder("test"), enable_v0_3_compat=True)
 
@@ -130,7 +130,7 @@ async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     answers = []
-    for of in (Parts.app, the_sdks_app):
+    for of in (ServiceParts.app, the_sdks_app):
         agent = GatedAgent()
         async with http(of(parts(agent))) as client:
             headers = {"A2A-Version": "1.0"}

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aion_core.web.request_context import owner_in
-from tests.support.agents.scripted import Asking
+from tests.support.agents.scripted import AskingAgent
 from tests.support.service import http, parts, send
 from tests.unit.web.rest_requests import body, fields, refused
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with http(parts(Asking()).app()) as client:
+    async with http(parts(AskingAgent()).app()) as client:
         yield client
 
 

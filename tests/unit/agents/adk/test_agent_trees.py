@@ -35,7 +35,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Words:
+class TreeWords:
     """Message of an agent: chunks, then perhaps the complete event; or an artifact in its place."""
 
     chunks: int
@@ -48,7 +48,7 @@ class Words:
 class SpeakingAgent(BaseAgent):
     """Agent with a script of messages. It counts its runs, so that each text is unique."""
 
-    script: tuple[Words, ...]
+    script: tuple[TreeWords, ...]
     said: Any
     runs: int = 0
 
@@ -91,13 +91,13 @@ class Shape:
 
     kind: type[BaseAgent]
     inner: tuple["Shape", ...] = ()
-    script: tuple[Words, ...] = ()
+    script: tuple[TreeWords, ...] = ()
 
 
 PAUSES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
-STREAMED = st.builds(Words, chunks=st.integers(0, 3), whole=st.just(True), pauses=PAUSES)
-UNFINISHED = st.builds(Words, chunks=st.integers(1, 3), whole=st.just(False), pauses=PAUSES)
-ARTIFACT = st.builds(Words, chunks=st.just(0), whole=st.just(False), pauses=PAUSES, artifact=st.just(True))
+STREAMED = st.builds(TreeWords, chunks=st.integers(0, 3), whole=st.just(True), pauses=PAUSES)
+UNFINISHED = st.builds(TreeWords, chunks=st.integers(1, 3), whole=st.just(False), pauses=PAUSES)
+ARTIFACT = st.builds(TreeWords, chunks=st.just(0), whole=st.just(False), pauses=PAUSES, artifact=st.just(True))
 SCRIPTS = st.builds(
     lambda messages, last: (*messages, *last),
     st.lists(st.one_of(STREAMED, STREAMED, STREAMED, ARTIFACT), min_size=1, max_size=3),

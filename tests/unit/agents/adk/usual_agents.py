@@ -25,13 +25,13 @@ from pydantic import BaseModel
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import call, content, llm_agent, text_event, texts, yielding_agent
-from tests.unit.agents.usual_agents import PNG, Case, Turn
+from tests.unit.agents.usual_agents import PNG, Case, UsualTurn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""
 
 
-def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def added(agent: Callable[[], Any]) -> Callable[[], Any]:
         CASES[name] = Case(agent, turns)
         return agent
@@ -42,7 +42,7 @@ def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], 
 # ── Agents with a model ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("LlmAgent", Turn(answer="Hello there."))
+@case("LlmAgent", UsualTurn(answer="Hello there."))
 def plain() -> Any:
     return llm_agent(["Hello ", "there."])
 
@@ -52,32 +52,34 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-@case("LlmAgent with tools", Turn(answer="Sunny in both.", before=("Let me look.",)))
+@case("LlmAgent with tools", UsualTurn(answer="Sunny in both.", before=("Let me look.",)))
 def with_tools() -> Any:
     calls = [call("weather", city="Rome"), call("weather", city="Oslo")]
     return llm_agent(["Let me ", "look.", *calls], ["Sunny in both."], tools=[weather])
 
 
-class Report(BaseModel):
+class AdkReport(BaseModel):
     """Structured answer."""
 
     title: str
     pages: int
 
 
-@case("LlmAgent with output_schema", Turn(answer='{"title": "Rome", "pages": 3}'))
+@case("LlmAgent with output_schema", UsualTurn(answer='{"title": "Rome", "pages": 3}'))
 def structured() -> Any:
-    return llm_agent(['{"title": "Rome", ', '"pages": 3}'], output_schema=Report)
+    return llm_agent(['{"title": "Rome", ', '"pages": 3}'], output_schema=AdkReport)
 
 
-@case("LlmAgent with a planner", Turn(answer="Done."))
+@case("LlmAgent with a planner", UsualTurn(answer="Done."))
 def with_planner() -> Any:
     thought = genai.Part(text="First I think.", thought=True)
     answer = LlmResponse(content=content(thought, genai.Part(text="Done.")))
     return llm_agent([answer], planner=PlanReActPlanner())
 
 
-@case("LlmAgent with code execution", Turn(answer="It is 4.", parts=({"executableCode": "2 + 2"}, {"output": "4"})))
+@case(
+    "LlmAgent with code execution", UsualTurn(answer="It is 4.", parts=({"executableCode": "2 + 2"}, {"output": "4"}))
+)
 def with_code() -> Any:
     code = genai.Part(executable_code=genai.ExecutableCode(code="2 + 2", language=genai.Language.PYTHON))
     result = genai.Part(code_execution_result=genai.CodeExecutionResult(output="4", outcome=genai.Outcome.OUTCOME_OK))
@@ -86,7 +88,7 @@ def with_code() -> Any:
 
 @case(
     "LlmAgent that draws",
-    Turn(answer="A cat.", parts=({"raw": PNG, "mediaType": "image/png"},)),
+    UsualTurn(answer="A cat.", parts=({"raw": PNG, "mediaType": "image/png"},)),
 )
 def draws() -> Any:
     return llm_agent(["A cat.", genai.Part.from_bytes(data=PNG, mime_type="image/png")])
@@ -103,7 +105,7 @@ def received(request: Any) -> LlmResponse:
 
 @case(
     "LlmAgent that receives files",
-    Turn(
+    UsualTurn(
         sent=(
             "Look",
             {"raw": PNG, "mediaType": "image/png"},
@@ -117,7 +119,7 @@ def receives() -> Any:
     return llm_agent([received])
 
 
-@case("LlmAgent stopped by its model", Turn(state="FAILED", answer="The model gave no answer: SAFETY."))
+@case("LlmAgent stopped by its model", UsualTurn(state="FAILED", answer="The model gave no answer: SAFETY."))
 def stopped() -> Any:
     return llm_agent([LlmResponse(error_code="SAFETY", error_message="internal")])
 
@@ -125,7 +127,7 @@ def stopped() -> Any:
 # ── Several agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("SequentialAgent", Turn(answer="Better: A poem.", before=("A poem.",)))
+@case("SequentialAgent", UsualTurn(answer="Better: A poem.", before=("A poem.",)))
 def sequential() -> Any:
     writer = llm_agent(["A poem."], name="writer", output_key="poem")
     critic = llm_agent([improved], name="critic", instruction="Improve {poem}")
@@ -137,7 +139,7 @@ def improved(request: Any) -> LlmResponse:
     return LlmResponse(content=content(genai.Part(text=f"Better: {poem}")))
 
 
-@case("ParallelAgent", Turn(answer="Both are fine.", before=("Rome is warm.", "Oslo is cold.")))
+@case("ParallelAgent", UsualTurn(answer="Both are fine.", before=("Rome is warm.", "Oslo is cold.")))
 def parallel() -> Any:
     told = {"rome": "Rome is warm.", "oslo": "Oslo is cold."}
     cities: list[BaseAgent] = [llm_agent([text], name=name) for name, text in told.items()]
@@ -145,27 +147,27 @@ def parallel() -> Any:
     return SequentialAgent(name="root", sub_agents=[ParallelAgent(name="cities", sub_agents=cities), merge])
 
 
-@case("LoopAgent", Turn(answer="Good enough.", before=("Draft 1.", "Draft 2.")))
+@case("LoopAgent", UsualTurn(answer="Good enough.", before=("Draft 1.", "Draft 2.")))
 def loop() -> Any:
     stop = ["Good enough.", call("exit_loop")]
     drafts = llm_agent(["Draft 1."], ["Draft 2."], stop, name="drafts", tools=[exit_loop])
     return LoopAgent(name="root", sub_agents=[drafts], max_iterations=5)
 
 
-@case("Transfer to a sub-agent", Turn(answer="I bill you.", before=("One moment.",)))
+@case("Transfer to a sub-agent", UsualTurn(answer="I bill you.", before=("One moment.",)))
 def transfer() -> Any:
     billing = llm_agent(["I bill ", "you."], name="billing", description="Bills.")
     move = call("transfer_to_agent", agent_name="billing")
     return llm_agent(["One moment.", move], name="root", sub_agents=[billing])
 
 
-@case("AgentTool", Turn(answer="The expert agrees."))
+@case("AgentTool", UsualTurn(answer="The expert agrees."))
 def agent_tool() -> Any:
     expert = llm_agent(["Private words."], name="expert", description="Knows.")
     return llm_agent([call("expert", request="Is it so?")], ["The expert agrees."], tools=[AgentTool(agent=expert)])
 
 
-@case("Workflow", Turn(answer="HI THERE"))
+@case("Workflow", UsualTurn(answer="HI THERE"))
 def workflow() -> Any:
     def greet(node_input: str) -> str:
         return "hi there"
@@ -178,8 +180,8 @@ def workflow() -> Any:
 
 @case(
     "Workflow that asks",
-    Turn(state="INPUT_REQUIRED", answer="Which day?"),
-    Turn(sent=("Tuesday",), answer="Booked for Tuesday."),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which day?"),
+    UsualTurn(sent=("Tuesday",), answer="Booked for Tuesday."),
 )
 def asking_workflow() -> Any:
     async def ask(node_input: Any) -> AsyncGenerator[Any, None]:
@@ -195,17 +197,17 @@ def asking_workflow() -> Any:
 # ── Custom agents, callbacks and plugins ──────────────────────────────────────────────────────────────────────────────
 
 
-@case("Custom BaseAgent", Turn(answer="Two.", before=("One.",)))
+@case("Custom BaseAgent", UsualTurn(answer="Two.", before=("One.",)))
 def custom() -> Any:
     return yielding_agent(text_event("One."), text_event("Tw", partial=True), text_event("o.", partial=True))
 
 
-@case("BaseAgent without an answer", Turn(answer=None))
+@case("BaseAgent without an answer", UsualTurn(answer=None))
 def silent() -> Any:
     return yielding_agent(text_event(state_delta={"done": True}))
 
 
-@case("BaseAgent with an outbox", Turn(answer="It is done."))
+@case("BaseAgent with an outbox", UsualTurn(answer="It is done."))
 def outbox() -> Any:
     from a2a.types import Message, Role
 
@@ -213,7 +215,7 @@ def outbox() -> Any:
     return yielding_agent(text_event("Not this.", state_delta={"a2a_outbox": A2AOutbox(message=done)}))
 
 
-@case("before_model_callback", Turn(answer="I do not speak about that."))
+@case("before_model_callback", UsualTurn(answer="I do not speak about that."))
 def guarded() -> Any:
     def guard(callback_context: Any, llm_request: Any) -> LlmResponse:
         return LlmResponse(content=content(genai.Part(text="I do not speak about that.")))
@@ -221,7 +223,7 @@ def guarded() -> Any:
     return llm_agent(["never"], before_model_callback=guard)
 
 
-@case("after_agent_callback", Turn(answer="Goodbye.", before=("Hello.",)))
+@case("after_agent_callback", UsualTurn(answer="Goodbye.", before=("Hello.",)))
 def polite() -> Any:
     def add(callback_context: Any) -> genai.Content:
         return content(genai.Part(text="Goodbye."))
@@ -236,12 +238,12 @@ class Translates(BasePlugin):
         return genai.Content(role="user", parts=[genai.Part(text="Ciao")])
 
 
-@case("App with a plugin", Turn(answer="Ciao"))
+@case("App with a plugin", UsualTurn(answer="Ciao"))
 def app() -> Any:
     return App(name="app", root_agent=llm_agent([received]), plugins=[Translates(name="translates")])
 
 
-@case("thread.reply in a tool", Turn(answer="From the tool.", streamed=("Not this.",)))
+@case("thread.reply in a tool", UsualTurn(answer="From the tool.", streamed=("Not this.",)))
 def replies() -> Any:
     async def reply() -> str:
         """Reply."""
@@ -251,7 +253,7 @@ def replies() -> Any:
     return llm_agent([call("reply")], ["Not this."], tools=[reply])
 
 
-@case("skip_summarization", Turn(answer=None, parts=({"total": 3},)))
+@case("skip_summarization", UsualTurn(answer=None, parts=({"total": 3},)))
 def raw_result() -> Any:
     def total(tool_context: ToolContext) -> dict[str, Any]:
         """Return the total."""
@@ -264,7 +266,7 @@ def raw_result() -> Any:
 # ── State, artifacts and memory ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("Saved artifact", Turn(answer="Saved.", artifacts={"notes.txt": "milk"}))
+@case("Saved artifact", UsualTurn(answer="Saved.", artifacts={"notes.txt": "milk"}))
 def artifact() -> Any:
     async def save(tool_context: ToolContext) -> str:
         """Save."""
@@ -274,7 +276,12 @@ def artifact() -> Any:
     return llm_agent([call("save")], ["Saved."], tools=[save])
 
 
-@case("Session and user state", Turn(answer="1, 1"), Turn(answer="2, 2"), Turn(answer="1, 3", new_context=True))
+@case(
+    "Session and user state",
+    UsualTurn(answer="1, 1"),
+    UsualTurn(answer="2, 2"),
+    UsualTurn(answer="1, 3", new_context=True),
+)
 def state() -> Any:
     def count(ctx: Any) -> Event:
         known = ctx.session.state
@@ -287,8 +294,8 @@ def state() -> Any:
 
 @case(
     "Memory",
-    Turn(sent=("I like tea.",), answer="Noted."),
-    Turn(sent=("Tea?",), answer="You like tea.", new_context=True),
+    UsualTurn(sent=("I like tea.",), answer="Noted."),
+    UsualTurn(sent=("Tea?",), answer="You like tea.", new_context=True),
 )
 def memory() -> Any:
     async def remember(callback_context: Any) -> None:
@@ -312,8 +319,8 @@ def memory() -> Any:
 
 @case(
     "LongRunningFunctionTool",
-    Turn(state="INPUT_REQUIRED", answer="approve(amount=5) waits for its result.", parts=({"name": "approve"},)),
-    Turn(sent=({"data": {"approved": True}},), answer="Paid."),
+    UsualTurn(state="INPUT_REQUIRED", answer="approve(amount=5) waits for its result.", parts=({"name": "approve"},)),
+    UsualTurn(sent=({"data": {"approved": True}},), answer="Paid."),
 )
 def long_running() -> Any:
     def approve(amount: int) -> None:
@@ -332,8 +339,8 @@ QUESTION = "May the agent call pay(amount={})? Answer yes or no."
 
 @case(
     "Tool confirmation",
-    Turn(state="INPUT_REQUIRED", answer=QUESTION.format(5), parts=({"name": "pay"},)),
-    Turn(sent=("yes",), answer="Paid."),
+    UsualTurn(state="INPUT_REQUIRED", answer=QUESTION.format(5), parts=({"name": "pay"},)),
+    UsualTurn(sent=("yes",), answer="Paid."),
 )
 def confirmation() -> Any:
     return llm_agent([call("pay", amount=5)], ["Paid."], tools=[FunctionTool(pay, require_confirmation=True)])
@@ -341,12 +348,12 @@ def confirmation() -> Any:
 
 @case(
     "Several confirmations",
-    Turn(
+    UsualTurn(
         state="INPUT_REQUIRED",
         answer=QUESTION.format(5) + QUESTION.format(7),
         parts=({"name": "pay"}, {"name": "pay"}),
     ),
-    Turn(each="yes", answer="Both paid."),
+    UsualTurn(each="yes", answer="Both paid."),
 )
 def confirmations() -> Any:
     calls = [call("pay", amount=5), call("pay", amount=7)]
@@ -355,8 +362,8 @@ def confirmations() -> Any:
 
 @case(
     "Tool with a credential",
-    Turn(state="AUTH_REQUIRED", answer="A credential is needed: send it.", parts=({"authConfig": "…"},)),
-    Turn(sent=("my-key",), answer="No meetings."),
+    UsualTurn(state="AUTH_REQUIRED", answer="A credential is needed: send it.", parts=({"authConfig": "…"},)),
+    UsualTurn(sent=("my-key",), answer="No meetings."),
 )
 def credential() -> Any:
     def meetings(tool_context: ToolContext) -> str:

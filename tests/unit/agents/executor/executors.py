@@ -15,7 +15,7 @@ from aion_core.ports import AfterCrash, Clock, TaskKey
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request
-from tests.support.service import Parts, parts
+from tests.support.service import ServiceParts, parts
 from tests.support.stores import MemoryTaskStore
 
 Execute = Callable[[RequestContext, EventQueue, TaskUpdater], Awaitable[None]]
@@ -54,7 +54,7 @@ def text(content: str) -> list[Part]:
 class ExecutorApp:
     """Executor with its service and its store."""
 
-    parts: Parts
+    parts: ServiceParts
     executor: AgentExecutor
     store: MemoryTaskStore
 

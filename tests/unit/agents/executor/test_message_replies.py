@@ -20,7 +20,7 @@ from aion_core.protocol.types import Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request
-from tests.support.service import Parts, http, send
+from tests.support.service import ServiceParts, http, send
 from tests.unit.agents.executor.executors import Execute, served, text
 
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
@@ -31,7 +31,7 @@ async def answers(context: RequestContext, queue: EventQueue, updater: TaskUpdat
     await queue.enqueue_event(updater.new_agent_message(text("Hello World")))
 
 
-def agent_of(execute: Execute, reply: ReplyAs = ReplyAs.AGENT) -> Parts:
+def agent_of(execute: Execute, reply: ReplyAs = ReplyAs.AGENT) -> ServiceParts:
     return served(execute, reply=reply).parts
 
 

@@ -8,13 +8,13 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from tests.unit.agents.usual_agents import Case, Turn
+from tests.unit.agents.usual_agents import Case, UsualTurn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""
 
 
-def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def added(agent: Callable[[], Any]) -> Callable[[], Any]:
         CASES[name] = Case(agent, turns)
         return agent
@@ -39,7 +39,7 @@ def said(updater: TaskUpdater, text: str) -> Any:
     return updater.new_agent_message([Part(text=text)])
 
 
-@case("Executor with a Message", Turn(state="MESSAGE", answer="Hello."))
+@case("Executor with a Message", UsualTurn(state="MESSAGE", answer="Hello."))
 def bare_message() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await queue.enqueue_event(said(updater, "Hello."))
@@ -47,7 +47,7 @@ def bare_message() -> Any:
     return FunctionExecutor(run)
 
 
-@case("Executor with a task", Turn(answer="Done.", before=("Working.",), artifacts={"report": "one two"}))
+@case("Executor with a task", UsualTurn(answer="Done.", before=("Working.",), artifacts={"report": "one two"}))
 def bare_task() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(said(updater, "Working."))
@@ -62,8 +62,8 @@ def bare_task() -> Any:
 
 @case(
     "Executor that asks",
-    Turn(state="INPUT_REQUIRED", answer="Which day?"),
-    Turn(sent=("Tuesday",), answer="Tuesday it is."),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which day?"),
+    UsualTurn(sent=("Tuesday",), answer="Tuesday it is."),
 )
 def bare_question() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -75,7 +75,7 @@ def bare_question() -> Any:
     return FunctionExecutor(run)
 
 
-@case("Executor that rejects", Turn(state="REJECTED", answer="Not my work."))
+@case("Executor that rejects", UsualTurn(state="REJECTED", answer="Not my work."))
 def bare_rejection() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.reject(said(updater, "Not my work."))
@@ -83,7 +83,7 @@ def bare_rejection() -> Any:
     return FunctionExecutor(run)
 
 
-@case("Executor that raises", Turn(state="FAILED", answer="ValueError: the agent could not finish this turn."))
+@case("Executor that raises", UsualTurn(state="FAILED", answer="ValueError: the agent could not finish this turn."))
 def bare_error() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise ValueError("internal")

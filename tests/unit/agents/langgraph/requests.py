@@ -18,7 +18,7 @@ from tests.support.service import send
 State = dict[str, Any]
 
 
-class Envelope(TypedDict):
+class RequestEnvelope(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     a2a_inbox: A2AInbox | None
     a2a_outbox: A2AOutbox | None

@@ -21,14 +21,14 @@ from aion.langgraph import AionContext, get_aion_context
 from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.requests import Envelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
+from tests.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 
 
 async def aecho(state: State) -> State:
     return echo(state)
 
 
-class Own(TypedDict):
+class OwnState(TypedDict):
     setting: str
 
 
@@ -48,7 +48,7 @@ def by_envelope(state: State) -> State:
     return {"a2a_outbox": {"role": "ROLE_AGENT", "parts": [{"text": f"echo {text}"}]}}
 
 
-def own_context(state: State, runtime: Runtime[Own]) -> State:
+def own_context(state: State, runtime: Runtime[OwnState]) -> State:
     context: object = runtime.context
     assert context == {}
     message = get_aion_context().message
@@ -64,7 +64,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
     "compiled, with its own checkpointer": lambda: one_node(echo).compile(checkpointer=InMemorySaver()),
     "compiled, with checkpointer=False": lambda: one_node(echo).compile(checkpointer=False),
     "asynchronous": lambda: one_node(aecho),
-    "with its own context schema": lambda: one_node(own_context, context_schema=Own),
+    "with its own context schema": lambda: one_node(own_context, context_schema=OwnState),
     "without messages in its state": lambda: one_node(by_envelope, NoMessages),
     "with a subgraph": lambda: StateGraph(MessagesState).add_node("sub", inner).add_edge(START, "sub"),
     "functional": lambda: functional,
@@ -150,7 +150,7 @@ async def test_earlier_turns_outbox_is_not_sent_again() -> None:
     def once(state: State) -> State:
         return {"a2a_outbox": outbox} if len(state["messages"]) == 1 else {"messages": [AIMessage("later")]}
 
-    async with http(parts(one_node(once, Envelope)).app()) as client:
+    async with http(parts(one_node(once, RequestEnvelope)).app()) as client:
         assert said(await ask(client, message_id="m-1", contextId="c-1")) == "from the outbox"
         assert said(await ask(client, message_id="m-2", contextId="c-1")) == "later"
 
@@ -188,7 +188,7 @@ async def test_outbox_task_is_merged_and_may_fail() -> None:
         history=[Message(role=Role.ROLE_AGENT, parts=[Part(text="before")])],
     )
     patch.metadata.update({"mine": 1, "aion:network": "forged", "deep": {"aion:x": 1, "kept": 2}})
-    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
+    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
         task = await ask(client)
     assert task["id"] != "not-mine"
@@ -224,7 +224,7 @@ async def test_several_interrupts_are_answered_by_their_ids() -> None:
     """All interrupts are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
     runs: list[str] = []
 
-    class Asking(TypedDict):
+    class AskingGraph(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
 
     def asks(name: str) -> Any:
@@ -234,7 +234,7 @@ async def test_several_interrupts_are_answered_by_their_ids() -> None:
 
         return node
 
-    graph = StateGraph(Asking).add_node("x", asks("x")).add_node("y", asks("y"))
+    graph = StateGraph(AskingGraph).add_node("x", asks("x")).add_node("y", asks("y"))
     graph.add_edge(START, "x")
     graph.add_edge(START, "y")
     async with http(parts(graph).app()) as client:

@@ -28,8 +28,8 @@ from tests.support.service import http, parts, send
 State = dict[str, Any]
 
 
-class Model(ScriptedModel):
-    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+class AnswerModel(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "AnswerModel":
         return self
 
 
@@ -113,7 +113,7 @@ async def test_text_beside_reviewed_tool_call_is_kept(method: str) -> None:
         """Pay."""
         return "paid"
 
-    model = Model(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
+    model = AnswerModel(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
     graph = create_agent(model, [pay], middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True})])
     asked, task = await held(graph, method, "pay", "approve")
     assert len(texts(asked)) == 2
@@ -160,7 +160,7 @@ def look() -> str:
 async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
     """Neither from the state nor from the streamed text. It is an earlier message of the task."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
-    graph = create_agent(Model(scripts=scripts), [look], response_format=ToolStrategy(City))
+    graph = create_agent(AnswerModel(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
     assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")
     assert texts(task) == ["Let me look.", ""]
@@ -205,7 +205,7 @@ async def test_structured_response_survives_the_turn(
     def peek(state: Any, runtime: Any) -> None:
         found.append(state.get("structured_response"))
 
-    model = Model(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
+    model = AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
     graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
     savers = memory_savers(SystemClock())
     agent = LangGraphAgent(
@@ -235,16 +235,16 @@ async def test_repeated_subgraph_call_names_its_node() -> None:
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
 async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
-    class WithOutbox(TypedDict):
+    class AnswerWithOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any
 
-    def node(state: WithOutbox) -> State:
+    def node(state: AnswerWithOutbox) -> State:
         answer = Message(role=Role.ROLE_AGENT, parts=[Part(text="Whole.")])
         kept = Artifact(artifact_id="mine", name="mine", parts=[Part(text="kept")])
         delta = Artifact(artifact_id=delta_id, name="Stream Delta", parts=[Part(text="Who")])
         return {"a2a_outbox": Task(history=[answer], artifacts=[delta, kept])}
 
-    (task,) = await held(in_a_row(node, state=WithOutbox), method, "go")
+    (task,) = await held(in_a_row(node, state=AnswerWithOutbox), method, "go")
     assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["mine"]
     assert texts(task) == ["Whole."]

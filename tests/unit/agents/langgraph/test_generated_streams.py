@@ -35,7 +35,7 @@ BRANCHES = st.tuples(st.sampled_from(["model", "chunks", "reply"]), st.booleans(
 STAGES = st.lists(st.lists(BRANCHES, min_size=1, max_size=3), min_size=1, max_size=2)
 
 
-class Expected:
+class ExpectedStream:
     """Everything that a client has to receive from one generated graph."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Expected:
         self.metadata: dict[str, float] = {}
 
 
-def node_of(name: str, branch: Branch, expected: Expected) -> Any:
+def node_of(name: str, branch: Branch, expected: ExpectedStream) -> Any:
     speaker, _, steps = branch
     words = [f"{name}.{number} " for number in range(steps.count("word"))]
     text = "".join(words)
@@ -95,7 +95,7 @@ def node_of(name: str, branch: Branch, expected: Expected) -> Any:
     return node
 
 
-def graph_of(stages: Stages, expected: Expected) -> Any:
+def graph_of(stages: Stages, expected: ExpectedStream) -> Any:
     graph = StateGraph(MessagesState)
     before: list[str] = [START]
     for row, branches in enumerate(stages):
@@ -120,7 +120,7 @@ def graph_of(stages: Stages, expected: Expected) -> Any:
 @given(STAGES, st.sampled_from(["SendStreamingMessage", "message/stream"]))
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_folded_stream_has_each_text_once(stages: Stages, method: str) -> None:
-    expected = Expected()
+    expected = ExpectedStream()
     body = asyncio.run(stream_of(graph_of(stages, expected), method))
     folded = fold(body)
     # A reply that another text has delayed is not streamed, because its message follows at once.
@@ -140,7 +140,7 @@ def test_folded_stream_has_each_text_once(stages: Stages, method: str) -> None:
     assert text_of(folded.task.status.message) in (expected.replies.values() or ["The answer."])
 
 
-def answers(expected: Expected) -> list[str]:
+def answers(expected: ExpectedStream) -> list[str]:
     """Return the answer, unless a reply is the answer."""
     return [] if expected.replies else ["The answer."]
 

@@ -16,7 +16,7 @@ from tests.support.service import http, parts
 BOTH = pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 
 
-class Hybrid(TypedDict):
+class HybridState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as in the seed document
 
@@ -83,11 +83,11 @@ async def test_parts_become_content_of_human_message(method: str) -> None:
 async def test_graph_with_inbox_gets_text_only(method: str) -> None:
     seen: list[AnyMessage] = []
 
-    def node(state: Hybrid) -> dict[str, Any]:
+    def node(state: HybridState) -> dict[str, Any]:
         seen.extend(state["messages"])
         return {}
 
-    await run(node, request(method, *TEXTS), Hybrid)
+    await run(node, request(method, *TEXTS), HybridState)
     assert [(message.content, message.id) for message in seen] == [("one two", "m-1")]
 
 
@@ -119,12 +119,12 @@ async def test_data_alone_is_text_of_human_message(method: str) -> None:
 async def test_a2a_inbox_contains_message_task_and_metadata(method: str) -> None:
     seen: list[A2AInbox] = []
 
-    def node(state: Hybrid) -> dict[str, Any]:
+    def node(state: HybridState) -> dict[str, Any]:
         assert state["a2a_inbox"] is not None
         seen.append(state["a2a_inbox"])
         return {}
 
-    task = await run(node, request(method, *TEXTS, metadata={"mine": True}), Hybrid)
+    task = await run(node, request(method, *TEXTS, metadata={"mine": True}), HybridState)
     (inbox,) = seen
     assert (inbox.task.id, inbox.task.context_id) == (task["id"], task["contextId"])
     assert [part.WhichOneof("content") for part in inbox.message.parts] == ["text", "data", "text", "url"]

@@ -28,7 +28,7 @@ def mail(to: str, text: str) -> str:
     return "sent"
 
 
-class Model(ScriptedModel):
+class InterruptModel(ScriptedModel):
     def bind_tools(self, tools: Any, **_: Any) -> Any:
         return self
 
@@ -51,7 +51,7 @@ def an_agent(*texts: str, mode: Any = "batched", allowed: Any = True) -> Any:
         for number, text in enumerate(texts)
     ]
     review: Any = HumanInTheLoopMiddleware(interrupt_on={"mail": allowed}, interrupt_mode=mode)
-    return create_agent(Model(scripts=[calls, ["Done."], ["Done."]]), [mail], middleware=[review])
+    return create_agent(InterruptModel(scripts=[calls, ["Done."], ["Done."]]), [mail], middleware=[review])
 
 
 async def post(client: httpx.AsyncClient, text: str = "hi", data: Any = None, **message: Any) -> dict[str, Any]:

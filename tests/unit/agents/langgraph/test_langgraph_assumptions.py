@@ -16,16 +16,16 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, interrupt
 
 
-class Trail(TypedDict):
+class TrailState(TypedDict):
     trail: Annotated[list[str], operator.add]
 
 
 def chain(ran: list[str], names: str) -> Any:
     """Return a graph with a row of nodes, one for each letter; each records its run."""
-    builder: Any = StateGraph(Trail)
+    builder: Any = StateGraph(TrailState)
 
     def node(name: str) -> Any:
-        async def node(_: Trail) -> Any:
+        async def node(_: TrailState) -> Any:
             ran.append(name)
             return {"trail": [name]}
 
@@ -231,10 +231,10 @@ class Tenant(TypedDict):
 
 @pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
 async def test_graph_copy_takes_our_saver(own: Any) -> None:
-    async def a(state: Trail, runtime: Any) -> Any:
+    async def a(state: TrailState, runtime: Any) -> Any:
         return {"trail": ["a"]}
 
-    builder: Any = StateGraph(Trail, context_schema=Tenant)
+    builder: Any = StateGraph(TrailState, context_schema=Tenant)
     builder.add_node("a", lambda _: {"trail": ["a"]})
     builder.add_edge(START, "a")
     graph = builder.compile(own, name="theirs").with_config({"tags": ["author"]})
@@ -270,7 +270,7 @@ async def test_entrypoint_copy_takes_our_saver() -> None:
 
 def asking(*names: str) -> Any:
     """Return a graph of parallel nodes with two interrupts each."""
-    builder: Any = StateGraph(Trail)
+    builder: Any = StateGraph(TrailState)
     for name in names:
         builder.add_node(name, lambda _, name=name: {"trail": [name + interrupt(f"{name}?") + interrupt(f"{name}??")]})
         builder.add_edge(START, name)
@@ -321,10 +321,10 @@ async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
             order.extend(f"{config['configurable']['checkpoint_ns'].split(':')[0]}: {channel}" for channel, _ in writes)
             await super().aput_writes(config, writes, task_id, task_path)
 
-    inner: Any = StateGraph(Trail)
+    inner: Any = StateGraph(TrailState)
     inner.add_node("asks", lambda _: {"trail": [interrupt("x?") + interrupt("x??")]})
     inner.add_edge(START, "asks")
-    builder: Any = StateGraph(Trail)
+    builder: Any = StateGraph(TrailState)
     builder.add_node("sub", inner.compile())
     builder.add_edge(START, "sub")
     graph = builder.compile(Listens())
@@ -339,13 +339,13 @@ async def test_answer_is_stored_after_its_node() -> None:
     """So answers are stored with the turn: a crash in that node repeats the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
-    async def asks(_: Trail) -> Any:
+    async def asks(_: TrailState) -> Any:
         answer = interrupt("x?")
         begun.set()
         await stopped.wait()
         return {"trail": [answer]}
 
-    builder: Any = StateGraph(Trail)
+    builder: Any = StateGraph(TrailState)
     builder.add_node("asks", asks)
     builder.add_edge(START, "asks")
     graph = builder.compile(InMemorySaver())

@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from aion.langgraph import AionContext
 from aion_core.protocol.types import Message, Part, Role, Task
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.requests import Envelope, one_node
+from tests.unit.agents.langgraph.requests import RequestEnvelope, one_node
 
 State = dict[str, Any]
 METHODS = {
@@ -105,7 +105,7 @@ async def test_outbox_cannot_set_unknown_task_state(version: str) -> None:
         "status": {"state": "unknown"},
         "history": [{"kind": "message", "role": "agent", "messageId": "x", "parts": [{"kind": "text", "text": "out"}]}],
     }
-    graph = one_node(lambda state: {"a2a_outbox": outbox}, Envelope)
+    graph = one_node(lambda state: {"a2a_outbox": outbox}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
         answer = await client.post("/", json=send(method=METHODS[version][1]))
     assert [state(event) for event in events_of(answer)] == ["submitted", "working", "completed"]
@@ -146,7 +146,7 @@ GIVEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("given", GIVEN)
 async def test_parts_of_either_protocol_version_are_accepted(given: str, version: str) -> None:
-    graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, Envelope)
+    graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
         task = await post(client, send(method=METHODS[version][0]))
     assert task["status"]["message"]["parts"] == (

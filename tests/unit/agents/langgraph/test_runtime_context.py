@@ -67,8 +67,8 @@ async def test_authors_context_schema_receives_configuration(
         assert await answer_of(agent) == ("TASK_STATE_COMPLETED", f"{provider} ['seen'] hi")
 
 
-class Model(ScriptedModel):
-    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+class ContextModel(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "ContextModel":
         return self
 
 
@@ -81,7 +81,7 @@ async def test_tool_may_receive_turns_aion_context() -> None:
         await runtime.context.thread.reply(f"from the tool of {runtime.context.self.name}")
         return "kept from the client"
 
-    graph = create_agent(Model(scripts=[[asks_for("ask", "{}")], ["done"]]), [ask], context_schema=AionContext)
+    graph = create_agent(ContextModel(scripts=[[asks_for("ask", "{}")], ["done"]]), [ask], context_schema=AionContext)
     agent = LangGraphAgent(graph, name="Ada")
     assert await answer_of(agent) == ("TASK_STATE_COMPLETED", "from the tool of Ada")
 
@@ -117,14 +117,14 @@ def test_plain_tool_runtime_logs_no_turn_content() -> None:
 
 
 async def test_thread_has_network_and_metadata_keeps_integers() -> None:
-    class WithInbox(MessagesState):
+    class ContextWithInbox(MessagesState):
         a2a_inbox: Any
 
-    def node(state: WithInbox) -> State:
+    def node(state: ContextWithInbox) -> State:
         thread = get_aion_context().thread
         return {"messages": [AIMessage(f"{thread.network} {state['a2a_inbox'].metadata['trace']}")]}
 
-    graph = StateGraph(WithInbox).add_node("node", node).add_edge(START, "node")
+    graph = StateGraph(ContextWithInbox).add_node("node", node).add_edge(START, "node")
     metadata = {DISTRIBUTION: {"distribution": {"endpointType": "slack"}}, "trace": [1, 2.5, {"n": 3}]}
     answer = await answer_of(graph, metadata=metadata)
     assert answer == ("TASK_STATE_COMPLETED", "slack [1, 2.5, {'n': 3}]")

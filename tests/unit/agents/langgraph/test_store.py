@@ -134,8 +134,8 @@ async def test_entrypoint_and_its_tasks_get_the_store() -> None:
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[] ['red']", "['red'] ['blue', 'red']"]
 
 
-class Model(ScriptedModel):
-    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+class StoreModel(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> "StoreModel":
         return self
 
 
@@ -171,7 +171,7 @@ async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
         [asks_for("look", "{}")],
         ["done"],
     ]
-    agent = create_agent(Model(scripts=scripts), [first, second, look])
+    agent = create_agent(StoreModel(scripts=scripts), [first, second, look])
     graph = StateGraph(MessagesState).add_node("agent", agent).add_node("check", check)
     graph.add_edge(START, "agent").add_edge("agent", "check")
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "['first', 'second']")]
@@ -189,7 +189,7 @@ async def test_prebuilt_agents_tools_use_memory_store() -> None:
 
     seen: list[list[str]] = []
     scripts: list[list[Any]] = [[asks_for("look", "{}")], ["done"]] * 2
-    await talk(create_agent(Model(scripts=scripts), [look]), "hi", "hi")
+    await talk(create_agent(StoreModel(scripts=scripts), [look]), "hi", "hi")
     assert seen == [[], ["n0"]]
 
 
@@ -289,7 +289,7 @@ async def test_cancelled_node_writes_no_memory_later() -> None:
 
 
 @dataclass
-class Thing:
+class StoredThing:
     x: int
 
 
@@ -306,7 +306,7 @@ async def test_memory_value_outside_json_fails_task() -> None:
 async def test_graph_receives_owner_store_with_ttl_support() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         assert isinstance(store, OwnerStore)
-        await store.aput(NS, "k", {"at": Thing(1)}, ttl=5)
+        await store.aput(NS, "k", {"at": StoredThing(1)}, ttl=5)
         item = await store.aget(NS, "k")
         assert item is not None
         return {"messages": [AIMessage(str(item.value))]}

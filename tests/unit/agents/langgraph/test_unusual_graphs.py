@@ -25,7 +25,7 @@ from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AOutbox
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.requests import Envelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
+from tests.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 from tests.unit.agents.langgraph.test_agent import ToolCaller
 
 
@@ -272,7 +272,11 @@ async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
             return {"a2a_outbox": {"role": "ROLE_AGENT", "parts": [{"text": "OUT1"}]}}
         return {"messages": [AIMessage("second answer")]}
 
-    graph = one_node(node, Envelope, input_schema=MessagesState) if kind == "input schema" else one_node(node, Reduced)
+    graph = (
+        one_node(node, RequestEnvelope, input_schema=MessagesState)
+        if kind == "input schema"
+        else one_node(node, Reduced)
+    )
     async with http(parts(graph).app()) as client:
         assert said(await ask(client, message_id="m-1", contextId="c")) == "OUT1"
         assert said(await ask(client, message_id="m-2", contextId="c")) == "second answer"
@@ -298,13 +302,13 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
     """Return nodes with models that stream one word at a time, all at once."""
 
     def node(text: str) -> Callable[..., Any]:
-        class Model(ToolCaller):
+        class UnusualModel(ToolCaller):
             async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
                 for word in text.split():
                     yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
                     await asyncio.sleep(0.01)
 
-        model = Model()
+        model = UnusualModel()
 
         async def speak(state: Any) -> State:
             await model.ainvoke("go")
@@ -332,17 +336,17 @@ async def test_parallel_models_stream_one_after_another() -> None:
 async def test_model_called_within_reply_is_streamed_once() -> None:
     """A model within a reply is not streamed a second time."""
 
-    class Model(ToolCaller):
+    class UnusualModel(ToolCaller):
         async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
             for word in ("one ", "two"):
                 yield ChatGenerationChunk(message=AIMessageChunk(content=word))
 
     async def reply(state: State, runtime: Runtime[AionContext]) -> State:
-        await runtime.context.thread.reply(str(chunk.text) async for chunk in Model().astream("go"))
+        await runtime.context.thread.reply(str(chunk.text) async for chunk in UnusualModel().astream("go"))
         return {}
 
     async def emit(state: State, writer: StreamWriter) -> State:
-        async for chunk in Model().astream("go"):
+        async for chunk in UnusualModel().astream("go"):
             emit_message(writer, chunk)
         return {}
 
@@ -380,7 +384,7 @@ async def test_retried_node_repeats_no_emission() -> None:
 
 async def test_outbox_artifacts_are_identified_by_name() -> None:
     patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
-    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, Envelope)
+    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
         task = await ask(client)
     assert [entry["name"] for entry in task["artifacts"]] == ["x", "y"]

@@ -23,13 +23,13 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from tests.golden.graphs import ScriptedModel, asks_for
-from tests.unit.agents.usual_agents import PNG, Case, Turn
+from tests.unit.agents.usual_agents import PNG, Case, UsualTurn
 
 CASES: dict[str, Case] = {}
 """Cases by their names in `docs/agents.md`."""
 
 
-def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def added(agent: Callable[[], Any]) -> Callable[[], Any]:
         CASES[name] = Case(agent, turns)
         return agent
@@ -37,15 +37,15 @@ def case(name: str, *turns: Turn) -> Callable[[Callable[[], Any]], Callable[[], 
     return added
 
 
-class Model(ScriptedModel):
+class UsualModel(ScriptedModel):
     """Model that accepts tools."""
 
-    def bind_tools(self, tools: Any, **_: Any) -> "Model":
+    def bind_tools(self, tools: Any, **_: Any) -> "UsualModel":
         return self
 
 
-def model(*scripts: list[Any]) -> Model:
-    return Model(scripts=[list(script) for script in scripts])
+def model(*scripts: list[Any]) -> UsualModel:
+    return UsualModel(scripts=[list(script) for script in scripts])
 
 
 def both(*calls: tuple[str, str]) -> AIMessageChunk:
@@ -72,44 +72,44 @@ class Report(BaseModel):
 # ── Models and tools ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("create_agent", Turn(answer="Hello there."))
+@case("create_agent", UsualTurn(answer="Hello there."))
 def plain() -> Any:
     return create_agent(model(["Hello ", "there."]), [])
 
 
-@case("create_agent with tools", Turn(answer="Sunny.", before=("Let me look.",)))
+@case("create_agent with tools", UsualTurn(answer="Sunny.", before=("Let me look.",)))
 def with_tools() -> Any:
     return create_agent(model(["Let me ", "look.", asks_for("weather", '{"city": "Rome"}')], ["Sunny."]), [weather])
 
 
-@case("create_agent with parallel tool calls", Turn(answer="Sunny in both."))
+@case("create_agent with parallel tool calls", UsualTurn(answer="Sunny in both."))
 def with_parallel_calls() -> Any:
     calls = both(("weather", '{"city": "Rome"}'), ("weather", '{"city": "Oslo"}'))
     return create_agent(model([calls], ["Sunny in ", "both."]), [weather])
 
 
-@case("ToolStrategy", Turn(answer="", parts=({"city": "Rome"},)))
+@case("ToolStrategy", UsualTurn(answer="", parts=({"city": "Rome"},)))
 def tool_strategy() -> Any:
     script = [asks_for("Report", '{"city": "Rome", "degrees": 21}')]
     return create_agent(model(script), [], response_format=ToolStrategy(Report))
 
 
-@case("ProviderStrategy", Turn(answer='{"city": "Rome", "degrees": 21}', parts=({"city": "Rome"},)))
+@case("ProviderStrategy", UsualTurn(answer='{"city": "Rome", "degrees": 21}', parts=({"city": "Rome"},)))
 def provider_strategy() -> Any:
     return create_agent(model(['{"city": "Rome", ', '"degrees": 21}']), [], response_format=ProviderStrategy(Report))
 
 
 @case(
     "Structured output in each turn",
-    Turn(answer="", parts=({"city": "Rome"},)),
-    Turn(answer="", parts=({"city": "Rome"},)),
+    UsualTurn(answer="", parts=({"city": "Rome"},)),
+    UsualTurn(answer="", parts=({"city": "Rome"},)),
 )
 def structured_again() -> Any:
     script = [asks_for("Report", '{"city": "Rome", "degrees": 21}')]
     return create_agent(model(script, script), [], response_format=ToolStrategy(Report))
 
 
-@case("return_direct", Turn(answer="sunny in Rome", streamed=()))
+@case("return_direct", UsualTurn(answer="sunny in Rome", streamed=()))
 def return_direct() -> Any:
     @tool(return_direct=True)
     def direct(city: str) -> str:
@@ -122,17 +122,17 @@ def return_direct() -> Any:
 IMAGE = {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"}
 
 
-@case("Model that draws", Turn(answer="A map.", parts=({"raw": PNG, "mediaType": "image/png"},)))
+@case("Model that draws", UsualTurn(answer="A map.", parts=({"raw": PNG, "mediaType": "image/png"},)))
 def drawing() -> Any:
     return create_agent(model([AIMessageChunk(content=[{"type": "text", "text": "A map."}, IMAGE])]), [])
 
 
-@case("Model that only draws", Turn(answer="", parts=({"raw": PNG, "mediaType": "image/png"},)))
+@case("Model that only draws", UsualTurn(answer="", parts=({"raw": PNG, "mediaType": "image/png"},)))
 def only_drawing() -> Any:
     return create_agent(model([AIMessageChunk(content=[IMAGE])]), [])
 
 
-class Describing(Model):
+class Describing(UsualModel):
     """Model that names the content that it gets."""
 
     def _next_script(self) -> Any:
@@ -160,18 +160,18 @@ FILES: tuple[Any, ...] = (
 )
 
 
-@case("create_agent that receives files", Turn(sent=FILES, answer="text, image, audio, file, text, text"))
+@case("create_agent that receives files", UsualTurn(sent=FILES, answer="text, image, audio, file, text, text"))
 def receiving() -> Any:
     return create_agent(Describing(scripts=[]), [])
 
 
-@case("Model that thinks", Turn(answer="Rome."))
+@case("Model that thinks", UsualTurn(answer="Rome."))
 def thinking() -> Any:
     thought = AIMessageChunk(content=[{"type": "reasoning", "reasoning": "secret"}])
     return create_agent(model([thought, AIMessageChunk(content=[{"type": "text", "text": "Rome."}])]), [])
 
 
-@case("MCP tools", Turn(answer="Sunny."))
+@case("MCP tools", UsualTurn(answer="Sunny."))
 def mcp_tools() -> Any:
     """Tools in the form that langchain-mcp-adapters returns."""
 
@@ -189,7 +189,7 @@ def mcp_tools() -> Any:
     return create_agent(model([asks_for("forecast", '{"city": "Rome"}')], ["Sunny."]), [found])
 
 
-@case("Tool that fails", Turn(state="FAILED", answer="ValueError: the agent could not finish this turn."))
+@case("Tool that fails", UsualTurn(state="FAILED", answer="ValueError: the agent could not finish this turn."))
 def failing_tool() -> Any:
     @tool
     def broken() -> str:
@@ -199,7 +199,7 @@ def failing_tool() -> Any:
     return create_agent(model([asks_for("broken", "{}")]), [broken])
 
 
-@case("Tool with a Command", Turn(answer="Noted: Rome."))
+@case("Tool with a Command", UsualTurn(answer="Noted: Rome."))
 def command_tool() -> Any:
     class Noting(AgentState[Any]):
         city: str
@@ -212,7 +212,7 @@ def command_tool() -> Any:
     return create_agent(model([asks_for("note", '{"city": "Rome"}')], ["Noted: Rome."]), [note], state_schema=Noting)
 
 
-@case("Tool with ToolRuntime", Turn(answer="Done.", artifacts={}))
+@case("Tool with ToolRuntime", UsualTurn(answer="Done.", artifacts={}))
 def runtime_tool() -> Any:
     @tool
     def count(runtime: ToolRuntime) -> str:
@@ -222,7 +222,7 @@ def runtime_tool() -> Any:
     return create_agent(model([asks_for("count", "{}")], ["Done."]), [count])
 
 
-@case("Agent as a tool", Turn(answer="The researcher agrees."))
+@case("Agent as a tool", UsualTurn(answer="The researcher agrees."))
 def agent_in_tool() -> Any:
     researcher: Any = create_agent(model(["private ", "musing"]), [])
 
@@ -252,8 +252,8 @@ MAY = "May the agent call pay(amount=7)? Answer approve, edit, reject or respond
 
 @case(
     "HumanInTheLoopMiddleware",
-    Turn(state="INPUT_REQUIRED", answer=MAY, before=("I would pay.",), parts=({"action_requests": []},)),
-    Turn(sent=("approve",), answer="Paid."),
+    UsualTurn(state="INPUT_REQUIRED", answer=MAY, before=("I would pay.",), parts=({"action_requests": []},)),
+    UsualTurn(sent=("approve",), answer="Paid."),
 )
 def reviewed() -> Any:
     return pay_agent(["I would pay.", asks_for("pay", '{"amount": 7}')], ["Paid."])
@@ -261,8 +261,8 @@ def reviewed() -> Any:
 
 @case(
     "Rejected tool call",
-    Turn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
-    Turn(sent=("reject: not today",), answer="Not paid."),
+    UsualTurn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
+    UsualTurn(sent=("reject: not today",), answer="Not paid."),
 )
 def rejected() -> Any:
     return pay_agent([asks_for("pay", '{"amount": 7}')], ["Not paid."])
@@ -270,8 +270,8 @@ def rejected() -> Any:
 
 @case(
     "Edited tool call",
-    Turn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
-    Turn(
+    UsualTurn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
+    UsualTurn(
         sent=(
             {
                 "data": {
@@ -286,19 +286,19 @@ def edited() -> Any:
     return pay_agent([asks_for("pay", '{"amount": 7}')], ["Paid five."])
 
 
-@case("SummarizationMiddleware", Turn(answer="Hello."), Turn(answer="Again."))
+@case("SummarizationMiddleware", UsualTurn(answer="Hello."), UsualTurn(answer="Again."))
 def summarizing() -> Any:
     summaries = SummarizationMiddleware(model(["a summary"]), trigger=("messages", 3), keep=("messages", 1))
     return create_agent(model(["Hello."], ["Again."]), [], middleware=[summaries])
 
 
-@case("ModelCallLimitMiddleware", Turn(answer="Model call limits exceeded: run limit (1/1)", before=("Looking.",)))
+@case("ModelCallLimitMiddleware", UsualTurn(answer="Model call limits exceeded: run limit (1/1)", before=("Looking.",)))
 def limited() -> Any:
     limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
     return create_agent(model(["Looking.", asks_for("weather", '{"city": "Rome"}')]), [weather], middleware=[limit])
 
 
-@case("before_model that ends the turn", Turn(answer="We are closed."))
+@case("before_model that ends the turn", UsualTurn(answer="We are closed."))
 def guarded() -> Any:
     @before_model(can_jump_to=["end"])
     def closed(state: Any, runtime: Any) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def guarded() -> Any:
     return create_agent(model(["never"]), [], middleware=[closed])
 
 
-@case("after_agent that rewrites", Turn(answer="Hello, human.", streamed=("Hello.",)))
+@case("after_agent that rewrites", UsualTurn(answer="Hello, human.", streamed=("Hello.",)))
 def rewriting() -> Any:
     @after_agent
     def polite(state: Any, runtime: Any) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def rewriting() -> Any:
     return create_agent(model(["Hello."]), [], middleware=[polite])
 
 
-@case("Middleware with state", Turn(answer="Hello."))
+@case("Middleware with state", UsualTurn(answer="Hello."))
 def counting() -> Any:
     class Counted(AgentState[Any]):
         calls: int
@@ -332,8 +332,8 @@ def counting() -> Any:
 
 @case(
     "Tool that asks",
-    Turn(state="INPUT_REQUIRED", answer="Which seat?"),
-    Turn(sent=("by the window",), answer="Booked."),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which seat?"),
+    UsualTurn(sent=("by the window",), answer="Booked."),
 )
 def asking_tool() -> Any:
     @tool

@@ -21,7 +21,7 @@ from aion_core.agents.langgraph.agent import TOO_MANY_STEPS
 from aion_core.protocol.types import Message, Part, Role
 from tests.golden.graphs import asks_for, in_a_row, side_by_side
 from tests.unit.agents.langgraph.usual_agents import case, handoff_to, model
-from tests.unit.agents.usual_agents import PNG, Turn
+from tests.unit.agents.usual_agents import PNG, UsualTurn
 
 State = dict[str, Any]
 
@@ -29,7 +29,7 @@ State = dict[str, Any]
 # ── Several agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("Supervisor", Turn(answer="Rome it is.", streamed=("Rome is sunny.",)))
+@case("Supervisor", UsualTurn(answer="Rome it is.", streamed=("Rome is sunny.",)))
 def supervisor() -> Any:
     """Agents as nodes, as by langgraph-supervisor."""
     researcher = create_agent(model(["Rome is ", "sunny."]), [], name="researcher")
@@ -46,7 +46,7 @@ def supervisor() -> Any:
     return graph
 
 
-@case("Swarm", Turn(answer="I am Bob."), Turn(answer="Still Bob."))
+@case("Swarm", UsualTurn(answer="I am Bob."), UsualTurn(answer="Still Bob."))
 def swarm() -> Any:
     """Agents that hand the conversation over, as by langgraph-swarm."""
 
@@ -64,7 +64,7 @@ def swarm() -> Any:
     return graph
 
 
-@case("Router with Command", Turn(answer="Paid."))
+@case("Router with Command", UsualTurn(answer="Paid."))
 def router() -> Any:
     def route(state: MessagesState) -> Command[Literal["billing", "support"]]:
         return Command(goto="billing")
@@ -79,7 +79,7 @@ def router() -> Any:
     return graph.add_node("support", support).add_edge(START, "route")
 
 
-@case("Parallel branches", Turn(answer="Take the train.", streamed=("By bus in two hours.", "By train in one.")))
+@case("Parallel branches", UsualTurn(answer="Take the train.", streamed=("By bus in two hours.", "By train in one.")))
 def branches() -> Any:
     one, two = model(["By bus ", "in two hours."]), model(["By train ", "in one."])
 
@@ -97,7 +97,7 @@ def branches() -> Any:
     return side_by_side(bus, train, join=join)
 
 
-@case("Map and reduce with Send", Turn(answer="ROME OSLO"))
+@case("Map and reduce with Send", UsualTurn(answer="ROME OSLO"))
 def map_reduce() -> Any:
     class Cities(MessagesState):
         found: Annotated[list[str], operator.add]
@@ -115,7 +115,7 @@ def map_reduce() -> Any:
     return graph.add_edge("shout", "reduce")
 
 
-@case("Subgraph with another state", Turn(answer="sunny in Rome"))
+@case("Subgraph with another state", UsualTurn(answer="sunny in Rome"))
 def subgraph() -> Any:
     class Inner(TypedDict):
         city: str
@@ -135,7 +135,7 @@ def subgraph() -> Any:
 # ── State and output ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("State without messages", Turn(answer="", parts=({"answer": ""},)))
+@case("State without messages", UsualTurn(answer="", parts=({"answer": ""},)))
 def custom_state() -> Any:
     class Question(TypedDict):
         question: str
@@ -147,7 +147,7 @@ def custom_state() -> Any:
     return StateGraph(Question).add_node("answer", answer).add_edge(START, "answer")
 
 
-@case("output_schema", Turn(answer="", parts=({"score": 0},)))
+@case("output_schema", UsualTurn(answer="", parts=({"score": 0},)))
 def output_schema() -> Any:
     class Output(TypedDict):
         score: int
@@ -162,7 +162,7 @@ def output_schema() -> Any:
     return StateGraph(Scored, output_schema=Output).add_node("score", score).add_edge(START, "score")
 
 
-@case("Turn without output", Turn())
+@case("Turn without output", UsualTurn())
 def silent() -> Any:
     def work(state: MessagesState) -> State:
         return {}
@@ -170,7 +170,7 @@ def silent() -> Any:
     return StateGraph(MessagesState).add_node("work", work).add_edge(START, "work")
 
 
-@case("Graph that never ends", Turn(state="FAILED", answer=TOO_MANY_STEPS))
+@case("Graph that never ends", UsualTurn(state="FAILED", answer=TOO_MANY_STEPS))
 def endless() -> Any:
     def again(state: MessagesState) -> Command[Literal["again"]]:
         return Command(goto="again")
@@ -179,7 +179,7 @@ def endless() -> Any:
     return graph.compile().with_config(recursion_limit=5)
 
 
-@case("pydantic state", Turn(answer="Hi yourself"))
+@case("pydantic state", UsualTurn(answer="Hi yourself"))
 def pydantic_state() -> Any:
     class Talk(BaseModel):
         messages: Annotated[list[AnyMessage], add_messages] = []
@@ -190,7 +190,7 @@ def pydantic_state() -> Any:
     return StateGraph(Talk).add_node("answer", answer).add_edge(START, "answer")
 
 
-@case("emit functions", Turn(answer="Here it is.", before=("Looking.",), artifacts={"rows": ""}))
+@case("emit functions", UsualTurn(answer="Here it is.", before=("Looking.",), artifacts={"rows": ""}))
 def emitting() -> Any:
     def report(state: MessagesState, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("Looking."))
@@ -200,7 +200,7 @@ def emitting() -> Any:
     return StateGraph(MessagesState).add_node("report", report).add_edge(START, "report")
 
 
-@case("thread.reply", Turn(answer="One moment."))
+@case("thread.reply", UsualTurn(answer="One moment."))
 def replying() -> Any:
     async def answer(state: MessagesState, runtime: Runtime[AionContext]) -> State:
         async def words() -> Any:
@@ -213,7 +213,7 @@ def replying() -> Any:
     return StateGraph(MessagesState, context_schema=AionContext).add_node("answer", answer).add_edge(START, "answer")
 
 
-@case("a2a_inbox and a2a_outbox", Turn(sent=("See ", {"raw": PNG, "mediaType": "image/png"}), answer="2 parts"))
+@case("a2a_inbox and a2a_outbox", UsualTurn(sent=("See ", {"raw": PNG, "mediaType": "image/png"}), answer="2 parts"))
 def envelopes() -> Any:
     class Envelope(MessagesState):
         a2a_inbox: A2AInbox | None
@@ -227,7 +227,12 @@ def envelopes() -> Any:
     return StateGraph(Envelope).add_node("answer", answer).add_edge(START, "answer")
 
 
-@case("Conversation", Turn(answer="1 so far"), Turn(answer="2 so far"), Turn(answer="1 so far", new_context=True))
+@case(
+    "Conversation",
+    UsualTurn(answer="1 so far"),
+    UsualTurn(answer="2 so far"),
+    UsualTurn(answer="1 so far", new_context=True),
+)
 def conversation() -> Any:
     def count(state: MessagesState) -> State:
         humans = sum(message.type == "human" for message in state["messages"])
@@ -236,7 +241,7 @@ def conversation() -> Any:
     return StateGraph(MessagesState).add_node("count", count).add_edge(START, "count")
 
 
-@case("Long-term memory", Turn(answer="0 notes"), Turn(answer="1 notes", new_context=True))
+@case("Long-term memory", UsualTurn(answer="0 notes"), UsualTurn(answer="1 notes", new_context=True))
 def remembering() -> Any:
     async def note(state: MessagesState, *, store: BaseStore) -> State:
         known = await store.asearch(("notes",))
@@ -251,8 +256,8 @@ def remembering() -> Any:
 
 @case(
     "interrupt",
-    Turn(state="INPUT_REQUIRED", answer="Which day?", parts=({"options": []},)),
-    Turn(sent=("Monday",), answer="Booked for Monday."),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which day?", parts=({"options": []},)),
+    UsualTurn(sent=("Monday",), answer="Booked for Monday."),
 )
 def booking() -> Any:
     def book(state: State) -> State:
@@ -264,8 +269,8 @@ def booking() -> Any:
 
 @case(
     "Several interrupts",
-    Turn(state="INPUT_REQUIRED", answer="Which day?Which seat?"),
-    Turn(each="any", answer="any, any"),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which day?Which seat?"),
+    UsualTurn(each="any", answer="any, any"),
 )
 def several_interrupts() -> Any:
     class Booking(MessagesState):
@@ -286,7 +291,7 @@ def several_interrupts() -> Any:
 # ── Functional API ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("@entrypoint", Turn(answer="Hi yourself"))
+@case("@entrypoint", UsualTurn(answer="Hi yourself"))
 def functional() -> Any:
     @task
     async def answer(text: str) -> str:
@@ -299,7 +304,7 @@ def functional() -> Any:
     return agent
 
 
-@case("@entrypoint with a model's message", Turn(answer="Hello there."))
+@case("@entrypoint with a model's message", UsualTurn(answer="Hello there."))
 def functional_model() -> Any:
     speaking = model(["Hello ", "there."])
 
@@ -318,7 +323,7 @@ class Weather:
     degrees: int
 
 
-@case("@entrypoint with an object", Turn(answer="", parts=({"city": ""},)))
+@case("@entrypoint with an object", UsualTurn(answer="", parts=({"city": ""},)))
 def functional_object() -> Any:
     @entrypoint()
     async def agent(given: State) -> Weather:
@@ -327,7 +332,7 @@ def functional_object() -> Any:
     return agent
 
 
-@case("@entrypoint with a dict", Turn(answer="", parts=({"rows": []},)))
+@case("@entrypoint with a dict", UsualTurn(answer="", parts=({"rows": []},)))
 def functional_dict() -> Any:
     @entrypoint()
     async def agent(given: State) -> State:
@@ -338,8 +343,8 @@ def functional_dict() -> Any:
 
 @case(
     "@entrypoint that asks",
-    Turn(state="INPUT_REQUIRED", answer="Which day?"),
-    Turn(sent=("Monday",), answer="Booked for Monday."),
+    UsualTurn(state="INPUT_REQUIRED", answer="Which day?"),
+    UsualTurn(sent=("Monday",), answer="Booked for Monday."),
 )
 def functional_asking() -> Any:
     @entrypoint()

@@ -15,11 +15,11 @@ from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_
 from aion.shared.types import A2AInbox, A2AOutbox
 
 
-class State(TypedDict):
+class TypedState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-async def node(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+async def node(state: TypedState, runtime: Runtime[AionContext]) -> dict[str, Any]:
     inbound = runtime.context.message
     thread = runtime.context.thread
 
@@ -56,7 +56,7 @@ async def words() -> AsyncIterator[str]:
     yield "lo"
 
 
-async def fluent(state: State, runtime: Runtime[AionContext]) -> dict[str, Any]:
+async def fluent(state: TypedState, runtime: Runtime[AionContext]) -> dict[str, Any]:
     thread: Thread = runtime.context.thread
     event: Event = get_aion_context().event
     me: AgentIdentity = runtime.context.self
@@ -77,7 +77,7 @@ async def on_message(message: AgentMessage, thread: Thread) -> dict[str, Any]:
     return {}
 
 
-graph = StateGraph(State, context_schema=AionContext)
+graph = StateGraph(TypedState, context_schema=AionContext)
 graph.add_node("node", node)
 graph.add_node("fluent", fluent)
 graph.add_node("router", create_event_router(on_message=on_message, default=dict))

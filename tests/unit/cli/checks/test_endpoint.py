@@ -93,7 +93,7 @@ def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
     seen: list[str] = []
     headers: dict[str, str] = {}
 
-    class Handler(BaseHTTPRequestHandler):
+    class EndpointHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization", ""))
             signed = seen[-1].startswith("AWS4-HMAC-SHA256")
@@ -107,7 +107,7 @@ def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
         def log_message(self, *_: Any) -> None:
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), EndpointHandler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield url, seen, headers
