@@ -18,6 +18,7 @@ from aion_core.web.request_context import (
     check_required,
     check_version,
     negotiate,
+    stated_version,
     tenant_of,
 )
 from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1, refused_stream
@@ -63,7 +64,9 @@ class JsonRpcBinding:
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
-            refuse = refused_stream if operation.stream and version == V03 else rpc_error
+            # Clients of v0.3 read only streams from a streaming method. SDKs of v1.0 in their v0.3 mode state the version.
+            if operation.stream and version == V03 and not stated_version(strict):
+                refuse = refused_stream
             check_version(strict, version)
             negotiated = negotiate(strict, self._card)
             headers = negotiated.headers(version)

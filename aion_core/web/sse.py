@@ -180,7 +180,8 @@ def refused_stream(request_id: RequestId, error: Exception) -> Response:
     """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame. v0.3's clients read nothing else."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
-    body = Frames(jsonrpc_v03(request_id)).error(error)
+    # The frame has no `event: error`, which the Python SDK would read as a broken stream.
+    body = Frames(jsonrpc_v03(request_id)).error(error).removeprefix(b"event: error\n")
     return Response(body, rpc_status(error), headers, "text/event-stream; charset=utf-8")
 
 

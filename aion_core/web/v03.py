@@ -148,13 +148,16 @@ def prefers_kinds(request: StrictRequest) -> bool:
     """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
 
     A message tells it by its own form. A request without a message tells it by the media type `application/json` in its
-    Accept header, which the SDKs of v0.3 do not send.
+    Accept header. The Python SDK of v0.3 does not send this media type. SDKs of v1.0 in their v0.3 mode also read the
+    proto file's JSON; they send the header A2A-Version, which v0.3 did not have.
     """
     body = request.read
     if isinstance(body, dict) and "message" in body:
         return _has_kinds(body["message"])
     accepted = request.headers.get("accept", "").lower()
-    return any(media.partition(";")[0].strip() == JSON for media in accepted.split(","))
+    return "a2a-version" not in request.headers and any(
+        media.partition(";")[0].strip() == JSON for media in accepted.split(",")
+    )
 
 
 def _has_kinds(message: Any) -> bool:

@@ -50,7 +50,9 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         if gone:
             continue
         missing = set(due) - set(firsts)
-        if missing:
+        # A process with a slow clock writes an earlier TTL: after an hour without events, the config expires before its
+        # task, by the error of the clock.
+        if missing and not (world.skewed and world.forgets):
             yield f"{who} was never notified of {sorted(missing)} of {sorted(due)}."
         spared = world.history.spared[listening.task, listening.config.id]
         yield from (f"{who} {sentence}" for sentence in _given_up_early(posts, spared))

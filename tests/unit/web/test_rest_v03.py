@@ -102,7 +102,7 @@ async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient
 
 
 async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
-    """A request without a message has no form of its own. The SDKs of v0.3 send no such header."""
+    """A request without a message has no form of its own. The Python SDK of v0.3 sends no such header."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     path = f"/v1/tasks/{task['id']}"
     assert (await client.get(path, headers=JSON)).json() == task
@@ -111,6 +111,8 @@ async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
     for accept in ("*/*", "text/event-stream"):
         old = (await client.get(path, headers={"Accept": accept})).json()
         assert ParseDict(old, pb03.Task()).status.state == pb03.TASK_STATE_COMPLETED
+    stated = (await client.get(path, headers={**JSON, "A2A-Version": "0.3"})).json()
+    assert ParseDict(stated, pb03.Task()).id == task["id"], "an SDK of v1.0 in its v0.3 mode"
     sent = (await client.post("/v1/message:send", json=old_body(contextId="c-2"), headers=JSON)).json()
     assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
 

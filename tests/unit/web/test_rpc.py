@@ -147,8 +147,12 @@ async def test_v03_streaming_refusal_is_one_frame(method: str, params: Any, code
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": method, "params": params})
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-        [frame] = frames(answer, "data")
+        [frame] = frames(answer, "event", "data")
+        assert frame.keys() == {"data"}, "no event of another type"
         assert (frame["data"]["id"], frame["data"]["error"]["code"]) == ("r", code)
+        request = {"jsonrpc": "2.0", "id": "r", "method": method, "params": params}
+        stated = await client.post("/", json=request, headers={"A2A-Version": "0.3"})
+        assert stated.json()["error"]["code"] == code, "an SDK of v1.0 in its v0.3 mode"
         unary = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": "SubscribeToTask", "params": {}})
         assert unary.headers["content-type"] == "application/json"
 
