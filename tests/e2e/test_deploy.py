@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-AGENT = (Path(__file__).parents[1] / "e2e" / "agents" / "taking_its_time.py").read_text()
+AGENT = (Path(__file__).with_name("agents") / "taking_its_time.py").read_text()
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
 
 

@@ -133,7 +133,7 @@ def test_function_without_traces_loads_no_opentelemetry(function: str) -> None:
         "AION_STORE": "memory",
         "AION_PUSH_QUEUE_URL": "http://127.0.0.1:1/q",
         "AION_KMS_KEY": "alias/none",
-        "AION_CONFIG": str(CONFIG.with_name("counting.yaml")),
+        "AION_CONFIG": str(CONFIG.with_name("steps.yaml")),
     }
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
     assert ran.returncode == 0, ran.stderr

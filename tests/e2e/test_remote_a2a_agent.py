@@ -120,4 +120,4 @@ async def test_remote_agent_reports_failed_turn(agents: ServerProcess) -> None:
     events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told
-    assert "there is no 'failing' in counting.py" in told
+    assert "there is no 'failing' in booking.py" in told
