@@ -5,7 +5,6 @@ A client that folds the stream with the a2a-sdk has each streamed text whole and
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,7 +21,7 @@ from tests.golden.graphs import model_saying
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 500 if os.environ.get("SIMULATION_DEEP") else 60
+EXAMPLES = 500
 """Number of generated agents: one takes 35 ms of CPU."""
 
 Branch = tuple[str, bool, list[str]]
