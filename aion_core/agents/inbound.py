@@ -81,7 +81,8 @@ def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
         **({ALLOWED_SKILLS: metadata_in[ALLOWED_SKILLS]} if ALLOWED_SKILLS in metadata_in else {}),
         **{key: value for key, value in named.items() if value},
     }
-    return A2AInbox(task=request.task, message=request.message, metadata=metadata)
+    # The server checked task and message before it stored them. A validation would convert both to JSON again.
+    return A2AInbox.model_construct(task=request.task, message=request.message, metadata=metadata)
 
 
 def _event(happened: InboundEvent | None, request: TurnRequest) -> Event:

@@ -22,12 +22,16 @@ def to_json(message: AnyMessage) -> Any:
 
 def with_integers(value: Any) -> Any:
     """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles."""
-    if isinstance(value, Mapping):
-        return {key: with_integers(item) for key, item in value.items()}
+    # The check for Mapping takes most of the time, so it is the last.
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < MAX_EXACT else value
     if isinstance(value, list):
         return [with_integers(item) for item in value]
-    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT
-    return int(value) if is_whole else value
+    if isinstance(value, dict | Mapping):
+        return {key: with_integers(item) for key, item in value.items()}
+    return value
 
 
 _MARKER = "data_part_compat"

@@ -12,7 +12,7 @@ from a2a.utils.errors import InvalidParamsError
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import MAX_PARTS
 
-MAX_VALUES = 20_000
+MAX_VALUES = 5_000
 """Maximum number of values in a JSON body. Members, items, objects and lists count."""
 
 

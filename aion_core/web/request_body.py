@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -40,10 +41,13 @@ MAX_DEPTH = 32
 """Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
 its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
 MAX_INTEGER = 2**53
-SMALL_BODY_BYTES = 64 * 1024
-"""Maximum size of a body to parse in the event loop, within a millisecond or two. A thread parses larger bodies."""
+SMALL_BODY_BYTES, SMALL_BODY_VALUES = 64 * 1024, 500
+"""Maximum size and number of values of a body to parse and convert in the event loop, within a millisecond or two. A
+thread parses and converts larger bodies."""
 
 JSON = "application/json"
+
+T = TypeVar("T")
 
 
 class BodyRefused(Exception):
@@ -70,6 +74,7 @@ class StrictRequest(Request):
         self._media_types = media_types or (JSON,)
         self.read: Any = None
         """Parsed body, possibly an invalid request. An error response repeats the `id` of this body."""
+        self._is_large = False
 
     async def body(self) -> bytes:
         """Return the bytes of the whole body. Raises BodyRefused for a large, slow, incomplete or compressed body."""
@@ -113,12 +118,15 @@ class StrictRequest(Request):
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         body = await self.body()
-        if len(body) <= SMALL_BODY_BYTES:
-            self._parse(body)
-        else:
-            await asyncio.to_thread(self._parse, body)
+        # Commas and brackets in texts count too: this check only selects the thread.
+        self._is_large = len(body) > SMALL_BODY_BYTES or sum(map(body.count, (b",", b"{", b"["))) > SMALL_BODY_VALUES
+        await self.convert(self._parse, body)
         self._json = self.read
         return self._json
+
+    async def convert(self, function: Callable[..., T], *args: Any) -> T:
+        """Return `function(*args)`, a conversion of the parsed body. A thread calls it if the body is large."""
+        return await asyncio.to_thread(function, *args) if self._is_large else function(*args)
 
     def _parse(self, body: bytes) -> None:
         self.read = _read(body)

@@ -129,7 +129,10 @@ def _field(path: tuple[int | str, ...]) -> str:
 
 async def read_message(request: StrictRequest) -> SendMessageRequest:
     """Parse a v0.3 HTTP+JSON body as v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
-    body = await request.json_object()
+    return await request.convert(_message_request, await request.json_object())
+
+
+def _message_request(body: dict[str, Any]) -> SendMessageRequest:
     if _has_kinds(body.get("message")):
         params = read_v03(body, v03.MessageSendParams)
     else:
