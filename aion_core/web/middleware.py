@@ -22,7 +22,7 @@ from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
 from aion_core.web.cors import CorsPolicy, cors_middleware
-from aion_core.web.errors import RETRY_AFTER_SECONDS, count_internal_error, counting_internal_errors
+from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,12 @@ class ObservabilityMiddleware:
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
         with (
             log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)),
-            counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
+            log.counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
         ):
             try:
                 await (self._trace if self._is_traced else self._app)(scope, receive, send)
             except Exception:
-                count_internal_error()
+                log.count_internal_error()
                 raise
             finally:
                 self._metrics.flush()
@@ -237,7 +237,7 @@ class AuthenticationMiddleware:
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
             if decision.status >= 500:
-                count_internal_error()
+                log.count_internal_error()
             await refusal(decision, authenticator)(scope, receive, send)
 
 

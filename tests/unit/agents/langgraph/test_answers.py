@@ -198,7 +198,7 @@ async def test_answer_before_empty_message_is_used(method: str) -> None:
 async def test_structured_response_survives_the_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The class is missing from the state's annotations; the module at the agent's path has it."""
+    """The agent's module defines a class that the state's annotations do not name."""
     found: list[Any] = []
 
     @before_model
