@@ -367,9 +367,19 @@ class LargeResponseMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
-        is_plain = scope["type"] != "http" or _is_buffered(scope)
-        await (self._app if is_plain else self._compressing)(scope, receive, send)
+        if scope["type"] != "http" or _is_buffered(scope):
+            await self._app(scope, receive, send)
+            return
+        accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
+        if _REFUSED_GZIP.search(accepted):
+            # Starlette reads the word without its weight.
+            headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+            scope = {**scope, "headers": headers}
+        await self._compressing(scope, receive, send)
 
+
+_REFUSED_GZIP = re.compile(r"(?:^|,)\s*(?:x-)?gzip\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$)", re.IGNORECASE)
+"""Matches an Accept-Encoding header with gzip at the weight zero: "not acceptable" (RFC 9110, section 12.5.3)."""
 
 COMPRESSED_BYTES = 16 * 1024
 """Smallest compressed response body. Smaller ones, such as cards, are not worth the time of the processor."""
