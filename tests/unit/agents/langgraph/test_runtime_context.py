@@ -93,7 +93,7 @@ from langchain.tools import ToolRuntime
 from langchain_core.tools import tool
 from tests.golden.graphs import asks_for
 from tests.support.service import http, parts, send
-from tests.unit.agents.langgraph.test_runtime_context import Model
+from tests.unit.agents.langgraph.test_runtime_context import ContextModel
 
 @tool
 def look(runtime: ToolRuntime) -> str:
@@ -101,7 +101,7 @@ def look(runtime: ToolRuntime) -> str:
     return "seen"
 
 async def main():
-    graph = create_agent(Model(scripts=[[asks_for("look", "{}")], ["done"]]), [look])
+    graph = create_agent(ContextModel(scripts=[[asks_for("look", "{}")], ["done"]]), [look])
     async with http(parts(graph).app()) as client:
         print((await client.post("/", json=send("secret words"))).text)
 
