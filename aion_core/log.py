@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -196,3 +196,26 @@ def _put_back(variable: ContextVar[Any], token: Token[Any]) -> None:
     # A generator closed by the garbage collector, for example after its event loop ended, runs in another context.
     with suppress(ValueError):
         variable.reset(token)
+
+
+# ── Internal errors ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_on_internal_error: ContextVar[Callable[[], None] | None] = ContextVar("aion_internal_errors", default=None)
+
+
+@contextmanager
+def counting_internal_errors(count: Callable[[], None]) -> Iterator[None]:
+    """Call `count` for each internal error of the `with` block and of asyncio tasks started in it."""
+    token = _on_internal_error.set(count)
+    try:
+        yield
+    finally:
+        # A generator closed by the garbage collector runs in another context.
+        with suppress(ValueError):
+            _on_internal_error.reset(token)
+
+
+def count_internal_error() -> None:
+    """Count an error response for a failure of the server. Its HTTP status may be 200."""
+    if count := _on_internal_error.get():
+        count()

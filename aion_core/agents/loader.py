@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -109,6 +109,22 @@ class LazyAgent:
             raise AgentLoadError(explained.what, do=framework.remedy, **object_location(found, folder)) from error
         self.framework = name
         return built
+
+
+class AgentReplies(Mapping[str, ReplyAs]):
+    """`reply` setting of each agent. The value of an agent may change once, when its code is loaded."""
+
+    def __init__(self, agents: Mapping[str, LazyAgent]) -> None:
+        self._agents = agents
+
+    def __getitem__(self, agent_id: str) -> ReplyAs:
+        return self._agents[agent_id].reply
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
 
 
 def _with_article(name: str) -> str:

@@ -6,10 +6,11 @@ from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
+from aion_core.agents.loader import AgentReplies
 from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
-from aion_core.bootstrap.engine import AgentReplies, Engine, build_engine
+from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry

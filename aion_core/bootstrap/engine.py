@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
@@ -11,12 +11,12 @@ from uuid import uuid4
 from aion_core import log
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.frameworks import AgentDependencies
-from aion_core.agents.loader import LazyAgent
+from aion_core.agents.loader import AgentReplies, LazyAgent
 from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Clock, Limits, PushWakeUp, ReplyAs, WakeUp
+from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
 from aion_core.settings import Settings
 from aion_core.tasks.call import Deadline
 from aion_core.tasks.conversations import Conversations
@@ -86,22 +86,6 @@ class Background:
             except Exception:  # the next sweep tries again
                 logger.exception("A sweep has failed.")
             await self._clock.sleep(SWEEP_SECONDS)
-
-
-class AgentReplies(Mapping[str, ReplyAs]):
-    """`reply` setting of each agent. The value of an agent may change once, when its code is loaded."""
-
-    def __init__(self, agents: Mapping[str, LazyAgent]) -> None:
-        self._agents = agents
-
-    def __getitem__(self, agent_id: str) -> ReplyAs:
-        return self._agents[agent_id].reply
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._agents)
-
-    def __len__(self) -> int:
-        return len(self._agents)
 
 
 @dataclass(frozen=True, slots=True)

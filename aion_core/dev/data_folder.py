@@ -97,6 +97,12 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def is_own(self, path: Path) -> bool:
+        """Return True for a path of the server's own files in the folder, which may also have files of the project."""
+        folder = self.path.resolve()
+        inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
+        return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, _LOCK)))
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Create the folder and hold its lock. Raises ConfigurationError if another server holds the lock."""

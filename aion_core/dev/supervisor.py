@@ -124,7 +124,8 @@ class Supervisor:
         if self._server.reloads:
             from aion_core.dev.watcher import Watcher
 
-            self._watcher = Watcher(self._server.watched, self._note_edits, self._warn_unwatched)
+            watched, data = self._server.watched, self._server.folder
+            self._watcher = Watcher(watched, data, self._note_edits, self._warn_unwatched)
             self._watcher.start()
 
     def _begin(self, why: str) -> None:

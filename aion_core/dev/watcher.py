@@ -6,6 +6,8 @@ from pathlib import Path
 
 from watchfiles import Change, DefaultFilter, watch
 
+from aion_core.dev.data_folder import DataFolder
+
 SUFFIXES = (".py", ".pyi", ".yaml", ".yml", ".json", ".toml", ".env")
 PROMPTS = "prompts"
 """Name of a folder with prompts. An edit of any file in it reloads the agents."""
@@ -18,15 +20,16 @@ _STEP, _DEBOUNCE = 50, 300
 class EditFilter(DefaultFilter):
     """Filter of file changes for code, configuration and prompts outside of ignored folders."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, data: DataFolder) -> None:
+        """Filter the changes below `root`, except those by the server itself in its data folder."""
         super().__init__()
-        self._root = root
+        self._root, self._data = root, data
 
     def __call__(self, change: Change, path: str) -> bool:
         """Return True if the changed file may affect the agents."""
         place = Path(path)
         inner = place.relative_to(self._root) if place.is_relative_to(self._root) else place
-        if any(is_ignored(self._root / part) for part in inner.parts[:-1]):
+        if any(is_ignored(self._root / part) for part in inner.parts[:-1]) or self._data.is_own(place):
             return False
         if place.name.startswith(".env") or PROMPTS in inner.parts[:-1]:
             return not place.name.endswith(("~", ".swp", ".tmp"))
@@ -42,10 +45,14 @@ class Watcher:
     """File watcher with threads that report edits below some folders."""
 
     def __init__(
-        self, folders: Sequence[Path], edited: Callable[[Iterable[str]], None], failed: Callable[[Exception], None]
+        self,
+        folders: Sequence[Path],
+        data: DataFolder,
+        edited: Callable[[Iterable[str]], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         """Watch the folders. Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
-        self._edited, self._failed = edited, failed
+        self._data, self._edited, self._failed = data, edited, failed
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, args=(root, paths, recursive), name="edits", daemon=True)
@@ -70,7 +77,7 @@ class Watcher:
                 return
             for changes in watch(
                 *watched,
-                watch_filter=EditFilter(root),
+                watch_filter=EditFilter(root, self._data),
                 step=_STEP,
                 debounce=_DEBOUNCE,
                 stop_event=self._stopping,

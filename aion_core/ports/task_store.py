@@ -64,7 +64,7 @@ class WhenBusy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """Outcome: a turn has a lease, and the caller must run it."""
+    """Outcome: the caller holds the lease of a turn now, and must run the turn."""
 
     lease: Lease
     head: Head

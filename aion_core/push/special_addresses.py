@@ -56,6 +56,7 @@ METADATA: tuple[Network, ...] = tuple(
             "fe80::/10",
             "fd00:ec2::/32",
             "fd20:ce::/64",
+            "fd00:42::/64",
         ),
     )
 )

@@ -116,7 +116,7 @@ class Ttl:
         return int((self._clock.now() + life).timestamp())
 
     def end(self, retentions: float = 1) -> int:
-        """Return the TTL of an item written now and expiring after this number of retentions."""
+        """Return the TTL of an item written now that expires after this number of retention periods."""
         return self.after(retentions * self._retention)
 
     def attributes(self, retentions: float = 1) -> Item:

@@ -60,7 +60,7 @@ def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str 
 
 
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
-    """Return the outcome that refuses a new task in the context of this record; None to accept the task."""
+    """Return the refusal if this context may not begin a new task, or None if it may."""
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:

@@ -1,15 +1,13 @@
 """Error responses of JSON-RPC, of HTTP+JSON in v1.0, and of HTTP+JSON in v0.3."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from typing import Any
 
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from starlette.responses import JSONResponse
 
 from aion_core.errors import AionError, StoreError
+from aion_core.log import count_internal_error
 from aion_core.protocol.errors import (
     RETRY_AFTER,
     ServiceUnavailableError,
@@ -25,27 +23,6 @@ A2A_JSON = "application/a2a+json"
 """Media type of the HTTP+JSON binding (A2A 11.1)."""
 
 RETRY_AFTER_SECONDS = 2
-
-
-_count: ContextVar[Callable[[], None] | None] = ContextVar("aion_internal_errors", default=None)
-
-
-@contextmanager
-def counting_internal_errors(count: Callable[[], None]) -> Iterator[None]:
-    """Call `count` for each internal error of the `with` block and of asyncio tasks started in it."""
-    token = _count.set(count)
-    try:
-        yield
-    finally:
-        # A generator closed by the garbage collector runs in another context.
-        with suppress(ValueError):
-            _count.reset(token)
-
-
-def count_internal_error() -> None:
-    """Count an error response for a failure of the server. Its HTTP status may be 200."""
-    if count := _count.get():
-        count()
 
 
 def protocol_error(error: Exception) -> Exception:

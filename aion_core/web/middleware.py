@@ -22,7 +22,7 @@ from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.tasks.call import Deadline
 from aion_core.web.cors import CorsPolicy, cors_middleware
-from aion_core.web.errors import RETRY_AFTER_SECONDS, count_internal_error, counting_internal_errors
+from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
 
 logger = logging.getLogger(__name__)
@@ -58,12 +58,12 @@ class ObservabilityMiddleware:
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
         with (
             log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)),
-            counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
+            log.counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
         ):
             try:
                 await (self._trace if self._is_traced else self._app)(scope, receive, send)
             except Exception:
-                count_internal_error()
+                log.count_internal_error()
                 raise
             finally:
                 self._metrics.flush()
@@ -237,7 +237,7 @@ class AuthenticationMiddleware:
             await self._app({**scope, CALLER: caller}, receive, send)
         else:
             if decision.status >= 500:
-                count_internal_error()
+                log.count_internal_error()
             await refusal(decision, authenticator)(scope, receive, send)
 
 
@@ -367,9 +367,19 @@ class LargeResponseMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
-        is_plain = scope["type"] != "http" or _is_buffered(scope)
-        await (self._app if is_plain else self._compressing)(scope, receive, send)
+        if scope["type"] != "http" or _is_buffered(scope):
+            await self._app(scope, receive, send)
+            return
+        accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
+        if _REFUSED_GZIP.search(accepted):
+            # Starlette reads the word without its weight.
+            headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+            scope = {**scope, "headers": headers}
+        await self._compressing(scope, receive, send)
 
+
+_REFUSED_GZIP = re.compile(r"(?:^|,)\s*(?:x-)?gzip\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$)", re.IGNORECASE)
+"""Matches an Accept-Encoding header with gzip at the weight zero: "not acceptable" (RFC 9110, section 12.5.3)."""
 
 COMPRESSED_BYTES = 16 * 1024
 """Smallest compressed response body. Smaller ones, such as cards, are not worth the time of the processor."""

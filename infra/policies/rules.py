@@ -15,7 +15,7 @@ from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
 from aion_core.settings import Settings
 from aion_core.stores.owned import PARTITIONS, NamedBy
 from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template
-from infra.policies.deployment import ROOT, ResolvedDeployment
+from infra.policies.deployment import PLACE, ROOT, ResolvedDeployment
 
 LONGEST_FILE = 600
 # Matches the ARN of a resource without wildcards, of a secret with its random end, or of a resource in this stack.
@@ -61,7 +61,7 @@ Compared = tuple[str, Any, Any]
 
 def problems(deployment: ResolvedDeployment) -> Iterator[str]:
     """Yield an error text for each template value that differs from its expected value."""
-    for rule in (_files, _environments, _options, _rights, _table, _bucket, _metrics, _shifts):
+    for rule in (_files, _environments, _options, _rights, _table, _bucket, _queues, _metrics, _shifts):
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
                 yield f"{name}: unexpected {sorted(value - expected)}, missing {sorted(expected - value)}"
@@ -213,6 +213,13 @@ def _table(deployment: ResolvedDeployment) -> Iterator[Compared]:
             table.get("TimeToLiveSpecification"),
             {"AttributeName": schema.TTL_ATTRIBUTE, "Enabled": True},
         )
+
+
+def _queues(deployment: ResolvedDeployment) -> Iterator[Compared]:
+    policies = deployment.resources.get("AWS::SQS::QueuePolicy", {}).values()
+    urls = {url for policy in policies for url in policy["Queues"]}
+    every = {f"{PLACE.endpoint}/{PLACE.account}/stack-State-{name}" for name in deployment.resources[QUEUE]}
+    yield "queues with a policy", urls, every
 
 
 def _bucket(deployment: ResolvedDeployment) -> Iterator[Compared]:

@@ -101,7 +101,7 @@ async def claim(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
-# The state before the acts.
+# The state before the test's actions.
 
 
 async def running(chat: StoreConversation) -> TurnStarted:

@@ -40,7 +40,7 @@ def tasks(here: Pushes) -> Faults:
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
-    """Return the faults of the push configs' writes."""
+    """Return the failures to inject into the writes of push configs."""
     return Faults(here.configs)
 
 

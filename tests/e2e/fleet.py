@@ -35,6 +35,10 @@ from tests.support.streams import faults_of_text
 CONFIG = ROOT / "tests" / "e2e" / "agents" / "noting.yaml"
 LEASE_SECONDS = 10.0
 SWEEP_SECONDS = 4.0
+RECOVERY_SECONDS = LEASE_SECONDS + 20.0
+"""Seconds of a recovery on an idle machine: the lease expires, then a sweep or a repeated queue message is processed."""
+LOADED_MACHINE = 2
+"""Factor for times on a machine with other work."""
 PATIENCE = 600.0
 """Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
 
@@ -323,9 +327,9 @@ class Figures:
         return ", ".join([told, *self.extra])
 
     def check(self) -> None:
-        """Assert that nothing was lost, doubled or run again, and that no recovery took beyond reason."""
+        """Assert that nothing was lost, doubled or run again, and that 95 % of the recoveries were in time."""
         assert (self.lost, self.doubled, self.run_again) == ([], [], [])
-        assert quantile(self.recoveries, 0.95) <= 10 * (LEASE_SECONDS + 20), self
+        assert quantile(self.recoveries, 0.95) <= LOADED_MACHINE * RECOVERY_SECONDS, self
 
 
 def quantile(values: Sequence[float], share: float) -> float:

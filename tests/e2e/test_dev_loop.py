@@ -604,6 +604,15 @@ def test_removed_data_folder_is_created_again(server: ServerProcess, project: Pa
     assert "Traceback" not in "".join(server.printed)
 
 
+def test_data_folder_in_project_causes_no_reload(project: Path) -> None:
+    with serving(dev(project), AION_DATA_DIR=str(project / "data")) as server:
+        edit(project, '"first"', '"second"')
+        until(lambda: printed(server, "agent.py ("), server)
+        assert text_of(ask(server)).startswith("second ")
+        assert server.stop() == 0
+        assert not printed(server, "dev.json")
+
+
 def test_removed_project_does_not_end_the_server(project: Path) -> None:
     folder = project.parent / "state"
     with serving(dev(project), AION_DATA_DIR=str(folder)) as server:

@@ -134,6 +134,7 @@ async def test_killed_processes_lose_nothing(processes: Fleet, record_property: 
 
         figures = await played(turns, kill())
         figures.recoveries = recoveries(processes, cut)
+        assert figures.recoveries, "another process continued a cut step"
         figures.extra.append(f"{len(killed)} processes killed, {len(cut)} steps cut")
         await report(record_property, "processes killed", figures, receiver, turns)
 
@@ -157,6 +158,7 @@ async def test_frozen_process_adds_nothing_late(processes: Fleet, record_propert
 
     figures = await played(turns, freeze())
     figures.recoveries = recoveries(processes, cut)
+    assert figures.recoveries, "another process continued a cut step"
     taken = {note.turn: at + seconds for note, at in cut for seconds in recoveries(processes, [(note, at)])}
     late = [
         f"{note.turn}: {note.step} begun late"

@@ -127,7 +127,7 @@ class Listening:
 
 @dataclass(frozen=True)
 class Post:
-    """Notification, at its arrival."""
+    """Push notification that the webhook received, with its time of arrival."""
 
     at: float
     process: str

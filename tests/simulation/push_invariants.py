@@ -95,7 +95,7 @@ def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
 
 
 def i16c_who_listens_is_told_soon(world: "SimWorld") -> Iterator[str]:
-    """Notify soon without faults: no notification waits for a sweep."""
+    """Send each notification promptly if nothing fails; none waits for the sweep."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:

@@ -32,7 +32,7 @@ class Collector:
         return [span for _, span in self._scoped()]
 
     def spans_named(self, name: str) -> list[Span]:
-        """Return the spans of the name."""
+        """Return the spans with this name."""
         return [span for span in self.spans if span.name == name]
 
     def named(self, name: str) -> Span:

@@ -87,14 +87,19 @@ class IssuerKeys:
         try:
             self._keys = _by_id(await self._fetch(await self._url()))
         except DocumentUnreadable as error:
-            logger.error("The keys of %s cannot be read: %s", self._scheme.issuer, error)
+            logger.log(self._failure_level(), "The keys of %s cannot be read: %s", self._scheme.issuer, error)
         except Exception:
-            logger.exception("The keys of %s cannot be read: unexpected error.", self._scheme.issuer)
+            told = "The keys of %s cannot be read: unexpected error."
+            logger.log(self._failure_level(), told, self._scheme.issuer, exc_info=True)
         else:
             self._read_at = self._clock.now()
         finally:
             # A task refers to the context of its request, with the caller's credentials.
             self._tried_at, self._reading = self._clock.now(), None
+
+    def _failure_level(self) -> int:
+        # Lambda freezes a background read between invocations, so it may time out although the issuer is well.
+        return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
         if self._scheme.keys_url:

@@ -1,4 +1,4 @@
-"""Registry of frameworks: one entry serves, packages and explains a new framework."""
+"""Registry of agent frameworks. To support a new framework, add one entry: it names how to serve, package and document it."""
 
 import tomllib
 from collections.abc import AsyncGenerator, Iterator

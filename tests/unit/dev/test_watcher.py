@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from watchfiles import Change
 
+from aion_core.dev.data_folder import DataFolder
 from aion_core.dev.watcher import EditFilter
 
 
@@ -33,4 +34,23 @@ from aion_core.dev.watcher import EditFilter
 def test_edits_of_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert EditFilter(tmp_path)(Change.modified, str(tmp_path / path)) is counts
+    assert EditFilter(tmp_path, DataFolder(tmp_path / ".aion"))(Change.modified, str(tmp_path / path)) is counts
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("data/dev.json", False),
+        ("data/dev.json.new", False),
+        ("data/state/dynamodb.json", False),
+        ("data/store/files/x.json", False),
+        ("data/products.json", True),
+        ("data/mine/tools.py", True),
+        ("dev.json", True),
+    ],
+)
+def test_edits_by_the_server_do_not_count(tmp_path: Path, path: str, counts: bool) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for data in (tmp_path / "data", link / "data"):
+        assert EditFilter(tmp_path, DataFolder(data))(Change.modified, str(tmp_path / path)) is counts

@@ -29,6 +29,23 @@ async def test_large_unary_response_is_compressed() -> None:
     assert json.loads(gzip.decompress(small.body)) == json.loads(plain.body), "the same message returns its task"
 
 
+@pytest.mark.parametrize(
+    ("accepts", "encoding"),
+    [
+        ("gzip;q=0", None),
+        ("GZIP ; Q=0.000, identity", None),
+        ("br, gzip;q=0, *;q=0.5", None),
+        ("gzip;q=0.001", "gzip"),
+        ("br;q=0, gzip", "gzip"),
+        ("gzip;q=1.0, identity;q=0", "gzip"),
+    ],
+)
+async def test_weight_zero_refuses_compression(accepts: str, encoding: str | None) -> None:
+    answer = await ask(parts(talking(1)).app(), send(LONG), accepts)
+    assert answer.headers.get("content-encoding") == encoding
+    assert answer.headers["vary"] == "Accept-Encoding"
+
+
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "message/stream"])
 async def test_stream_is_never_compressed(method: str) -> None:
     answer = await ask(parts(talking(1)).app(), send(LONG, method=method))

@@ -1,5 +1,6 @@
 """Log of a failed request: one record with the store's operation, AWS's error code and the traceback."""
 
+import json
 import logging
 from typing import Any
 
@@ -57,10 +58,24 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize("error", [DENIED, THROTTLED, StoreCorrupt("A record cannot be read.")], ids=repr)
-async def test_store_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str, error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [(DENIED, -32603, 500), (THROTTLED, -32053, 503), (StoreCorrupt("A record cannot be read."), -32603, 500)],
+    ids=["denied", "throttled", "corrupt"],
+)
+async def test_store_error_has_code_and_one_record(
+    caplog: pytest.LogCaptureFixture, binding: str, error: Exception, code: int, status: int
+) -> None:
     answer = await fails(binding, error)
-    assert "-32603" in answer.text or "-32053" in answer.text or answer.status_code in (500, 503), answer.text
+    body = json.loads(answer.text.removeprefix("data: "))
+    found = (answer.status_code, body.get("error", body)["code"])
+    match binding:
+        case "REST" | "REST, streaming":
+            assert found == (status, status)
+        case "REST of v0.3":
+            assert found == (status, code)
+        case _:
+            assert found == (200, code)
     assert str(error) not in answer.text
     (record,) = problems(caplog)
     assert str(error) in record.getMessage()

@@ -44,7 +44,7 @@ def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
 
 
 def state(task: dict[str, Any]) -> str:
-    """Return the state's name, the same for both versions."""
+    """Return the task state's name, in one spelling for protocol versions 0.3 and 1.0."""
     named: str = task["status"].get("state", "unknown")
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 

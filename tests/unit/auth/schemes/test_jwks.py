@@ -288,6 +288,27 @@ async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer
     assert isinstance(last.exception(), KeysUnavailable)
 
 
+@pytest.mark.parametrize("failure", [DocumentUnreadable("no answer"), RuntimeError("unexpected")], ids=repr)
+async def test_failed_refresh_of_served_keys_is_warning(
+    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock, caplog: pytest.LogCaptureFixture, failure: Exception
+) -> None:
+    """An error feeds the alarm that rolls a deployment back, and Lambda may have frozen the read."""
+    [unknown] = await waiting(keys, "k-1")
+    await slow.answer(failure)
+    assert isinstance(unknown.exception(), KeysUnavailable)
+    clock.move(BETWEEN_COLD_READS.total_seconds())
+    await waiting(keys, "k-1")
+    await slow.answer()
+    clock.move(STALE_WHILE_REVALIDATE.total_seconds())
+    await waiting(keys, "k-1")
+    await slow.answer(failure)
+    clock.move(BETWEEN_READS.total_seconds())
+    await waiting(keys, "k-1")
+    await slow.answer(failure)
+    levels = [record.levelname for record in caplog.records if "cannot be read" in record.getMessage()]
+    assert levels == ["ERROR", "WARNING", "ERROR"]
+
+
 async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: SlowIssuer) -> None:
     """A task refers to the context variables of the request that started it."""
 
