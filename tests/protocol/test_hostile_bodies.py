@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
-from google.protobuf.struct_pb2 import Value
+from google.protobuf.struct_pb2 import Struct
 from starlette.types import ASGIApp
 
 from aion_core.protocol import json_format
@@ -75,7 +75,7 @@ def conversion_seconds() -> float:
     times = []
     for _ in range(3):
         since = time.thread_time()
-        ParseDict([[[[]]]] * 1250, Value())
+        ParseDict({"a": [[[[]]]] * 1250}, Struct())
         times.append(time.thread_time() - since)
     return statistics.median(times)
 
