@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 from starlette.types import ASGIApp
 
-from aion_core.protocol import json_format
+from aion_core.protocol import types
 from tests.protocol.hostile_bodies import (
     LARGEST,
     SIZES,
@@ -152,7 +152,7 @@ async def test_message_is_converted_once_per_use(body: HostileBody, monkeypatch:
 
     app = hostile_app()
     with monkeypatch.context() as patched:
-        patched.setattr(json_format, "MessageToDict", counting)
+        patched.setattr(types, "MessageToDict", counting)
         answer = await cost_of(app, body)
     assert not answer.is_error
     assert len([size for size in sizes if size > max(sizes) / 2]) <= 2

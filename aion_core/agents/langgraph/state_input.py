@@ -14,9 +14,8 @@ from aion_core.agents.langgraph.thread import INBOX, MESSAGES, OUTBOX, Graph
 from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import ANY_FILE
-from aion_core.protocol.types import Part
+from aion_core.protocol.types import Part, to_json
 
 JSON, TEXT = "application/json", "text/plain"
 

@@ -9,7 +9,7 @@ from a2a.utils.errors import InvalidParamsError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.web.json_limits import MAX_VALUES, check_lists, check_values
+from aion_core.web.request_body import MAX_VALUES, check_lists, check_values
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('",{}[]:\\\nxé')),
