@@ -9,9 +9,8 @@ from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
-from aion_core.protocol.json_format import to_json, with_integers
 from aion_core.protocol.message_rules import ALLOWED_SKILLS, NO_AION_EXTENSIONS, without_reserved_keys
-from aion_core.protocol.types import Message, Role
+from aion_core.protocol.types import Message, Role, to_json, with_integers
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 logger = logging.getLogger(__name__)
@@ -81,7 +80,8 @@ def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
         **({ALLOWED_SKILLS: metadata_in[ALLOWED_SKILLS]} if ALLOWED_SKILLS in metadata_in else {}),
         **{key: value for key, value in named.items() if value},
     }
-    return A2AInbox(task=request.task, message=request.message, metadata=metadata)
+    # The server checked task and message before it stored them. A validation would convert both to JSON again.
+    return A2AInbox.model_construct(task=request.task, message=request.message, metadata=metadata)
 
 
 def _event(happened: InboundEvent | None, request: TurnRequest) -> Event:

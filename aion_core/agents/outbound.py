@@ -15,7 +15,6 @@ from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.aion.extensions import react
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -26,6 +25,7 @@ from aion_core.protocol.types import (
     Task,
     TaskState,
     TaskStatusUpdateEvent,
+    to_json,
 )
 from aion_core.tasks import lifecycle
 

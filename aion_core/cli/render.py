@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aion_core.errors import StoreCorrupt
 from aion_core.log import one_line
 from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
-from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
+from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
 from aion_core.tasks.lifecycle import state_name
 
 if TYPE_CHECKING:

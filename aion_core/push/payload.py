@@ -8,7 +8,7 @@ from datetime import datetime
 from a2a.utils.proto_utils import to_stream_response
 
 from aion_core.ports import Notification, PushConfig, PushVersion, WebhookRequest
-from aion_core.protocol.json_format import to_json, v03_json
+from aion_core.protocol.types import to_json, v03_json
 from aion_core.push import signing
 from aion_core.push.registration import api_key_header
 

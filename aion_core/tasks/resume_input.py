@@ -10,8 +10,7 @@ from typing import Any
 
 from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
-from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import Message, Part, Task
+from aion_core.protocol.types import Message, Part, Task, to_json
 from aion_core.tasks import lifecycle
 
 INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"

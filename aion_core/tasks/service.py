@@ -28,8 +28,7 @@ from aion_core.ports import (
     WhenBusy,
     WorkQueue,
 )
-from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
+from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
 from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
 from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
 from aion_core.tasks.call import CallContext, head_of, log_of

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -28,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from aion_core.protocol.errors import invalid_params
-from aion_core.web.json_limits import check_list, check_values
+from aion_core.protocol.message_rules import MAX_PARTS
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -39,11 +40,17 @@ BODY_SECONDS, BODY_IDLE_SECONDS = 120.0, 20.0
 MAX_DEPTH = 32
 """Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
 its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
+MAX_VALUES = 5_000
+"""Maximum number of values in a JSON body. Members, items, objects and lists count. Parsers need a hundred times the memory of a
+body with many small values; counting the values in the bytes takes about ten milliseconds."""
 MAX_INTEGER = 2**53
-SMALL_BODY_BYTES = 64 * 1024
-"""Maximum size of a body to parse in the event loop, within a millisecond or two. A thread parses larger bodies."""
+SMALL_BODY_BYTES, SMALL_BODY_VALUES = 64 * 1024, 500
+"""Maximum size and number of values of a body to parse and convert in the event loop, within a millisecond or two. A
+thread parses and converts larger bodies."""
 
 JSON = "application/json"
+
+T = TypeVar("T")
 
 
 class BodyRefused(Exception):
@@ -70,6 +77,7 @@ class StrictRequest(Request):
         self._media_types = media_types or (JSON,)
         self.read: Any = None
         """Parsed body, possibly an invalid request. An error response repeats the `id` of this body."""
+        self._is_large = False
 
     async def body(self) -> bytes:
         """Return the bytes of the whole body. Raises BodyRefused for a large, slow, incomplete or compressed body."""
@@ -113,12 +121,15 @@ class StrictRequest(Request):
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         body = await self.body()
-        if len(body) <= SMALL_BODY_BYTES:
-            self._parse(body)
-        else:
-            await asyncio.to_thread(self._parse, body)
+        # Commas and brackets in texts count too: this check only selects the thread.
+        self._is_large = len(body) > SMALL_BODY_BYTES or sum(map(body.count, (b",", b"{", b"["))) > SMALL_BODY_VALUES
+        await self.convert(self._parse, body)
         self._json = self.read
         return self._json
+
+    async def convert(self, function: Callable[..., T], *args: Any) -> T:
+        """Return `function(*args)`, a conversion of the parsed body. A thread calls it if the body is large."""
+        return await asyncio.to_thread(function, *args) if self._is_large else function(*args)
 
     def _parse(self, body: bytes) -> None:
         self.read = _read(body)
@@ -132,6 +143,37 @@ class StrictRequest(Request):
         if not isinstance(body, dict):
             raise InvalidRequestError("The body has to be a JSON object.")
         return body
+
+
+def check_values(body: bytes) -> None:
+    """Raise InvalidParamsError for a JSON body with too many values. The rest of the body may be invalid JSON."""
+    # Without escapes, a quotation mark is the beginning or the end of a text.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    # A member has a comma or a bracket before it, and at most two texts.
+    if plain.count(b'"') <= 4 * MAX_VALUES + 4:
+        outside = b"".join(plain.split(b'"')[::2])
+        if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
+            return
+    raise InvalidParamsError(
+        f"The body has more than {MAX_VALUES} values: send large data as a file, or a part with the url of a file."
+    )
+
+
+def check_list(values: list[Any], field: str) -> None:
+    """Raise InvalidParamsError for a list with too many items. `field` is its path in the request."""
+    if len(values) > MAX_PARTS:
+        name = "parts" if field.rpartition(".")[2] == "parts" else "items"
+        raise invalid_params(f"{field} has more than {MAX_PARTS} {name}: send fewer.", field)
+
+
+def check_lists(value: Mapping[str, Any], path: str = "") -> None:
+    """Raise InvalidParamsError for a list with too many items, outside of metadata and of the items of lists."""
+    for name, member in value.items():
+        field = f"{path}{name}"
+        if isinstance(member, list):
+            check_list(member, field)
+        elif isinstance(member, dict) and name != "metadata":
+            check_lists(member, f"{field}.")
 
 
 def is_text(text: str) -> bool:

@@ -167,7 +167,7 @@ class RestV1(HttpBinding):
         in_path = path.pop("tenant", "")
         params = _with_path(params, path)
         context = self._builder.build_in(request, tenant_of(params, in_path))
-        read: Any = read_params(params, operation.request)
+        read: Any = await request.convert(read_params, params, operation.request)
         if operation.stream:
             batches = operation.stream(self._services, read, context)
             return EventStream(await anext(batches, []), batches, REST_V1)

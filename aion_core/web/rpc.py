@@ -96,7 +96,7 @@ class JsonRpcBinding:
     ) -> Response:
         operation, params = self._v1[method], body.get("params", {})
         context = self._builder.build_in(request, tenant_of(params))
-        read: Any = read_params(params, operation.request) if operation.request else params
+        read: Any = await request.convert(read_params, params, operation.request) if operation.request else params
         if operation.stream:
             batches = operation.stream(self._services, read, context)
             return EventStream(await anext(batches, []), batches, jsonrpc_v1(request_id))
@@ -117,9 +117,9 @@ class JsonRpcBinding:
                 raise InvalidRequestError(
                     'The JSON-RPC request has no "id" of its own beside "method": give it a string or a whole number.'
                 )
-            params = read_v03(body, form.model)
+            params = await request.convert(read_v03, body, form.model)
             context = self._builder_v03.build(request)
-        read = form.read(params)
+        read = await request.convert(form.read, params)
         if operation.stream:
             batches = operation.stream(self._services, read, context)
             return EventStream(await anext(batches, []), batches, jsonrpc_v03(request_id))

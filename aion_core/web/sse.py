@@ -19,7 +19,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aion_core.ports import Delta
-from aion_core.protocol.json_format import to_json, v03_json, without_marker
 from aion_core.protocol.types import (
     Event,
     Task,
@@ -27,6 +26,9 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     delta_event,
     stream_response,
+    to_json,
+    v03_json,
+    without_marker,
 )
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import Resumed, StreamItem

@@ -18,11 +18,9 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
-from aion_core.protocol.json_format import to_json, v03_json, without_marker
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import SendMessageRequest, Task
-from aion_core.web.json_limits import check_lists
-from aion_core.web.request_body import JSON, StrictRequest, is_base64, read_params
+from aion_core.protocol.types import SendMessageRequest, Task, to_json, v03_json, without_marker
+from aion_core.web.request_body import JSON, StrictRequest, check_lists, is_base64, read_params
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -129,7 +127,10 @@ def _field(path: tuple[int | str, ...]) -> str:
 
 async def read_message(request: StrictRequest) -> SendMessageRequest:
     """Parse a v0.3 HTTP+JSON body as v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
-    body = await request.json_object()
+    return await request.convert(_message_request, await request.json_object())
+
+
+def _message_request(body: dict[str, Any]) -> SendMessageRequest:
     if _has_kinds(body.get("message")):
         params = read_v03(body, v03.MessageSendParams)
     else:

@@ -1,16 +1,20 @@
 """Hostile request bodies in four dialects, and the costs of their responses: `python -m tests.protocol.hostile_bodies`."""
 
 import asyncio
+import gc
 import json
+import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from starlette.types import ASGIApp
 
-from tests.protocol.dialects import DIALECTS, RpcDialect, RpcV03Dialect
+from aion_core.web.request_body import MAX_VALUES
+from tests.protocol.dialects import DIALECTS, Dialect, RpcDialect, RpcV03Dialect
 from tests.support.agents.counting import talking
 from tests.support.asgi import call
 from tests.support.service import parts
@@ -75,6 +79,22 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 """Members of a message by the name of the attack."""
 
+VALUES = MAX_VALUES - 40
+"""Number of values in a full message. The request around it has the rest."""
+
+FULL: dict[str, dict[str, Any]] = {
+    "full of lists": {"parts": [{"data": {"a": [[[[]]]] * (VALUES // 4)}}]},
+    "full of objects": {"parts": [{"data": {"a": [{"a": {}}] * (VALUES // 3)}}]},
+    "full of members": {"parts": [{"data": {str(number): 1 for number in range(VALUES)}}]},
+    "full of numbers": {"parts": [{"data": {"a": [1] * VALUES}}]},
+    "full of lists in metadata": {"metadata": {"a": [[]] * (VALUES // 2)}},
+    "full of members in metadata": {"metadata": {str(number): 1 for number in range(VALUES // 2)}},
+    "full of parts": {
+        "parts": [{"text": "a", "metadata": {str(number): 1 for number in range(VALUES // 256 - 5)}}] * 256
+    },
+}
+"""Members of accepted messages with almost the maximum number of values."""
+
 RAW: dict[str, Callable[[int], bytes]] = {
     "open lists": lambda size: b"[" * size,
     "open objects": lambda size: b'{"a":' * (size // 5),
@@ -94,10 +114,7 @@ def hostile_bodies(*sizes: int) -> Iterator[HostileBody]:
         plain = dialect.request("SendMessage", {})
         assert plain is not None
         for name, members in MESSAGES.items():
-            message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members(size)}
-            sent = dialect.request("SendMessage", {"message": message})
-            assert sent is not None
-            yield HostileBody(f"{name}, {size}, {dialect.name}", sent.target, sent.headers, sent.body)
+            yield _message(f"{name}, {size}, {dialect.name}", dialect, members(size))
         for name, whole in RAW.items():
             yield HostileBody(f"{name}, {size}, {dialect.name}", plain.target, plain.headers, whole(size))
         if isinstance(dialect, RpcDialect):
@@ -110,6 +127,31 @@ def hostile_bodies(*sizes: int) -> Iterator[HostileBody]:
                 yield HostileBody(f"{name}, {size}, {dialect.name}", plain.target, plain.headers, content)
 
 
+def full_bodies() -> Iterator[HostileBody]:
+    """Generate every accepted message with almost the maximum number of values, in every dialect."""
+    for dialect, (name, members) in product(DIALECTS, FULL.items()):
+        yield _message(f"{name}, {dialect.name}", dialect, members)
+
+
+def largest_bodies() -> Iterator[HostileBody]:
+    """Generate messages of the largest size with one long value, refused for a text and accepted for a file."""
+    for dialect, name in product(DIALECTS, ("long text", "base64")):
+        yield _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
+
+
+def usual_bodies() -> Iterator[HostileBody]:
+    """Generate a message of one letter in every dialect."""
+    for dialect in DIALECTS:
+        yield _message(f"one letter, {dialect.name}", dialect, {})
+
+
+def _message(name: str, dialect: Dialect, members: Mapping[str, Any]) -> HostileBody:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members}
+    sent = dialect.request("SendMessage", {"message": message})
+    assert sent is not None
+    return HostileBody(name, sent.target, sent.headers, sent.body)
+
+
 def hostile_app() -> ASGIApp:
     """Return an app with one agent."""
     return parts(talking(1)).app()
@@ -120,6 +162,26 @@ async def cost_of(app: ASGIApp, body: HostileBody) -> Cost:
     since = time.process_time()
     answer = await call(app, "POST", body.target, body.content, body.headers)
     return Cost(body, answer.status, answer.body, time.process_time() - since)
+
+
+async def costs_of(app: ASGIApp, bodies: Iterable[HostileBody]) -> tuple[list[Cost], float]:
+    """Send the bodies to the app. Return their costs, and the median processor time of a usual message in seconds."""
+    for body in usual_bodies():
+        await cost_of(app, body)  # the first requests import modules
+    with without_collections():
+        usual = [(await cost_of(app, body)).cpu_seconds for _ in range(5) for body in usual_bodies()]
+        return [await cost_of(app, body) for body in bodies], statistics.median(usual)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Exclude the objects of the test session from garbage collections, which take 0.1 s with them."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def allowed_bytes(cost: Cost) -> int:
@@ -139,9 +201,8 @@ def row(cost: Cost) -> str:
 
 
 async def _print() -> None:
-    app = hostile_app()
-    for body in hostile_bodies(*SIZES, LARGEST):
-        print(row(await cost_of(app, body)))
+    costs, usual = await costs_of(hostile_app(), [*full_bodies(), *hostile_bodies(*SIZES, LARGEST)])
+    print(*map(row, costs), f"A usual message takes {usual * 1000:.1f} ms.", sep="\n")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.inbound import text_of
 from aion_core.ports import TurnRequest
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import guessed_type
-from aion_core.protocol.types import Part
+from aion_core.protocol.types import Part, to_json
 
 OCTET_STREAM = "application/octet-stream"
 

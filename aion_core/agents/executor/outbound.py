@@ -40,7 +40,6 @@ from aion_core.ports import (
     TaskUsed,
     TurnRequest,
 )
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -53,6 +52,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    to_json,
 )
 from aion_core.tasks import lifecycle
 

@@ -3,9 +3,10 @@
 import dataclasses
 import enum
 import inspect
+import logging
 import sys
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from types import ModuleType
@@ -24,6 +25,7 @@ from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
+from aion_core.agents.langgraph.state_input import input_advice
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     Graph,
@@ -42,6 +44,8 @@ from aion_core.ports import Agent, AgentMessage, Emission, Paused, Reply, TurnRe
 from aion_core.protocol.types import Message
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
+
+logger = logging.getLogger(__name__)
 
 
 class LangGraphAgent:
@@ -77,6 +81,10 @@ class LangGraphAgent:
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `ports.Agent.run`."""
         return run_guarded(self._run(request))
+
+    def input_advice(self, modes: Collection[str]) -> str:
+        """Return a warning if the graph cannot read content of these media types, or "". A factory has no warning."""
+        return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         failure: BaseException | None = None
@@ -175,7 +183,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
     """Return the `ports.Agent` of a loaded graph, with aion's checkpointer and long-term memory."""
     table, clock = dependencies.table, dependencies.clock
-    return LangGraphAgent(
+    agent = LangGraphAgent(
         loaded.agent,
         partial(TableSaver, table, dependencies.blobs, clock, retention=dependencies.retention),
         memories=partial(TableLongTermMemory, table, clock),
@@ -183,6 +191,9 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         configuration=config.configuration,
         module=loaded.module,
     )
+    if advice := agent.input_advice(config.input_modes):
+        logger.warning("%s: %s", config.path, advice)
+    return agent
 
 
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────

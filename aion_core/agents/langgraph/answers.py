@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -101,14 +102,36 @@ class GraphAnswer:
         self._functional = not isinstance(graph, CompiledStateGraph)
         self._direct_tools = frozenset(_direct_tools(graph))
         self._outputs = _output_names(graph)
+        self._others = _state_names(graph)
+        self._tool_nodes = {"tools", *_tool_nodes(graph)}
         self._before, self._written = before, set[str]()
+        self._nested: Any = None
+        """Last structured response of a subgraph."""
         self.added = AddedMessages(messages_of(before))
 
-    def observe_update(self, update: Any) -> None:
-        """Remember the keys of the state written by nodes of the graph."""
+    def observe_update(self, update: Any, namespace: Sequence[str] = ()) -> None:
+        """Remember the written keys of the state, and from the subgraph at `namespace` its structured response.
+
+        A subgraph within a tool is left out, because its output is for the tool's caller.
+        """
+        nested = [part.partition(":")[0] for path in namespace for part in path.split("|")]
+        if self._tool_nodes & set(nested):
+            return
         for written in update.values() if isinstance(update, Mapping) else ():
             for each in written if isinstance(written, list | tuple) else [written]:
-                self._written.update(each if isinstance(each, Mapping) else ())
+                if not isinstance(each, Mapping):
+                    continue
+                if not nested:
+                    self._written.update(each)
+                elif each.get(STRUCTURED) is not None:
+                    self._nested = each[STRUCTURED]
+
+    def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
+        """Collect the messages and the written keys of the turn's stored steps."""
+        for values in steps:
+            self.added.observe(messages_of(values))
+        for earlier, later in pairwise(steps):
+            self._written.update(key for key, value in later.items() if _differs(value, earlier.get(key)))
 
     def returned(self, values: Any) -> Message | None:
         """Return the answer in the final values: a structured response, direct tool results, or an AIMessage.
@@ -129,30 +152,67 @@ class GraphAnswer:
         return answer
 
     def output(self, values: Any) -> Message | None:
-        """Return the other values of the graph's output that the turn has written, as data, for a turn without text."""
+        """Return the other values of the graph's output that the turn has written, as data, for a turn without text.
+
+        Without such values, return the last structured response of a subgraph.
+        """
         if self._functional or not isinstance(values, Mapping):
             return None
         part = data_part({key: values[key] for key in self._outputs if self._is_new(values, key)})
-        return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None
+        return _data_message(part or data_part(self._nested))
+
+    def written(self, values: Any) -> Message | None:
+        """Return all non-empty values that nodes have written beside the messages, for a turn without any output."""
+        if self._functional or not isinstance(values, Mapping):
+            return None
+        keys = [key for key in self._others if key in self._written]
+        return _data_message(data_part({key: values[key] for key in keys if not _is_empty(values.get(key))}))
 
     def _is_new(self, values: Any, key: str) -> bool:
         if not isinstance(values, Mapping) or values.get(key) is None:
             return False
-        return key in self._written or self._before.get(key) != values[key]
+        return key in self._written or _differs(self._before.get(key), values[key])
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
+def _differs(value: Any, other: Any) -> bool:
+    try:
+        return bool(value != other)
+    except ValueError:
+        # An array compares its elements.
+        return True
+
+
+def _data_message(part: Part | None) -> Message | None:
+    return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None
 
 
 def _output_names(graph: Graph) -> list[str]:
     """Return the keys of the state that are an answer by themselves.
 
     These are the keys of a graph without messages, and those of a separate output schema. The other keys of a
-    conversation's state are internal.
+    conversation's state are an answer only for a turn without any other output.
     """
     builder = getattr(graph, "builder", None)
-    if builder is None or not isinstance(graph.output_channels, list | tuple):
+    if builder is None or (MESSAGES in graph.channels and builder.output_schema is builder.state_schema):
         return []
-    if MESSAGES in graph.channels and builder.output_schema is builder.state_schema:
-        return []
-    return [name for name in graph.output_channels if name not in (MESSAGES, INBOX, OUTBOX)]
+    return _state_names(graph)
+
+
+def _state_names(graph: Graph) -> list[str]:
+    """Return the keys of the graph's output, without those of the messages and of A2A."""
+    channels = graph.output_channels
+    return [name for name in channels if name not in (MESSAGES, INBOX, OUTBOX)] if not isinstance(channels, str) else []
+
+
+def _tool_nodes(graph: Graph) -> Iterator[str]:
+    yield from (name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode))
+    for _, nested in graph.get_subgraphs(recurse=True):
+        if isinstance(nested, Pregel):
+            yield from (name for name, node in nested.nodes.items() if isinstance(node.bound, ToolNode))
 
 
 def _direct_tools(graph: Graph) -> Iterator[str]:

@@ -12,9 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
 from aion_core.protocol.aion.extensions import is_payload
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, to_json
 
 Block = dict[str, Any]
 """Content block of a LangChain message."""

@@ -5,6 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
@@ -249,8 +250,7 @@ class LangGraphOutbound:
         """
         self._request, self._streamed, self._earlier = request, streamed, earlier
         self._answer = GraphAnswer(graph, history.before)
-        for values in history.since:
-            self._answer.added.observe(messages_of(values))
+        self._answer.observe_steps(history.since)
         self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
         self._model_streams = ModelStreams()
         self._emitted = EmittedMessages(request)
@@ -284,8 +284,7 @@ class LangGraphOutbound:
             self._answer.added.observe(messages_of(payload))
             yield from self._words_beside_calls()
         elif mode == "updates":
-            if not namespace:
-                self._answer.observe_update(payload)
+            self._answer.observe_update(payload, namespace)
             # The nodes in this update have ended, and so have their model calls.
             yield from self._model_streams.close_nodes(namespace, payload)
 
@@ -317,7 +316,9 @@ class LangGraphOutbound:
             emitted=self._emitted.intermediate,
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
-            logger.warning(NO_ANSWER)
+            output = replace(output, output=self._answer.written(self._values) if not self._opened else None)
+            if output == TurnOutput():
+                logger.warning(NO_ANSWER)
         yield from final_emissions(self._request, output)
 
     def _emit(self, payload: Any) -> Iterator[Emission]:

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
@@ -31,6 +31,7 @@ from aion_core.agents.langgraph.outbound import (
     is_internal,
     mark_quiet,
 )
+from aion_core.agents.langgraph.state_input import check_input, state_values
 from aion_core.agents.langgraph.thread import (
     MESSAGES,
     NODES,
@@ -342,7 +343,8 @@ class GraphTurn:
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
         """Return the input of the graph: the message, the answer to an interrupt, or None to resume without input.
 
-        Raises InvalidResumeInput if the pending interrupt does not accept the message as its answer.
+        Raises InvalidResumeInput if the pending interrupt does not accept the message as its answer, and AgentFailed if
+        the message cannot reach the state.
         """
         if question is not None and state is not None:
             if (command := resume_command(self._request, question, pending)) is not None:
@@ -350,17 +352,24 @@ class GraphTurn:
             if state.tasks or self.thread.is_of_turn(state):
                 # Resume without input. The graph has paused at a breakpoint, or an earlier attempt took the answer.
                 return None
-        return turn_input(self._graph, self._request, messages_of(values_of(state)))
+        parts, values = self._request.message.parts, values_of(state)
+        check_input(self._graph, parts, values)
+        return {**turn_input(self._graph, self._request, messages_of(values)), **state_values(self._graph, parts)}
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
         """Return the translator of the turn's stream, initialized with the turn's earlier output."""
         # A turn with an answer may have been lost within its first step. Then the stored state still belongs to the
         # earlier, interrupted turn.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
+        history = await self.thread.history(state, interrupt_ids(question))
+        if question is None:
+            # The client knows its own input, so the input is no answer.
+            given = state_values(self._graph, self._request.message.parts)
+            history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,
             self._graph,
-            await self.thread.history(state, interrupt_ids(question)),
+            history,
             self.streamed,
             earlier=await self.streamed.load_earlier() if may_have_begun else "",
             clears_outbox=clears_outbox(self._graph),

@@ -31,8 +31,7 @@ from aion_core.protocol.aion.payloads import (
     SourceEvent,
     Traceability,
 )
-from aion_core.protocol.json_format import to_json
-from aion_core.protocol.types import AgentCard, Artifact, Message, Part
+from aion_core.protocol.types import AgentCard, Artifact, Message, Part, to_json
 
 # ── URIs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

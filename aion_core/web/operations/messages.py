@@ -15,7 +15,6 @@ from a2a.utils.task import apply_history_length
 from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions
 from aion_core.protocol.aion.extensions import read as read_extensions
-from aion_core.protocol.json_format import to_json, without_marker
 from aion_core.protocol.message_rules import (
     ALLOWED_SKILLS,
     NO_AION_EXTENSIONS,
@@ -23,7 +22,7 @@ from aion_core.protocol.message_rules import (
     negotiate,
     without_reserved_metadata,
 )
-from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json, without_marker
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext

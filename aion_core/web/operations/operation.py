@@ -10,9 +10,8 @@ from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import Modes, is_id, modes_of
-from aion_core.protocol.types import AgentCard
+from aion_core.protocol.types import AgentCard, to_json
 from aion_core.push.configs import PushRegistry
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.conversations import Conversations

@@ -9,7 +9,7 @@ from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 
-from aion_core.protocol.json_format import to_json
+from aion_core.protocol.types import to_json
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,

@@ -9,9 +9,8 @@ from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 
-from aion_core.protocol.json_format import to_json
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import ListTasksRequest, Task
+from aion_core.protocol.types import ListTasksRequest, Task, to_json
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,

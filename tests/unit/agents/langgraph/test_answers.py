@@ -11,7 +11,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import tool
-from langgraph.graph import add_messages
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.types import StreamWriter, interrupt
 from pydantic import BaseModel
 
@@ -215,6 +215,45 @@ async def test_structured_response_survives_the_turn(
         await held(agent, "SendMessage", "one", "two")
     assert found == [None, City(name="Riga")]
     assert "Blocked" not in caplog.text
+
+
+class Counted(MessagesState):
+    count: int
+
+
+async def test_emitted_message_precedes_undeclared_values() -> None:
+    def work(state: Counted, writer: StreamWriter) -> State:
+        emit_message(writer, AIMessage("Counted."))
+        return {"count": 3}
+
+    graph = StateGraph(Counted).add_node("work", work).add_edge(START, "work")
+    (task,) = await held(graph, "SendMessage", "go")
+    assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
+
+
+async def test_structured_output_within_tool_stays_inside() -> None:
+    inner = create_agent(
+        AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
+    )
+
+    @tool
+    async def research() -> str:
+        """Ask the other agent."""
+        return str((await inner.ainvoke({"messages": []}))["structured_response"].name)
+
+    model = AnswerModel(scripts=[[asks_for("research", "{}")], [""]])
+    (task,) = await held(create_agent(model, [research]), "SendMessage", "go")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "message" not in task["status"]
+
+
+async def test_structured_output_of_subagent_is_answer(method: str) -> None:
+    inner = create_agent(
+        AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
+    )
+    graph = StateGraph(MessagesState).add_node("inner", inner).add_edge(START, "inner")
+    (task,) = await held(graph, method, "go")
+    assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────

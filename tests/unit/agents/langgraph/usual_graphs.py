@@ -139,12 +139,30 @@ def subgraph() -> Any:
 def custom_state() -> Any:
     class Question(TypedDict):
         question: str
+
+    class Answered(Question):
         answer: str
 
-    def answer(state: Question) -> State:
-        return {"answer": "forty-two"}
+    def answer(state: Answered) -> State:
+        return {"answer": f"{state['question']} Forty-two."}
 
-    return StateGraph(Question).add_node("answer", answer).add_edge(START, "answer")
+    return StateGraph(Answered, input_schema=Question).add_node("answer", answer).add_edge(START, "answer")
+
+
+@case(
+    "State filled by data",
+    UsualTurn(sent=({"data": {"city": "Rome", "days": 2}},), answer="", parts=({"plan": ""},)),
+)
+def data_state() -> Any:
+    class Trip(TypedDict):
+        city: str
+        days: int
+        plan: str
+
+    def plan(state: Trip) -> State:
+        return {"plan": " ".join([state["city"]] * state["days"])}
+
+    return StateGraph(Trip).add_node("plan", plan).add_edge(START, "plan")
 
 
 @case("output_schema", UsualTurn(answer="", parts=({"score": 0},)))
@@ -160,6 +178,29 @@ def output_schema() -> Any:
         return {"score": 7, "notes": "internal"}
 
     return StateGraph(Scored, output_schema=Output).add_node("score", score).add_edge(START, "score")
+
+
+@case("Result beside messages", UsualTurn(answer="", parts=({"result": ""},)))
+def result_beside_messages() -> Any:
+    class WithResult(MessagesState):
+        result: dict[str, int]
+
+    def work(state: WithResult) -> State:
+        return {"result": {"total": 3}}
+
+    return StateGraph(WithResult).add_node("work", work).add_edge(START, "work")
+
+
+@case("Structured output of a subgraph", UsualTurn(answer="", parts=({"celsius": 21},)))
+def nested_structured() -> Any:
+    class Inner(MessagesState):
+        structured_response: dict[str, int]
+
+    def inner(state: Inner) -> State:
+        return {"structured_response": {"celsius": 21}}
+
+    nested = StateGraph(Inner).add_node("inner", inner).add_edge(START, "inner").compile()
+    return StateGraph(MessagesState).add_node("weather", nested).add_edge(START, "weather")
 
 
 @case("Turn without output", UsualTurn())

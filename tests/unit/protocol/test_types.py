@@ -9,8 +9,7 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.json_format import to_json, v03_json
-from aion_core.protocol.types import Artifact, Part
+from aion_core.protocol.types import Artifact, Part, to_json, v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 

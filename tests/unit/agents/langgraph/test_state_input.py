@@ -1,0 +1,161 @@
+"""Input of graphs without messages: texts and data of a client's message as values of the state."""
+
+import dataclasses
+from typing import Annotated, Any, NotRequired, Optional, TypedDict
+
+import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.managed import RemainingSteps
+from pydantic import BaseModel
+
+from aion.langgraph import AionContext
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.state_input import input_fields
+from tests.support.service import http, parts, send
+
+Values = dict[str, Any]
+CARD_MODES = ["text/plain", "application/json", "application/octet-stream"]
+
+
+class Asked(TypedDict):
+    question: str
+
+
+class Answered(Asked):
+    answer: str
+
+
+class AnswerLater(TypedDict):
+    question: str
+    answer: NotRequired[str]
+    steps: RemainingSteps
+
+
+class Noted(TypedDict):
+    note: Annotated[Optional[str], "read by the node"]  # noqa: UP045  # as people write it
+    count: int
+
+
+class Scored(TypedDict):
+    score: int
+
+
+class Trip(BaseModel):
+    city: str
+    days: int = 1
+    plan: str = ""
+
+
+@dataclasses.dataclass
+class Topic:
+    topic: str
+    joke: str = ""
+
+
+class Conversation(MessagesState):
+    question: str
+
+
+def graph_of(schema: Any, seen: list[Any] | None = None, **options: Any) -> Any:
+    """Return a graph with one node that remembers its state."""
+
+    def node(state: Any) -> Values:
+        if seen is not None:
+            seen.append(state)
+        return {}
+
+    node.__annotations__["state"] = schema
+    return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
+
+
+async def ask(graph: Any, *given: Values, method: str = "SendMessage") -> Values:
+    """Return the task's status for a message with these v1 parts."""
+    request = send(method=method)
+    old = {"text": {"kind": "text"}, "data": {"kind": "data"}}
+    shown = [{**(old[next(iter(part))] if "/" in method else {}), **part} for part in given]
+    request["params"]["message"]["parts"] = shown
+    async with http(parts(graph).app()) as client:
+        result = (await client.post("/", json=request)).json()["result"]
+    status: Values = result.get("task", result)["status"]
+    return status
+
+
+def reason(status: Values) -> str:
+    assert status["state"] == "TASK_STATE_FAILED", status
+    return str(status["message"]["parts"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "field"),
+    [
+        (Answered, {"input_schema": Asked}, "question"),
+        (AnswerLater, {}, "question"),
+        (Noted, {}, "note"),
+        (Trip, {}, "city"),
+        (Topic, {}, "topic"),
+        (Conversation, {"input_schema": Asked}, "question"),
+        (Answered, {}, None),
+        (Scored, {}, None),
+    ],
+)
+def test_text_fills_the_only_possible_field(schema: Any, options: Values, field: str | None) -> None:
+    found = input_fields(graph_of(schema, **options).compile())
+    assert found is not None
+    assert found.text == field
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_text_and_data_become_state(method: str) -> None:
+    seen: list[Any] = []
+    await ask(graph_of(Trip, seen), {"text": "Rome"}, {"data": {"days": 2}}, method=method)
+    assert seen == [Trip(city="Rome", days=2)]
+
+
+async def test_data_keeps_whole_numbers() -> None:
+    seen: list[Any] = []
+    await ask(graph_of(Scored, seen), {"data": {"score": 7}})
+    assert [repr(state["score"]) for state in seen] == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "part"),
+    [
+        (Answered, {"text": "Hi"}, "a text"),
+        (Scored, {"text": "Hi"}, "a text"),
+        (Scored, {"data": {"score": 1, "rank": 2}}, "the key rank"),
+        (Scored, {"data": [1, 2]}, "data that is not an object"),
+        (Trip, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
+    ],
+)
+async def test_unreadable_part_fails_with_accepted_form(schema: Any, given: Values, part: str) -> None:
+    seen: list[Any] = []
+    text = reason(await ask(graph_of(schema, seen), given))
+    assert f"The agent cannot read {part} in this message." in text
+    assert all(name in text for name in (schema.__annotations__))
+    assert seen == []
+
+
+async def test_value_of_wrong_type_names_its_key() -> None:
+    text = reason(await ask(graph_of(Trip), {"data": {"city": "Rome", "days": "many"}}))
+    assert text.startswith("The message does not fit the agent's input: days: ")
+    assert "many" not in text
+
+
+async def test_aion_context_may_read_any_message() -> None:
+    status = await ask(graph_of(Scored, context_schema=AionContext), {"text": "Hi"})
+    assert status["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_input_is_not_echoed() -> None:
+    status = await ask(graph_of(AnswerLater), {"text": "Hi"})
+    assert (status["state"], "message" in status) == ("TASK_STATE_COMPLETED", False)
+
+
+def test_advice_names_true_input_modes() -> None:
+    agent = LangGraphAgent(graph_of(Scored))
+    assert "Set `input_modes: [application/json]`" in agent.input_advice(CARD_MODES)
+    assert agent.input_advice(["application/json"]) == ""
+    agent = LangGraphAgent(graph_of(Trip))
+    assert "Set `input_modes: [text/plain, application/json]`" in agent.input_advice(CARD_MODES)
+    assert agent.input_advice(["text/plain", "application/json"]) == ""
+    assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
