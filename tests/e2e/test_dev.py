@@ -135,6 +135,7 @@ async def test_repeated_message_returns_its_task(server: ServerProcess, version:
 
 
 async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None:
+    """A2A 3.1.6: UnsupportedOperation for a task in a terminal state."""
     async with official_client(server.url) as client:
         responses = await answers_of(client, message(Part(text="done")))
         with pytest.raises(A2AError, match="has ended"):

@@ -261,6 +261,7 @@ async def test_queued_turn_runs_after_running_task_is_canceled() -> None:
 
 
 async def test_ten_concurrent_cancels_succeed_once() -> None:
+    """A2A 3.1.5: each later cancellation gets TaskNotCancelable."""
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
