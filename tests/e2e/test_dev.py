@@ -105,7 +105,8 @@ async def test_files_and_data_return_with_task(server: ServerProcess, version: s
         (response,) = await answers_of(client, message(Part(text="look"), file, data))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text="look"), file, data]
-    assert text_of(stored.status.message) == "look"
+    # The data reaches the model as text, and the echo repeats it.
+    assert text_of(stored.status.message).startswith("look{")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -89,10 +89,16 @@ async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | Non
 
 
 async def ask(
-    app: ASGIApp, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    app: ASGIApp,
+    method: str,
+    target: str,
+    headers: dict[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    heard: Callable[[], None] = lambda: None,
 ) -> httpx.Response:
-    """Return the answer to a request with exactly this target: no client normalises it."""
-    answer = await call(app, method, target, body, headers)
+    """Return the answer to a request with exactly this target: no client normalises it. See `call`."""
+    answer = await call(app, method, target, body, headers, heard=heard)
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 
 

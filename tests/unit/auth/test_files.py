@@ -1,5 +1,6 @@
 """Stored files: responses to the owner include them, without URLs of the bucket."""
 
+import asyncio
 import base64
 import json
 import random
@@ -107,9 +108,19 @@ async def test_responses_contain_no_presigned_url(
             answers.append(await rpc("CreateTaskPushNotificationConfig", taskId=task["id"], id="c-1", url=HOOK))
         made = {"task": task["id"], "context": task["contextId"]} if task and request.names("task") else {}
         method, target, body = request.to(**made)
-        answers.append(await ask(app, method, target, headers, body))
+        canceling: list[asyncio.Task[httpx.Response]] = []
+
+        def cancel(of: str = made.get("task", ""), canceling: "list[asyncio.Task[httpx.Response]]" = canceling) -> None:
+            if not canceling:
+                canceling.append(asyncio.ensure_future(rpc("CancelTask", id=of)))
+
+        # A subscription ends with its task.
+        ends = {"heard": cancel} if request.operation == "SubscribeToTask" else {}
+        answers.append(await ask(app, method, target, headers, body, **ends))
         assert answers[-1].status_code < 400, (request.name, answers[-1].text[:500])
-        if request.operation in ENDS:
+        if canceling:
+            await canceling[0]
+        if request.operation in ENDS or canceling:
             task = None
     large = [size for key, size in objects(bucket).items() if key not in before]
     assert max(large, default=0) > 30_000, "the file is stored in the bucket"
