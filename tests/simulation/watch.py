@@ -87,7 +87,8 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            until, left = _seconds(item["until"]), process.remaining()
+            # A process frozen within the operation has decided before.
+            until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
             self._history.holds.append(
