@@ -107,7 +107,7 @@ def whole_message() -> dict[str, Any]:
 
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("SendMessage", {"message": {"messageId": f"{planted(30)} ", "role": "ROLE_USER", "parts": [{"text": "x"}]}}),
+    ("SendMessage", {"message": {"messageId": f"{planted(30)}\0", "role": "ROLE_USER", "parts": [{"text": "x"}]}}),
     ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": {"x": planted(31)}}]}}),
     ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"raw": f"*{planted(32)}"}]}}),
     ("SendMessage", {"message": {"messageId": "m", "role": "ROLE_USER", "parts": f"{planted(33)}"}}),
