@@ -196,6 +196,9 @@ class TurnExecution:
         With `run_next`, the same holder gets the lease of the next turn. If a message waits for this task, the task
         does not end: the answer becomes a message of the working task.
         """
+        self._close_delta(
+            COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
+        )
         message = await self._answer(ending)
         status = self._status(ending.state)
         if message is not None:
@@ -203,9 +206,6 @@ class TurnExecution:
         event = self._update(status)
         if ending.metadata:
             event.metadata.update(ending.metadata)
-        self._close_delta(
-            COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
-        )
         if self._ends_as_message(ending, event):
             # Set this before recording the event: from here on no reader receives the task.
             self._broadcast.replies_with_message = True
