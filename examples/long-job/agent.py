@@ -14,8 +14,10 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from aion.langgraph.stream import emit_task_metadata
 
-STEPS = int(os.environ.get("JOB_STEPS", "80"))
-SECONDS = float(os.environ.get("JOB_STEP_SECONDS", "30"))
+
+def steps() -> int:
+    """Return the number of steps of the job."""
+    return int(os.environ.get("JOB_STEPS", "80"))
 
 
 class JobState(MessagesState):
@@ -26,9 +28,9 @@ class JobState(MessagesState):
 
 async def work(state: JobState) -> dict[str, Any]:
     """Do one step of the job, and report it."""
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(float(os.environ.get("JOB_STEP_SECONDS", "30")))
     done = state.get("done", 0) + 1
-    emit_task_metadata(get_stream_writer(), {"done": done, "of": STEPS})
+    emit_task_metadata(get_stream_writer(), {"done": done, "of": steps()})
     return {"done": done}
 
 
@@ -39,9 +41,9 @@ async def finish(state: JobState) -> dict[str, Any]:
 
 def next_node(state: JobState) -> str:
     """Return the node of the next step."""
-    return "work" if state["done"] < STEPS else "finish"
+    return "work" if state["done"] < steps() else "finish"
 
 
 builder = StateGraph(JobState).add_node("work", work).add_node("finish", finish)
 builder.add_edge(START, "work").add_conditional_edges("work", next_node, ["work", "finish"]).add_edge("finish", END)
-graph = builder.compile().with_config(recursion_limit=STEPS + 10)
+graph = builder.compile().with_config(recursion_limit=steps() + 10)
