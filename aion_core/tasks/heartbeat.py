@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
@@ -154,19 +155,19 @@ class _Timer:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Heartbeat]] = []
-        """Heap of the scheduled steps: time, number, and heartbeat."""
+        self._due: list[tuple[float, int, weakref.ref[Heartbeat]]] = []
+        """Heap of the scheduled steps: time, number, and heartbeat. An ended turn's data is not kept until the step."""
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
 
     def schedule(self, seconds: float, heartbeat: Heartbeat) -> None:
         """Start the heartbeat's next step after the seconds, unless it is stopped before."""
         with self._changed:
-            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), heartbeat))
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), weakref.ref(heartbeat)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lease-timer", daemon=True)
                 self._thread.start()
-            elif self._due[0][2] is heartbeat:
+            elif self._due[0][2]() is heartbeat:
                 self._changed.notify()
 
     def _run(self) -> None:
@@ -174,13 +175,14 @@ class _Timer:
             with self._changed:
                 while not self._due or self._due[0][0] > time.monotonic():
                     self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
-                heartbeat = heapq.heappop(self._due)[2]
-            if not heartbeat.stopped:
+                heartbeat = heapq.heappop(self._due)[2]()
+            if heartbeat is not None and not heartbeat.stopped:
                 try:
                     heartbeat.start_step()
                 except RuntimeError:
                     logger.exception("No thread could be started to renew a lease; the next step tries again.")
                     heartbeat.schedule()
+            del heartbeat
 
 
 def _renew_timer() -> None:
