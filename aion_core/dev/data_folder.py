@@ -59,18 +59,20 @@ def find_local_server() -> LocalServer | None:
 
     A server with its tasks in memory is not returned, because other processes cannot read them.
     """
-    if named := os.environ.get(VARIABLE):
-        return _local(Path(named).expanduser().absolute())
-    here = Path.cwd()
-    return next(filter(None, (_local(folder / FOLDER) for folder in (here, *here.parents))), None)
+    return next(filter(None, map(_local, _candidates())), None)
 
 
 def running_server_url() -> str:
     """Return the URL of the running development server of AION_DATA_DIR or of the nearest `.aion`; "" without one."""
+    return next((found.url for folder in _candidates() if (found := RunningServer.read(folder))), "")
+
+
+def _candidates() -> list[Path]:
+    """Return the data folders to look into, the nearest first."""
+    if named := os.environ.get(VARIABLE):
+        return [Path(named).expanduser().absolute()]
     here = Path.cwd()
-    named = os.environ.get(VARIABLE)
-    folders = [Path(named).expanduser()] if named else [folder / FOLDER for folder in (here, *here.parents)]
-    return next((found.url for folder in folders if (found := RunningServer.read(folder))), "")
+    return [folder / FOLDER for folder in (here, *here.parents)]
 
 
 def _local(folder: Path) -> LocalServer | None:

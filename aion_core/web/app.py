@@ -115,21 +115,19 @@ def build_app(
     app.router.routes.extend(public_routes)
     counted = limits and limits.limits.of_streams
     streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
-    rpc_paths = set[str]()
     # Add the root last, since a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         extended = ExtendedCardPublisher(served.extended_card, publisher) if served.extended_card else None
         services = AgentServices(service, lister, conversations, served.card, extended, registry, streams)
-        routes = _agent_routes(services, agent_id, prefix, operations)
-        rpc_paths |= {route.path for route in routes if route.name == ROUTE_NAME}
-        app.router.routes.extend(routes)
+        app.router.routes.extend(_agent_routes(services, agent_id, prefix, operations))
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits and (per_minute := limits.limits.requests_per_minute) is not None:
+        rpc_paths = {route.path for route in app.routes if isinstance(route, Route) and route.name == ROUTE_NAME}
         refuse = partial(_refusal, rpc_paths)
         app.add_middleware(
             RateLimitMiddleware, counters=limits.counters, per_minute=per_minute, public=public, refuse=refuse
