@@ -53,6 +53,17 @@ class Case:
     turns: tuple[UsualTurn, ...]
 
 
+class Cases(dict[str, Case]):
+    """Cases by their names in `docs/agents.md`; `add` is the decorator of an agent's factory."""
+
+    def add(self, name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+        def added(agent: Callable[[], Any]) -> Callable[[], Any]:
+            self[name] = Case(agent, turns)
+            return agent
+
+        return added
+
+
 def request_of(turn: UsualTurn, number: int, method: str, last: Task) -> dict[str, Any]:
     """Return the request of a turn. It continues the context of the last task, or the task if it is interrupted."""
     context = {} if turn.new_context or not last.id else {"contextId": last.context_id}

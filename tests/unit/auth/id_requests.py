@@ -4,10 +4,13 @@ The fields come from the operation's protobuf type and are filled by name. An un
 author must declare the data behind it.
 """
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import httpx
 
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest import RestV03, RestV1
@@ -111,6 +114,24 @@ class IdRequest:
             return self.method, path, json.dumps(dialect.body(self.operation, left)).encode()
         query = "&".join(f"{name}={value}" for name, value in left.items())
         return self.method, f"{path}?{query}" if query else path, b""
+
+
+async def answered(
+    request: IdRequest, send: Callable[..., Awaitable[httpx.Response]], cancel: Callable[[], Awaitable[Any]]
+) -> httpx.Response:
+    """Return the response to the request. A subscription ends with its task: `cancel` is called once it has begun."""
+    if request.operation != "SubscribeToTask":
+        return await send()
+    canceling: list[asyncio.Future[Any]] = []
+
+    def heard() -> None:
+        if not canceling:
+            canceling.append(asyncio.ensure_future(cancel()))
+
+    answer = await send(heard=heard)
+    for each in canceling:
+        await each
+    return answer
 
 
 def requests() -> Iterator[IdRequest]:

@@ -1,10 +1,10 @@
 """Stored files: responses to the owner include them, without URLs of the bucket."""
 
-import asyncio
 import base64
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import boto3
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from aion_core.local.stack import LocalStack
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.unit.auth.id_requests import HOOK, requests
+from tests.unit.auth.id_requests import HOOK, answered, requests
 
 GRAPH = """
 from typing import Any
@@ -55,7 +55,7 @@ aion:
 FILE = base64.b64encode(random.Random(7).randbytes(50_000)).decode()
 """Large and incompressible, so it is stored in the bucket."""
 
-ENDS = {"SendMessage", "SendStreamingMessage", "CancelTask"}
+ENDS = {"SendMessage", "SendStreamingMessage", "CancelTask", "SubscribeToTask"}
 """Operations after which the task is no longer interrupted."""
 
 OPENS = ("X-Amz-", "Signature=", "AWSAccessKeyId", "amazonaws.com", "s3://")
@@ -108,19 +108,10 @@ async def test_responses_contain_no_presigned_url(
             answers.append(await rpc("CreateTaskPushNotificationConfig", taskId=task["id"], id="c-1", url=HOOK))
         made = {"task": task["id"], "context": task["contextId"]} if task and request.names("task") else {}
         method, target, body = request.to(**made)
-        canceling: list[asyncio.Task[httpx.Response]] = []
-
-        def cancel(of: str = made.get("task", ""), canceling: "list[asyncio.Task[httpx.Response]]" = canceling) -> None:
-            if not canceling:
-                canceling.append(asyncio.ensure_future(rpc("CancelTask", id=of)))
-
-        # A subscription ends with its task.
-        ends = {"heard": cancel} if request.operation == "SubscribeToTask" else {}
-        answers.append(await ask(app, method, target, headers, body, **ends))
+        cancel = partial(rpc, "CancelTask", id=made.get("task", ""))
+        answers.append(await answered(request, partial(ask, app, method, target, headers, body), cancel))
         assert answers[-1].status_code < 400, (request.name, answers[-1].text[:500])
-        if canceling:
-            await canceling[0]
-        if request.operation in ENDS or canceling:
+        if request.operation in ENDS:
             task = None
     large = [size for key, size in objects(bucket).items() if key not in before]
     assert max(large, default=0) > 30_000, "the file is stored in the bucket"

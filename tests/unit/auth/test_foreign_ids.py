@@ -1,10 +1,10 @@
 """Ids of another caller, tenant or agent: each request treats them as unknown ids."""
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from aion_core.settings import Settings
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
-from tests.unit.auth.id_requests import HOOK, NEVER_WAS, requests
+from tests.unit.auth.id_requests import HOOK, NEVER_WAS, answered, requests
 
 GRAPH = """
 import asyncio
@@ -195,20 +195,8 @@ async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer)
             tenant = "red" if "{tenant}" in request.path else ""
             task = await callers.a_task("bob", "ask", tenant)
             method, target, body = request.to(task=task["id"], tenant=tenant)
-            canceling: list[asyncio.Task[httpx.Response]] = []
-
-            def cancel(
-                target: str = f"{f'/{tenant}' if tenant else ''}/tasks/{task['id']}:cancel",
-                canceling: "list[asyncio.Task[httpx.Response]]" = canceling,
-            ) -> None:
-                if not canceling:
-                    canceling.append(asyncio.ensure_future(callers.send("bob", "POST", target)))
-
-            # A subscription ends with its task.
-            ends = {"heard": cancel} if request.operation == "SubscribeToTask" else {}
-            answer = await callers.send("bob", method, target, body, **ends)
-            for each in canceling:
-                await each
+            cancel = partial(callers.send, "bob", "POST", f"{f'/{tenant}' if tenant else ''}/tasks/{task['id']}:cancel")
+            answer = await answered(request, partial(callers.send, "bob", method, target, body), cancel)
             assert not is_unknown(answer), (request.name, answer.text)
             assert answer.status_code == 200, (request.name, answer.text)
             assert "error" not in answer.text, (request.name, answer.text)

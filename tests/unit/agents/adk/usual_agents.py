@@ -1,6 +1,6 @@
 """ADK agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from a2a.types import Part
@@ -25,18 +25,10 @@ from pydantic import BaseModel
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import call, content, llm_agent, text_event, texts, yielding_agent
-from tests.unit.agents.usual_agents import PNG, Case, UsualTurn
+from tests.unit.agents.usual_agents import PNG, Cases, UsualTurn
 
-CASES: dict[str, Case] = {}
-"""Cases by their names in `docs/agents.md`."""
-
-
-def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
-        CASES[name] = Case(agent, turns)
-        return agent
-
-    return added
+CASES = Cases()
+case = CASES.add
 
 
 # ── Agents with a model ───────────────────────────────────────────────────────────────────────────────────────────────

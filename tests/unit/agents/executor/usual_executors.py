@@ -8,18 +8,10 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part
 
-from tests.unit.agents.usual_agents import Case, UsualTurn
+from tests.unit.agents.usual_agents import Cases, UsualTurn
 
-CASES: dict[str, Case] = {}
-"""Cases by their names in `docs/agents.md`."""
-
-
-def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
-        CASES[name] = Case(agent, turns)
-        return agent
-
-    return added
+CASES = Cases()
+case = CASES.add
 
 
 class FunctionExecutor(AgentExecutor):

@@ -1,7 +1,6 @@
 """Prebuilt LangChain agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
 
 import base64
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from langchain.agents import AgentState, create_agent
@@ -23,18 +22,10 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from tests.golden.graphs import ScriptedModel, asks_for
-from tests.unit.agents.usual_agents import PNG, Case, UsualTurn
+from tests.unit.agents.usual_agents import PNG, Cases, UsualTurn
 
-CASES: dict[str, Case] = {}
-"""Cases by their names in `docs/agents.md`."""
-
-
-def case(name: str, *turns: UsualTurn) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def added(agent: Callable[[], Any]) -> Callable[[], Any]:
-        CASES[name] = Case(agent, turns)
-        return agent
-
-    return added
+CASES = Cases()
+case = CASES.add
 
 
 class UsualModel(ScriptedModel):
