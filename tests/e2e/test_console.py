@@ -65,6 +65,13 @@ def ends(page: Page, state: str = "completed") -> None:
     expect(page.locator("#state")).to_have_text(state)
 
 
+def refreshed(page: Page) -> int:
+    """Refresh the list of tasks, and return its length."""
+    page.click("#refresh")
+    expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    return page.locator("#task-list li").count()
+
+
 def answer(page: Page, text: str) -> None:
     expect(page.locator("#log .agent:visible").last).to_have_text(text)
 
@@ -150,13 +157,12 @@ def test_killed_workers_turn_is_taken_over(console: Page, folder: Path) -> None:
 def test_repeated_message_makes_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
-    tasks = console.locator("#task-list li").count()
+    tasks = refreshed(console)
     console.click("#repeat")
     expect(console.locator("#repeat")).to_be_disabled()
     expect(console.locator("#repeat")).to_be_enabled()
     answer(console, WHOLE)
-    console.click("#refresh")
-    expect(console.locator("#task-list li")).to_have_count(tasks)
+    assert refreshed(console) == tasks
 
 
 def test_console_cancels_running_task(console: Page) -> None:

@@ -203,9 +203,14 @@ async function filePart(file) {
 
 // ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+let listings = 0;
+
 async function list(more = false) {
+  const listing = ++listings;
+  $("task-list").setAttribute("aria-busy", "true");
   try {
     const found = await quiet.call("ListTasks", { pageSize: 20, ...(more && page ? { pageToken: page } : {}) });
+    if (listing !== listings) return; // a later request is under way, and its answer is newer
     page = found.nextPageToken;
     const items = (found.tasks ?? []).map((each) => {
       const button = element("button", { class: "task", type: "button" }, short(each.status.state), element("small", {}, each.id));
@@ -216,7 +221,9 @@ async function list(more = false) {
     $("task-list").append(...items);
     $("more").hidden = !page;
   } catch (error) {
-    $("task-list").replaceChildren(element("li", {}, error.message));
+    if (listing === listings) $("task-list").replaceChildren(element("li", {}, error.message));
+  } finally {
+    if (listing === listings) $("task-list").setAttribute("aria-busy", "false");
   }
 }
 
