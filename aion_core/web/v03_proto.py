@@ -56,10 +56,7 @@ def from_proto(
     sent: pb03.SendMessageRequest, convert: Callable[[MessageSendParams], SendMessageRequest]
 ) -> SendMessageRequest:
     """Convert a v0.3 request by the SDK and `convert`, except for its free JSON values. They are copied."""
-    hollow = pb03.SendMessageRequest()
-    hollow.CopyFrom(sent)
-    hollow.ClearField("metadata")
-    hollow.request.CopyFrom(_without_values(sent.request))
+    hollow = _without_values(sent)
     request = convert(FromProto.message_send_params(hollow))
     if sent.metadata.fields:
         request.metadata.CopyFrom(sent.metadata)
@@ -77,7 +74,7 @@ def from_proto(
 
 
 def _holders(event: Any) -> Iterator[Any]:
-    """Yield every object with metadata in an event of either version: events, messages, artifacts and their parts.
+    """Yield every object with metadata in an event of either version, or in a request of v0.3.
 
     The order is the same in both versions.
     """
@@ -91,6 +88,8 @@ def _holders(event: Any) -> Iterator[Any]:
             within = _messages_of(event.status)
         case "TaskArtifactUpdateEvent":
             within = [event.artifact]
+        case "SendMessageRequest":
+            within = [event.request]
         case "Message":
             within = [*(event.content if isinstance(event, pb03.Message) else event.parts)]
         case "Artifact":
