@@ -40,6 +40,7 @@ from aion_core.web.errors import (
     rpc_status,
     v03_rest_error_body,
 )
+from aion_core.web.v03_proto import to_proto
 
 RequestId = str | int | None
 EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
@@ -94,7 +95,10 @@ REST_V1 = StreamFormat(lambda event: _json(_wrapped(event)), rest_error_body)
 """Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
 
 
-REST_V03 = StreamFormat(lambda event: _json(to_json(ToProto.stream_response(v03_event(event)))), v03_rest_error_body)
+REST_V03 = StreamFormat(
+    lambda event: _json(to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))),
+    v03_rest_error_body,
+)
 """Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
 
 REST_V03_KINDS = StreamFormat(lambda event: _json(v03_json(v03_event(event))), v03_rest_error_body)
