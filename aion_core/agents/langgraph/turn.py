@@ -37,7 +37,7 @@ from aion_core.agents.langgraph.thread import (
     NODES,
     Graph,
     GraphThread,
-    StreamedText,
+    UnreturnedOutput,
     clears_outbox,
     messages_of,
     turn_input,
@@ -142,17 +142,19 @@ class PendingEmissions:
 class LangChainCallbacks(BaseCallbackHandler):
     """LangChain callbacks of one turn that log `internal:*` events of its model calls and tools.
 
-    They also pass a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
+    They also pass a model's text to `UnreturnedOutput` before its node ends, and an aborted call to the turn's stream.
     """
 
     # Run the callbacks in the calling thread, so that log lines keep the order of the events.
     run_inline = True
 
-    def __init__(self, task_id: str, streamed: StreamedText) -> None:
+    def __init__(self, task_id: str, streamed: UnreturnedOutput) -> None:
         self._internal, self._streamed = InternalEvents(task_id), streamed
         self._tools: dict[UUID, str] = {}
         self._visible: set[UUID] = set()
         self._nodes: set[UUID] = set()
+        self._nested_nodes: set[UUID] = set()
+        """Run ids of the nodes of subgraphs, except those within tools."""
         self._within_tools: set[UUID] = set()
         """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
@@ -185,7 +187,7 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Pass the complete message of the model call to `StreamedText`."""
+        """Pass the complete message of the model call to `UnreturnedOutput`."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
@@ -215,13 +217,18 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes.add(run_id)
+            if "|" in metadata.get("langgraph_checkpoint_ns", "") and run_id not in self._within_tools:
+                self._nested_nodes.add(run_id)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the `StreamedText`."""
+        """Remove a node's returned messages from the unreturned output. Remember a subgraph's structured response."""
         self._within_tools.discard(run_id)
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             self._streamed.remove_returned(outputs)
+        if run_id in self._nested_nodes:
+            self._nested_nodes.discard(run_id)
+            self._streamed.add_structured(outputs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Log `internal:llm-call`. See `on_chat_model_start`."""
@@ -336,7 +343,7 @@ class GraphTurn:
         self.durable = saver is not None
         """True if a checkpointer stores the state of the turn."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self.streamed = StreamedText(saver, config, returns=MESSAGES in graph.channels)
+        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         self._observer = LangChainCallbacks(request.task.id, self.streamed)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
