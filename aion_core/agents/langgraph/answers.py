@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Any, TypeGuard
-from zlib import crc32
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
@@ -12,7 +12,16 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.content import ai_messages, content_parts, data_part, has_content, message_of, utf8
-from aion_core.agents.langgraph.thread import INBOX, MESSAGES, OUTBOX, STRUCTURED, Graph, as_messages, messages_of
+from aion_core.agents.langgraph.thread import (
+    INBOX,
+    MESSAGES,
+    OUTBOX,
+    STRUCTURED,
+    Graph,
+    as_messages,
+    messages_of,
+    updates_in,
+)
 from aion_core.protocol.types import Message, Part, Role
 
 Identity = tuple[str | None, str, str]
@@ -58,10 +67,6 @@ class AddedMessages:
         """Return True if the state has the message, as of its last observation."""
         return self._counts[_identity(message)] > 0
 
-    def count(self) -> int:
-        """Return the number of messages in the state, as of its last observation."""
-        return self._counts.total()
-
     def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
         """Yield the added AIMessages with both content and tool calls, each with its number among those with calls."""
         callers = [message for message in self._all_added if message.tool_calls]
@@ -97,50 +102,36 @@ def _identity(message: BaseMessage) -> Identity:
     return message.id, message.type, content if isinstance(content, str) else repr(content)
 
 
-class ReturnedTogether:
-    """Several AIMessages that one node returns at once. Each of them is a message of the task.
+@dataclass(frozen=True, slots=True)
+class ReturnedMessages:
+    """Several AIMessages that one node returns at once, not yet recorded."""
 
-    A node of a subgraph counts if the subgraph itself is a node, because its messages reach the graph's state then.
+    namespace: tuple[str, ...]
+    """Namespace of the node's graph."""
+    node: str
+    run: str
+    """Name of the node's run. It is the same after a crash."""
+    messages: Sequence[AIMessage]
+
+
+def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
+    """Return the messages in a node's return value if there are several and they reach the state of the graph.
+
+    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. The messages of a
+    subgraph come from its nodes.
     """
-
-    def __init__(self, graph: Graph, state: AddedMessages) -> None:
-        """`state` has the messages in the state of the graph itself."""
-        self._graph, self._state = graph, state
-        self._nested: dict[tuple[str, ...], AddedMessages] = {}
-
-    def observe(self, values: Any, namespace: tuple[str, ...]) -> None:
-        """Collect the messages in the state of the subgraph at `namespace`."""
-        if namespace:
-            self._nested.setdefault(namespace, AddedMessages([])).observe(messages_of(values))
-
-    def messages(self, update: Any, namespace: tuple[str, ...]) -> Iterator[tuple[str, AIMessage]]:
-        """Yield the messages of an update, each with a key. A repeat of the update, also after a crash, has the same keys."""
-        graph = _graph_at(self._graph, namespace)
-        if graph is None:
-            return
-        state = self._nested.setdefault(namespace, AddedMessages([])) if namespace else self._state
-        names = "|".join(part.partition(":")[0] for part in namespace)
-        place = f"{names}/{self._state.count()}/{state.count()}"
-        for node, written in _writes(update):
-            messages = [message for message in messages_of(written) if _speaks(message) and not state.contains(message)]
-            if len(messages) < 2 or written.get(OUTBOX) is not None or _is_graph(graph, node):
-                continue
-            for number, message in enumerate(messages):
-                digest = crc32(repr(message.content).encode())
-                yield f"{place}/{node}/{number}/{digest:x}", message
+    *namespace, last = run.split("|")
+    node, within = last.partition(":")[0], _graph_at(graph, namespace)
+    writes = list(updates_in(output))
+    messages = [message for written in writes for message in messages_of(written) if _speaks(message)]
+    if len(messages) < 2 or within is None or _is_graph(within, node) or any(OUTBOX in written for written in writes):
+        return None
+    return ReturnedMessages(tuple(namespace), node, run, messages)
 
 
 def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:
     """Return True for an AIMessage that may be an answer: it has content, and it calls no tools."""
     return isinstance(message, AIMessage) and has_content(message) and not message.tool_calls
-
-
-def _writes(update: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the node and the written values of each write in a stream event "updates"."""
-    for node, written in update.items() if isinstance(update, Mapping) else ():
-        for each in written if isinstance(written, list | tuple) else [written]:
-            if isinstance(each, Mapping):
-                yield node, each
 
 
 def _graph_at(graph: Graph, namespace: Sequence[str]) -> Graph | None:
@@ -174,8 +165,9 @@ class GraphAnswer:
 
     def observe_update(self, update: Any) -> None:
         """Remember the keys that a step of the graph itself has written."""
-        for _, written in _writes(update):
-            self._written.update(written)
+        for written in update.values() if isinstance(update, Mapping) else ():
+            for values in updates_in(written):
+                self._written.update(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Collect the messages and the written keys of the turn's stored steps."""

@@ -15,7 +15,7 @@ from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.inbound import inbound_of, thread_history
-from aion_core.agents.langgraph.answers import GraphAnswer, ReturnedTogether, structured_message
+from aion_core.agents.langgraph.answers import AddedMessages, GraphAnswer, ReturnedMessages, structured_message
 from aion_core.agents.langgraph.content import message_of
 from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, UnreturnedOutput, messages_of
 from aion_core.agents.outbound import (
@@ -272,9 +272,14 @@ class LangGraphOutbound:
         self._request, self._streamed, self._earlier = request, streamed, earlier
         self._answer = GraphAnswer(graph, history.before)
         self._answer.observe_steps(history.since)
-        self._together = ReturnedTogether(graph, self._answer.added)
+        self._nested: dict[tuple[str, ...], AddedMessages] = {}
+        """Messages in the states of the subgraphs, by namespace."""
         self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
         self._emitted = EmittedMessages(request)
+        self.sent = self._emitted.replies
+        """Messages for the client that the graph's state may lack: durable replies, then the end of the turn."""
+        self._in_state: set[str] = set()
+        """Ids of emitted messages that the state has under other ids."""
         self._values: Any = None
         self._opened = {artifact.artifact_id for artifact in request.task.artifacts}
         self._ordinals: dict[str, tuple[str, int]] = {}
@@ -283,10 +288,10 @@ class LangGraphOutbound:
         self._unnamed: dict[str, str] = {}
         """Message ids of chunks without an id, by the run of their node."""
 
-    @property
-    def sent(self) -> list[Message]:
-        """Durable replies that the turn has emitted, in order."""
-        return self._emitted.replies
+    def add_sent(self, message: Message) -> None:
+        """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
+        if message.message_id not in self._in_state:
+            self.sent.append(message)
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
@@ -305,13 +310,23 @@ class LangGraphOutbound:
             self._answer.added.observe(messages_of(payload))
             yield from self._words_beside_calls()
         elif mode == "values":
-            self._together.observe(payload, namespace)
+            self._nested.setdefault(namespace, AddedMessages([])).observe(messages_of(payload))
         elif mode == "updates":
             if not namespace:
                 self._answer.observe_update(payload)
             # The nodes in this update have ended, and so have their model calls.
             yield from self._model_streams.close_nodes(namespace, payload)
-            yield from self._returned_together(payload, namespace)
+
+    def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
+        """Yield the messages that a node has returned together, without those in its state already.
+
+        The answer of the turn has the id of its message. A reply of the author's code is the answer in place of them.
+        """
+        state = self._nested.get(returned.namespace) if returned.namespace else self._answer.added
+        new = [message for message in returned.messages if state is None or not state.contains(message)]
+        if len(new) > 1 and self._emitted.reply is None:
+            for number, message in enumerate(new):
+                yield from self._message(message_of(message), f"{TOGETHER}{returned.run}/{number}")
 
     def close_streams(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, before the turn continues in another process."""
@@ -338,7 +353,7 @@ class LangGraphOutbound:
         output = TurnOutput(
             buffered=self._emitted.reply,
             outbox=self._outbox(),
-            returned=self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None,
+            returned=self._under_its_id(returned) if returned is not None else None,
             streamed=self._streamed_text(),
             output=self._answer.output(self._values) or structured_message(self._streamed.structured),
             emitted=self._emitted.intermediate,
@@ -348,6 +363,13 @@ class LangGraphOutbound:
             if output == TurnOutput():
                 logger.warning(NO_ANSWER)
         yield from final_emissions(self._request, output)
+
+    def _under_its_id(self, returned: Message) -> Message:
+        """Return a message that the turn has emitted with the same content, or else the returned message itself."""
+        message = self._emitted.latest_equal(returned, TOGETHER)
+        if message is not returned:
+            self._in_state.add(message.message_id)
+        return message
 
     def _streamed_text(self) -> Message | None:
         """Return the text of the last model call as a message, from this process or from an earlier one."""
@@ -426,13 +448,6 @@ class LangGraphOutbound:
             if self._emitted.get(key) is None:
                 yield from self._model_streams.close(message.id or "")
                 yield from self._message(message_of(message), key)
-
-    def _returned_together(self, update: Any, namespace: tuple[str, ...]) -> Iterator[Emission]:
-        """Yield the messages that one node has returned together. The answer of the turn has the id of its message."""
-        for key, message in self._together.messages(update, namespace):
-            # A reply of the author's code is the answer in place of all returned messages.
-            if self._emitted.reply is None:
-                yield from self._message(message_of(message), f"{TOGETHER}{self._request.turn.id}/{key}")
 
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None

@@ -115,7 +115,7 @@ class UnreturnedOutput:
 
     def add_structured(self, output: Any) -> None:
         """Remember the structured response in the return value of a subgraph's node, if it has one."""
-        for written in _updates_in(output):
+        for written in updates_in(output):
             if (part := data_part(written.get(STRUCTURED))) is not None:
                 self.structured = to_json(part)["data"]
 
@@ -139,7 +139,7 @@ class UnreturnedOutput:
         return str(metadata.get("text", ""))
 
 
-def _updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
+def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the values that a node writes to its state, from its return value."""
     for each in output if isinstance(output, list | tuple) else [output]:
         written = each.update if isinstance(each, Command) else each
