@@ -149,7 +149,9 @@ class TurnExecution:
             self._close_delta(COMPLETE)
         # A long chunk is split into pages, since the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
-            self._stream(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._open_call is not None))
+            opens = self._open_call is None
+            page = chunk.text[start : start + PAGE_CHARACTERS]
+            self._stream(Delta(page, append=not opens, speaker=chunk.speaker if opens else None))
             self._open_call = chunk.message_id
         if chunk.ends and self._open_call == chunk.message_id:
             self._close_delta(COMPLETE)

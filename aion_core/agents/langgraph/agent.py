@@ -174,7 +174,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
     else:
         for emission in outbound.finish():
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
-                outbound.sent.append(emission.message)
+                outbound.add_sent(emission.message)
             if isinstance(emission, Reply):
                 await turn.thread.store_sent(outbound.sent)
             yield emission
