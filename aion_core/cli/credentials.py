@@ -10,6 +10,7 @@ import click
 
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
@@ -17,7 +18,7 @@ from aion_core.errors import ConfigurationError
 MAX_NAME = 256
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def key() -> None:
     """Create, list and revoke the API keys of a deployment."""
 
@@ -113,7 +114,7 @@ def _check_name(subject: str, name: str) -> None:
         raise ConfigurationError(f"{subject} has to be a name of 1 to {MAX_NAME} printable characters.")
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def user() -> None:
     """Hash passwords for HTTP Basic."""
 

@@ -17,6 +17,8 @@ from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
 from aion_core.shipped import shipped
 
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
+
 
 @click.command(
     short_help="Check this project, or a deployment.",
@@ -140,6 +142,6 @@ def _project() -> Path | None:
 
 
 def _print(check: CheckResult) -> None:
-    click.echo(f"{check.status:8} {check.name}: {check.message}")
+    click.echo(f"{click.style(f'{check.status:8}', fg=_COLOURS.get(check.status))} {check.name}: {check.message}")
     if check.next_step and check.status is not Status.OK:
         click.echo(f"         → {check.next_step}")

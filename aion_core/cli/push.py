@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.cli.options import owner as named_owner
 from aion_core.errors import ConfigurationError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 
-@click.group(short_help="Show and redrive push notifications.")
+@click.group(cls=HintingGroup, short_help="Show and redrive push notifications.")
 def push() -> None:
     """Show failing and dead push notifications, and redrive them.
 

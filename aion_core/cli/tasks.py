@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
 from aion_core.cli.render import TaskReport, list_heads, task_report
@@ -35,7 +36,7 @@ _scan = click.option(
 )
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def tasks() -> None:
     """List, show and cancel tasks.
 
@@ -151,7 +152,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
     """
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
-    heads = asyncio.run(_heads(operator, task_id, owner, scan=scan))
+    heads = asyncio.run(find_heads(operator, task_id, owner, scan=scan))
     for head in heads:
         if not yes:
             click.confirm(f"Cancel the task {task_id} of {head.key.owner}?", abort=True, err=True)
@@ -172,11 +173,11 @@ async def _cancel(operator: "Operator", head: "Head") -> None:
 
 
 async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[TaskReport]:
-    heads = await _heads(operator, task_id, owner, scan=scan)
+    heads = await find_heads(operator, task_id, owner, scan=scan)
     return [await task_report(operator, head, content=content) for head in heads]
 
 
-async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
+async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
     """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
 
     Raises ConfigurationError if there is no such task.
