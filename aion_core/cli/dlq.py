@@ -1,6 +1,5 @@
 """`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from aion_core.cli import options
 from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.render import describe_context
+from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.ports import PushWakeUp, WakeUp
@@ -21,6 +21,8 @@ from aion_core.ports import PushWakeUp, WakeUp
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.ports.queues import DeadLetter, DeadLetters
+
+READING = "Reading the dead letter queues"
 
 LIMIT = 1000
 """Number of messages read to find a message by its id."""
@@ -119,7 +121,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
     """
-    found = asyncio.run(read_letters(deployment, _named(queues), limit))
+    found = result_of(read_letters(deployment, _named(queues), limit), READING)
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -168,7 +170,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
     --limit is the number of messages printed before the question; all are moved.
     """
     for queue in _named(queues):
-        found = asyncio.run(read_letters(deployment, [queue], limit))
+        found = result_of(read_letters(deployment, [queue], limit), READING)
         for each in found:
             click.echo(each.line())
         if not found:
@@ -176,7 +178,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
             continue
         if not yes:
             click.confirm(f"Redrive all messages to the {queue} queue?", abort=True, err=True)
-        asyncio.run(_letters(deployment, queue).redrive())
+        result_of(_letters(deployment, queue).redrive(), "Starting the redrive")
         click.echo(
             f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the remaining messages.",
             err=True,
@@ -198,7 +200,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
         click.echo(each.line())
     if not yes:
         click.confirm(f"Delete these {len(found)} messages?", abort=True, err=True)
-    count = asyncio.run(_drop(deployment, found))
+    count = result_of(_drop(deployment, found), "Deleting")
     click.echo(f"{count} messages deleted.", err=True)
     if count < len(found):
         click.echo(f"{len(found) - count} messages were not there any more.", err=True)
@@ -210,7 +212,9 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
     """Return the dead letters with these message ids. Raises ConfigurationError if one is missing."""
-    found = [each for each in asyncio.run(read_letters(deployment, queues, LIMIT)) if each.letter.id in message_ids]
+    found = [
+        each for each in result_of(read_letters(deployment, queues, LIMIT), READING) if each.letter.id in message_ids
+    ]
     for message_id in message_ids:
         if message_id not in {each.letter.id for each in found}:
             raise ConfigurationError(

@@ -1,6 +1,5 @@
 """`aion doctor` checks this machine and project, or a deployment, and changes nothing."""
 
-import asyncio
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
+from aion_core.cli.steps import result_of
 from aion_core.shipped import shipped
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
@@ -77,7 +77,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     agents = declared.agents if declared is not None else {}
     # A deployment can be checked without its aion.yaml.
     yield from results if config.is_file() else ()
-    yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
+    yield from result_of(_collected(_deployed(url, deployment, config, agents)), "Checking the deployment")
 
 
 def of_project(config: Path) -> Iterator[CheckResult]:

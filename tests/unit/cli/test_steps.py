@@ -48,4 +48,4 @@ def test_no_color_removes_colours_on_terminals(tmp_path: Path, no_color: str, co
         aion, ["doctor", "--no-template", "--port", "0"], cwd=str(tmp_path), encoding="utf-8", timeout=60, env=environ
     )
     terminal.expect(pexpect.EOF)
-    assert ("\x1b[" in terminal.before) is colours
+    assert ("\x1b[" in str(terminal.before)) is colours
