@@ -1,5 +1,6 @@
 """`aion doctor` checks this machine and project, or a deployment, and changes nothing."""
 
+import asyncio
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
-from aion_core.cli.steps import result_of
+from aion_core.cli.steps import waiting
 from aion_core.shipped import shipped
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
@@ -45,7 +46,8 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
-        for check in _checks(config.expanduser(), port, url, deployment, no_template=no_template):
+        checks = _checks(config.expanduser(), port, url, deployment, no_template=no_template)
+        while (check := _next(checks)) is not None:
             found.append(check)
             if not as_json:
                 _print(check)
@@ -64,6 +66,12 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
         sys.exit(1)
 
 
+def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
+    """Make the next check, and show its progress. Return None after the last one."""
+    with waiting("Checking"):
+        return next(checks, None)
+
+
 def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[CheckResult]:
     from aion_core.cli.checks import local
 
@@ -77,7 +85,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
     agents = declared.agents if declared is not None else {}
     # A deployment can be checked without its aion.yaml.
     yield from results if config.is_file() else ()
-    yield from result_of(_collected(_deployed(url, deployment, config, agents)), "Checking the deployment")
+    yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
 
 
 def of_project(config: Path) -> Iterator[CheckResult]:
