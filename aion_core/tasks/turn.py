@@ -114,6 +114,18 @@ class TurnExecution:
             "aion.handoffs": turn.handoffs,
         }
 
+    @property
+    def start(self) -> dict[str, str | int]:
+        """Fields of the log record of the turn's start: turn, lease, and numbers of tries and handoffs."""
+        turn, lease = self.lease.turn, self.lease
+        return {
+            "turn_id": turn.id,
+            "tries": turn.tries,
+            "handoffs": turn.handoffs,
+            "fence": lease.fence,
+            "holder": lease.holder,
+        }
+
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
