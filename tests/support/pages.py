@@ -16,10 +16,22 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
-SCRIPTS = ["docs/tutorial.md", "docs/quickstart.md"]
+SCRIPTS = [
+    "docs/development.md",
+    "docs/files.md",
+    "docs/from-a2a-sdk.md",
+    "docs/from-adk-web.md",
+    "docs/from-aion-python-sdk.md",
+    "docs/from-langgraph-api.md",
+    "docs/interrupts.md",
+    "docs/long-tasks.md",
+    "docs/quickstart.md",
+    "docs/several-agents.md",
+    "docs/tutorial.md",
+]
 """Pages that tests/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud)\b")
+_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|a key of \w+)\b")
 _ASSIGNMENT = r"\w+=\S*"
 _SERVER = re.compile(rf"^(?:{_ASSIGNMENT} )*(?:uv run aion dev|uvx .*aion dev|aion dev|make dev)\b")
 
@@ -110,7 +122,8 @@ def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
     """
     parts = [_PRELUDE]
     for block in blocks(page):
-        parts.append(f'echo "{_MARK}{block.line}"')
+        # An output need not end with a line break.
+        parts.append(f"printf '\\n{_MARK}%s\\n' {block.line}")
         if block.title:
             parts.append(f"mkdir -p $(dirname {shlex.quote(block.title)})")
             parts.append(f"edit {shlex.quote(block.title)} <<'END_OF_FILE'\n{block.code}END_OF_FILE")
@@ -127,7 +140,7 @@ def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
         text=True,
     )
     assert ran.returncode == 0, f"{page} exited with {ran.returncode}:\n{ran.stdout}"
-    outputs = re.split(rf"^{_MARK}(\d+)\n", ran.stdout, flags=re.MULTILINE)[1:]
+    outputs = re.split(rf"\n{_MARK}(\d+)\n", ran.stdout)[1:]
     return {int(line): output for line, output in zip(outputs[::2], outputs[1::2], strict=True)}
 
 
