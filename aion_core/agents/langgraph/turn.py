@@ -49,7 +49,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
 from aion_core.checkpointing.persistence import BeforePut, OwnerStore
 from aion_core.errors import LeaseLost
-from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
+from aion_core.ports import ContextKey, Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.keys import thread_id
 from aion_core.stores.retries import Fence
@@ -313,14 +313,14 @@ class GraphSetup:
     """Names of the graph's nodes, from `node_names`."""
 
 
-def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
+def config_of(context: ContextKey, turn_id: str, configuration: Mapping[str, Any]) -> RunnableConfig:
     """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones."""
     own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
     return {
-        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
         # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
         # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
-        "metadata": {"run_id": request.turn.id},
+        "metadata": {"run_id": turn_id},
     }
 
 
@@ -333,7 +333,7 @@ class GraphTurn:
 
     def __init__(self, request: TurnRequest, graph: Graph, setup: GraphSetup) -> None:
         self._request, self._setup, self._pending = request, setup, PendingEmissions()
-        config = config_of(request, setup.configuration)
+        config = config_of(request.context, request.turn.id, setup.configuration)
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
