@@ -143,12 +143,8 @@ class TaskLog:
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
         """Return True if the event with this token is stored. A caller checks this after a write without an answer."""
-        return await self.token(key, generation) == token
-
-    async def token(self, key: TaskKey, generation: int) -> str:
-        """Return the token of an event; "" if the event is missing, or was recorded without a token."""
         item = await self._reads.get(keys.event_key(key, generation))
-        return str(item.get("token", "")) if item is not None else ""
+        return item is not None and item.get("token") == token
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
         """Return the message queued for the turn. Return an empty one if it is missing or cannot be read."""

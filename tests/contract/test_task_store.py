@@ -326,18 +326,6 @@ async def test_expired_lease_is_taken_over(chat: StoreConversation) -> None:
     assert [entry.generation for entry in log.events] == [1, 2, 3]
 
 
-async def test_event_of_dead_holder_resets_tries(chat: StoreConversation) -> None:
-    turn = await chat.starts("m-1")
-    counted = []
-    for records in (True, True, True, False, False):
-        if records:
-            await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        chat.clock.move(LEASE_SECONDS + 1)
-        turn = await chat.begins()
-        counted.append((turn.lease.turn.tries, turn.lease.turn.handoffs))
-    assert counted == [(2, 0), (2, 1), (2, 2), (3, 2), (4, 2)]
-
-
 async def test_renewed_lease_is_not_taken_over(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
