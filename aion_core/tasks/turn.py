@@ -114,6 +114,18 @@ class TurnExecution:
             "aion.handoffs": turn.handoffs,
         }
 
+    @property
+    def start(self) -> dict[str, str | int]:
+        """Fields of the log record of the turn's start: turn, lease, and numbers of tries and handoffs."""
+        turn, lease = self.lease.turn, self.lease
+        return {
+            "turn_id": turn.id,
+            "tries": turn.tries,
+            "handoffs": turn.handoffs,
+            "fence": lease.fence,
+            "holder": lease.holder,
+        }
+
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
@@ -149,7 +161,9 @@ class TurnExecution:
             self._close_delta(COMPLETE)
         # A long chunk is split into pages, since the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
-            self._stream(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._open_call is not None))
+            opens = self._open_call is None
+            page = chunk.text[start : start + PAGE_CHARACTERS]
+            self._stream(Delta(page, append=not opens, speaker=chunk.speaker if opens else None))
             self._open_call = chunk.message_id
         if chunk.ends and self._open_call == chunk.message_id:
             self._close_delta(COMPLETE)

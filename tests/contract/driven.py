@@ -5,6 +5,7 @@ recorded log.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -189,4 +190,4 @@ def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
 
 
 def _text(message: Message) -> str:
-    return "".join(part.text for part in message.parts)
+    return "".join(part.text or json.dumps(MessageToDict(part.data)) for part in message.parts)

@@ -440,9 +440,9 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
         DeltaBatch(2, 1, 2, (Delta("half \ud83d", append=True),)),
-        DeltaBatch(2, 2, 0, (Delta("again", append=False),)),
+        DeltaBatch(2, 2, 0, (Delta("again", append=False, speaker={"messageId": "m-\u00fc", "node": "plan"}),)),
         DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True, reason="interrupted"))),
-        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d")),
+        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d", {"agent": "a"})),
         DeltaBatch(13, 2, 0, (Delta("e", append=True),), OpenText(Cursor(12, 2, 1), None)),
     ]
     for batch in reversed(batches):
