@@ -15,7 +15,7 @@ from aion_core.errors import AionError
 
 if TYPE_CHECKING:
     from a2a.client import Client
-    from a2a.types import AgentCard, Part, StreamResponse
+    from a2a.types import AgentCard, Artifact, Part, StreamResponse
 
     from aion_core.cli.smoke import Endpoint
 
@@ -75,6 +75,8 @@ class Answer:
     """Text of the current stream delta."""
     text: str = ""
     """Text of the last whole message."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Text of the artifacts, by their ids."""
     parts: dict[str, "Part"] = field(default_factory=dict)
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
 
@@ -88,7 +90,7 @@ class Answer:
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
             for artifact in event.task.artifacts:
-                self._keep(artifact.artifact_id, artifact.parts)
+                self._artifact(artifact)
             self._status(event.task.status)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
@@ -96,7 +98,7 @@ class Answer:
                 text = "".join(part.text for part in update.artifact.parts)
                 self.streamed = self.streamed + text if update.append else text
             else:
-                self._keep(update.artifact.artifact_id, update.artifact.parts)
+                self._artifact(update.artifact, append=update.append)
         elif event.HasField("status_update"):
             self._status(event.status_update.status)
 
@@ -107,8 +109,8 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the whole message, or else the streamed text."""
-        return self.text or self.streamed
+        """Text to show now: the whole message, or else the streamed text; then the text of the artifacts."""
+        return "\n".join(filter(None, (self.text or self.streamed, *self.artifacts.values())))
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -118,6 +120,12 @@ class Answer:
             self._message(status.message)
         elif self.text and self.state == "working":
             self.text = ""
+
+    def _artifact(self, artifact: "Artifact", *, append: bool = False) -> None:
+        before = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        parts = [part for part in artifact.parts if part.WhichOneof("content") == "text" and not part.filename]
+        self.artifacts[artifact.artifact_id] = before + "".join(part.text for part in parts)
+        self._keep(artifact.artifact_id, artifact.parts)
 
     def _message(self, message: Any) -> None:
         self.text = "".join(part.text for part in message.parts)

@@ -48,6 +48,23 @@ def test_restarted_text_replaces_earlier_chunks() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
 
 
+def test_text_of_artifacts_follows_message() -> None:
+    """A task of an executor, whose answer is an appended artifact."""
+
+    def written(text: str, *, append: bool) -> StreamResponse:
+        artifact = Artifact(artifact_id="summary", parts=[Part(text=text)])
+        return StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact, append=append))
+
+    answer = answer_of(
+        status(TaskState.TASK_STATE_WORKING, "Reading."),
+        written("lost", append=False),
+        written("a: 1\n", append=False),
+        written("b: 2\n", append=True),
+        status(TaskState.TASK_STATE_COMPLETED),
+    )
+    assert (answer.shown, document(answer)["text"], answer.parts) == ("Reading.\na: 1\nb: 2\n",) * 2 + ({},)
+
+
 def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
     answer, show = Answer(), PlainPrinter()
     for event in (
