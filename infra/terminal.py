@@ -81,7 +81,7 @@ class Pane:
             "/bin/bash",
             ["--norc", "--noprofile"],
             cwd=str(folder),
-            env=environ,  # type: ignore[arg-type]  # pexpect passes it on to os.execvpe
+            env=environ,
             dimensions=(rows, COLUMNS),
             encoding="utf-8",
         )
