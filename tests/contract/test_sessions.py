@@ -3,7 +3,6 @@
 import asyncio
 import random
 from datetime import UTC, datetime
-
 from typing import Any
 
 import pytest
