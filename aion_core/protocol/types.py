@@ -191,7 +191,7 @@ def with_integers(value: Any) -> Any:
     return value
 
 
-_MARKER = "data_part_compat"
+DATA_PART_MARKER = "data_part_compat"
 """Key of the SDK in the metadata of a v0.3 data part. It marks data that is no object in v1.0."""
 
 
@@ -217,7 +217,7 @@ def _remove_marker(value: Any) -> None:
     for name in getattr(type(value), "model_fields", ()):
         field = getattr(value, name)
         if name == "metadata" and getattr(value, "kind", "") == "data" and field:
-            field.pop(_MARKER, None)
+            field.pop(DATA_PART_MARKER, None)
             value.metadata = field or None
         else:
             _remove_marker(field)

@@ -45,6 +45,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, StepCompleted, TurnRequest
+from aion_core.stores.retries import Fence
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,8 +149,8 @@ class TurnRunner(Runner):
 
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SessionFactory = Callable[[TurnRequest], BaseSessionService]
-"""Factory of a turn's session service, which checks the turn's fencing number at each write."""
+SessionFactory = Callable[[Fence | None], BaseSessionService]
+"""Factory of a turn's session service, which checks the turn's fencing number at each write; None for reads only."""
 ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
 """Factory of a turn's artifact service."""
 
@@ -204,7 +205,9 @@ class AdkTurn:
         self._request, self._services = request, services
         self._channel = EventChannel()
         self._callbacks = CallbackPlugin(request.task.id, services.root.name, self._channel.send)
-        self._sessions = TurnSessionService(services.sessions(request), services.configuration)
+        self._sessions = TurnSessionService(
+            services.sessions(Fence(request.context, request.fence)), services.configuration
+        )
         self._artifacts = services.artifacts(request) if services.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(

@@ -25,7 +25,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from aion_core.agents.inbound import inbox_of
 from aion_core.agents.langgraph.content import content_of, data_part
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.ports import TurnRequest
+from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
 from aion_core.stores.keys import thread_id
 
@@ -166,7 +166,9 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
 # ── Configuration ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def config_of(request: TurnRequest, configuration: Mapping[str, Any], recursion_limit: int | None) -> RunnableConfig:
+def config_of(
+    context: ContextKey, turn_id: str, configuration: Mapping[str, Any], recursion_limit: int | None
+) -> RunnableConfig:
     """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones.
 
     `recursion_limit` is the maximum number of steps; None for the graph's own.
@@ -175,10 +177,10 @@ def config_of(request: TurnRequest, configuration: Mapping[str, Any], recursion_
     limit: RunnableConfig = {"recursion_limit": recursion_limit} if recursion_limit is not None else {}
     return {
         **limit,
-        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
         # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
         # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
-        "metadata": {"run_id": request.turn.id},
+        "metadata": {"run_id": turn_id},
     }
 
 

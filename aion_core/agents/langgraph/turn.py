@@ -316,7 +316,7 @@ class GraphTurn:
 
     def __init__(self, request: TurnRequest, graph: Graph, setup: GraphSetup) -> None:
         self._request, self._setup, self._pending = request, setup, PendingEmissions()
-        config = config_of(request, setup.configuration, setup.recursion_limit)
+        config = config_of(request.context, request.turn.id, setup.configuration, setup.recursion_limit)
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
