@@ -79,7 +79,7 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 	$(VENV)/bin/python -m tests.bench.dev_loop
 
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
-	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/test_console.py -k killed
+	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/console
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
