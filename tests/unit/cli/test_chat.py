@@ -1,5 +1,6 @@
 """Answers in the terminal: text, files, and names of files."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from google.protobuf.json_format import ParseDict
+from rich.console import Console
 
-from aion_core.cli.chat import PlainPrinter, described, document, saved_files
+from aion_core.cli.chat import PlainPrinter, choices_of, described, document, markdown_of, printable, saved_files
 from aion_core.cli.chat_session import Answer
 from aion_core.protocol.types import STREAM_DELTA_ID
 
@@ -104,3 +107,30 @@ def test_file_is_saved_within_folder(tmp_path: Path, name: str, saved: str) -> N
 def test_file_and_data_are_described() -> None:
     assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
+
+
+def test_agents_control_characters_and_html_stay_text() -> None:
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert "<b onclick=x>" in printed
+    assert "\x1b]" not in printed
+    assert "\x9b" not in printed
+    assert printable("a\tb\n\x1b[2J") == "a\tb\n\N{REPLACEMENT CHARACTER}[2J"
+    assert "\x1b" not in described(Part(raw=b"1", filename="\x1b[2Ja.bin"))
+
+
+@pytest.mark.parametrize(
+    ("data", "choices"),
+    [
+        ({"options": ["Monday", "Tuesday"]}, ["Monday", "Tuesday"]),
+        ({"schema": {"enum": ["yes", "no"]}}, ["yes", "no"]),
+        ({"options": "none"}, []),
+        ({}, []),
+    ],
+)
+def test_choices_come_from_questions_data(data: dict[str, object], choices: list[str]) -> None:
+    part = ParseDict({"data": data}, Part())
+    assert choices_of(Answer(question=True, parts={"1": part})) == choices
+    assert choices_of(Answer(parts={"1": part})) == []
