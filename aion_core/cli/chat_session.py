@@ -75,10 +75,10 @@ class Answer:
     """Text of the current stream delta."""
     text: str = ""
     """Text of the last whole message."""
-    artifacts: dict[str, str] = field(default_factory=dict)
-    """Text of the artifacts, by their ids."""
     parts: dict[str, "Part"] = field(default_factory=dict)
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Texts of artifacts by id, in the order of their arrival."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -90,7 +90,7 @@ class Answer:
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
             for artifact in event.task.artifacts:
-                self._artifact(artifact)
+                self._artifact(artifact, append=False)
             self._status(event.task.status)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
@@ -109,8 +109,11 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the whole message, or else the streamed text; then the text of the artifacts."""
-        return "\n".join(filter(None, (self.text or self.streamed, *self.artifacts.values())))
+        """Text to show now: the texts of artifacts, and the whole message or else the streamed text."""
+        said = self.text or self.streamed
+        # With `answer: both` or `artifact`, an artifact repeats the message.
+        texts = [*(text for text in self.artifacts.values() if text and text != said), *([said] if said else [])]
+        return "\n\n".join(texts)
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -121,10 +124,10 @@ class Answer:
         elif self.text and self.state == "working":
             self.text = ""
 
-    def _artifact(self, artifact: "Artifact", *, append: bool = False) -> None:
-        before = self.artifacts.get(artifact.artifact_id, "") if append else ""
-        parts = [part for part in artifact.parts if part.WhichOneof("content") == "text" and not part.filename]
-        self.artifacts[artifact.artifact_id] = before + "".join(part.text for part in parts)
+    def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
+        text = "".join(part.text for part in artifact.parts if not part.filename)
+        known = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        self.artifacts[artifact.artifact_id] = known + text
         self._keep(artifact.artifact_id, artifact.parts)
 
     def _message(self, message: Any) -> None:

@@ -48,21 +48,21 @@ def test_restarted_text_replaces_earlier_chunks() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
 
 
-def test_text_of_artifacts_follows_message() -> None:
-    """A task of an executor, whose answer is an appended artifact."""
+def artifact(text: str, *, append: bool = False) -> StreamResponse:
+    update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text=text)]), append=append)
+    return StreamResponse(artifact_update=update)
 
-    def written(text: str, *, append: bool) -> StreamResponse:
-        artifact = Artifact(artifact_id="summary", parts=[Part(text=text)])
-        return StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact, append=append))
 
-    answer = answer_of(
-        status(TaskState.TASK_STATE_WORKING, "Reading."),
-        written("lost", append=False),
-        written("a: 1\n", append=False),
-        written("b: 2\n", append=True),
-        status(TaskState.TASK_STATE_COMPLETED),
-    )
-    assert (answer.shown, document(answer)["text"], answer.parts) == ("Reading.\na: 1\nb: 2\n",) * 2 + ({},)
+def test_text_of_artifact_is_shown() -> None:
+    answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
+    assert answer.shown == "one two"
+    assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
+
+
+def test_artifact_with_messages_text_is_shown_once() -> None:
+    both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
+    assert both.shown == "one"
+    assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
 
 
 def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
