@@ -79,7 +79,7 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 	$(VENV)/bin/python -m tests.bench.dev_loop
 
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
-	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/test_console.py -k killed
+	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/console
 
 terminal: $(VENV)/.tests ## Record the README's terminal: a real `aion dev` and `aion chat`, with a killed worker
 	@$(VENV)/bin/python -m infra.terminal
