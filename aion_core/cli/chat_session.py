@@ -80,6 +80,8 @@ class Answer:
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
     artifacts: dict[str, str] = field(default_factory=dict)
     """Texts of artifacts by id, in the order of their arrival."""
+    artifacts_before: int = 0
+    """Number of artifacts that arrived before the first text of a message."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -97,6 +99,7 @@ class Answer:
             update = event.artifact_update
             if update.artifact.artifact_id == STREAM_DELTA_ID:
                 text = "".join(part.text for part in update.artifact.parts)
+                self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
             else:
                 self._artifact(update.artifact, append=update.append)
@@ -110,11 +113,12 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the texts of artifacts, and the whole message or else the streamed text."""
+        """Text to show now, in the order of arrival: the message or else the streamed text, and the artifacts' texts."""
         said = self.text or self.streamed
         # With `answer: both` or `artifact`, an artifact repeats the message.
-        texts = [*(text for text in self.artifacts.values() if text and text != said), *([said] if said else [])]
-        return "\n\n".join(texts)
+        texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
+        texts.insert(self.artifacts_before, said)
+        return "\n\n".join(filter(None, texts))
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -131,7 +135,12 @@ class Answer:
         self.artifacts[artifact.artifact_id] = known + text
         self._keep(artifact.artifact_id, artifact.parts)
 
+    def _message_begins(self) -> None:
+        if not (self.text or self.streamed):
+            self.artifacts_before = len(self.artifacts)
+
     def _message(self, message: Any) -> None:
+        self._message_begins()
         self.text = "".join(part.text for part in message.parts)
         self._keep(message.message_id, message.parts)
 
