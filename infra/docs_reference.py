@@ -87,7 +87,7 @@ def _signature(function: griffe.Function) -> str:
     return f"{prefix}{function.name}(\n" + "".join(f"    {each},\n" for each in parameters) + f"){result}"
 
 
-def _text(item: griffe.Object) -> str:
+def _text(item: griffe.Object | griffe.Alias) -> str:
     return inspect.cleandoc(item.docstring.value) if item.docstring else ""
 
 

@@ -46,6 +46,7 @@ RUN_BY = {
     ("docs/replies.md", "json"): BLOCKS,
     ("docs/runbook.md", "json"): "tests/contract/test_erasure.py",
     ("docs/security.md", "python"): "tests/unit/docs/test_security.py",
+    ("docs/why.md", "sh"): "tests/unit/cli/test_why.py",
 }
 """Tests that run the blocks of a page in a language, or the same commands."""
 RUN_BY |= {
