@@ -184,7 +184,9 @@ class CacheableDocument:
         if self._is_known(request):
             return Response(status_code=304, headers=self._headers)
         if request.method == "HEAD":
-            return Response(headers={**self._headers, "content-length": str(len(self._body))}, media_type=self._media_type)
+            return Response(
+                headers={**self._headers, "content-length": str(len(self._body))}, media_type=self._media_type
+            )
         return Response(self._body, headers=self._headers, media_type=self._media_type)
 
     def _is_known(self, request: Request) -> bool:

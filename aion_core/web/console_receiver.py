@@ -33,7 +33,9 @@ class WebhookPost:
     def document(self, configs: Sequence[PushConfig]) -> dict[str, Any]:
         """Return the post as JSON. It is signed if a secret of one of the configs has signed it."""
         secrets = [secret for config in configs for secret in config.secrets]
-        shown = {name: value for name, value in self.headers.items() if name.startswith(("webhook-", "a2a-", "content-"))}
+        shown = {
+            name: value for name, value in self.headers.items() if name.startswith(("webhook-", "a2a-", "content-"))
+        }
         return {
             "at": self.at.isoformat(),
             "status": self.status,

@@ -128,7 +128,7 @@ def _without_values(event: Any) -> Any:
 def _remove_marker(part: Any) -> bool:
     """Remove the SDK's marker from the metadata of a data part. Return True if it was set."""
     fields = part.metadata.fields
-    marked = DATA_PART_MARKER in fields and fields[DATA_PART_MARKER].bool_value
+    marked = bool(DATA_PART_MARKER in fields and fields[DATA_PART_MARKER].bool_value)
     if DATA_PART_MARKER in fields:
         del fields[DATA_PART_MARKER]
         if not fields:

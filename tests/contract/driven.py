@@ -39,7 +39,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import admission, lifecycle, projection
+from aion_core.tasks import admission, lifecycle
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -74,7 +74,7 @@ class DrivenConversation:
 
     @property
     def task(self) -> Task:
-        return projection.fold(self.log)
+        return lifecycle.fold(self.log)
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None

@@ -24,7 +24,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -489,7 +489,7 @@ async def test_log_read_from_snapshot_produces_same_task(chat: StoreConversation
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:
-    return projection.apply(task, Numbered(generation, event))
+    return lifecycle.apply(task, Numbered(generation, event))
 
 
 async def test_message_to_interrupted_context_returns_its_task(chat: StoreConversation) -> None:

@@ -205,7 +205,9 @@ class AdkTurn:
         self._request, self._services = request, services
         self._channel = EventChannel()
         self._callbacks = CallbackPlugin(request.task.id, services.root.name, self._channel.send)
-        self._sessions = TurnSessionService(services.sessions(Fence(request.context, request.fence)), services.configuration)
+        self._sessions = TurnSessionService(
+            services.sessions(Fence(request.context, request.fence)), services.configuration
+        )
         self._artifacts = services.artifacts(request) if services.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(

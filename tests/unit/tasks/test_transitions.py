@@ -78,7 +78,6 @@ def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tri
     assert transitions.taken_over(before, record) == turn(tries=tries, handoffs=handoffs)
 
 
-
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage | None) -> None:
     """Its event has the next number and the time of the attempt; it notifies subscribers."""
