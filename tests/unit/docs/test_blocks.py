@@ -121,3 +121,17 @@ def test_make_commands_of_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"test", "dev", "quick"} <= set(MAKE)
     assert [target for target in MAKE if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
+
+
+def test_commands_of_aws_say_so() -> None:
+    """The words are in the block's first line, or in the command's own line."""
+    left = [
+        f"{place(block)} {line}"
+        for block in SHELL
+        for line in block.code.splitlines()
+        if AWS.match(line) and block.needs != "AWS" and "needs AWS" not in line
+    ]
+    assert left == []
