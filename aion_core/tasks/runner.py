@@ -179,7 +179,7 @@ class TaskRunner:
     async def _work(self, turn: TurnExecution, metrics: TurnMetrics, deadline: Deadline) -> None:
         try:
             try:
-                logger.info("A turn begins.")
+                logger.info("A turn begins.", extra=turn.start)
                 async with aclosing(self._agent(turn).run(turn.request())) as emissions:
                     ending = await self._record(turn, metrics, emissions)
                     if not isinstance(ending, Paused):

@@ -30,11 +30,7 @@ class QueuedMessage:
 def token_of(lease: Lease, generation: int, event: Event) -> str:
     """Return the idempotency token for writing this event; a retry after a lost response has the same token."""
     digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
-    return f"{_token_prefix(lease.holder, lease.fence)}{generation}#{digest}"
-
-
-def _token_prefix(holder: str, fence: int) -> str:
-    return f"{holder}#{fence}#"
+    return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 
 def lost() -> LeaseLost:
@@ -55,18 +51,13 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
-def is_abandoned(record: ContextRecord) -> bool:
-    """Return True if the running turn has a holder: once its lease has expired, the holder is dead or frozen."""
-    return record.running is not None and bool(record.holder)
+def taken_over(turn: Turn, record: ContextRecord) -> Turn:
+    """Return the turn for its next holder, with the tries reset if a dead holder stored a step.
 
-
-def taken_over(turn: Turn, record: ContextRecord, last_token: str) -> Turn:
-    """Return the turn of an abandoned record, for its next holder. `last_token` is that of the task's last event.
-
-    If its holder stored a step or recorded an event, this try is the first one at the unfinished step. The tries
-    before it count as handoffs, so that a turn with progress but without an end fails at last.
+    The dead holder's own try is the first one at the unfinished step. The tries before it count as handoffs, so that a
+    turn with progress but without an end fails at last. Recorded events are no progress: a repeated step repeats them.
     """
-    if record.advanced != record.fence and not last_token.startswith(_token_prefix(record.holder, record.fence)):
+    if not record.holder or record.advanced != record.fence:
         return turn
     return replace(turn, tries=1, handoffs=turn.handoffs + turn.tries - 1)
 

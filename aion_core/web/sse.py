@@ -137,6 +137,7 @@ def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
         append=delta.append,
         last=delta.last,
         reason=delta.reason,
+        speaker=delta.speaker,
     )
 
 
@@ -163,7 +164,8 @@ class Frames:
     def _frame(self, item: StreamItem) -> str:
         what = item.payload
         if isinstance(what, Delta):
-            before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
+            known = self._templates.get((what.append, what.last, what.reason)) if not what.speaker else None
+            before, after = known or self._template(what)
             return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task | Resumed):
             self._task = what
@@ -174,14 +176,15 @@ class Frames:
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
-        """Render a text chunk and return the parts of its frame before and after the text, for other chunks of its kind."""
+        """Render a text chunk and return its frame before and after the text. Chunks without a speaker share it."""
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
         # The marker is random, since the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
-        self._templates[delta.append, delta.last, delta.reason] = template
+        if not delta.speaker:
+            self._templates[delta.append, delta.last, delta.reason] = template
         return template
 
 

@@ -20,7 +20,7 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.runner import MAX_TRIES, TaskRunner, Worker
@@ -111,7 +111,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     graphs.go.set()
     await asyncio.wait(call.background)
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
-    task = projection.fold(ended.events)
+    task = lifecycle.fold(ended.events)
     said = [message.parts[0].text for message in task.history]
     assert said == ["go", "late did one", "heir did two", "heir did three"]
     assert task.status.message.parts[0].text == "heir: three"
@@ -188,7 +188,7 @@ async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: 
     await run(begun)
     ended = await savers.tasks.log(begun.head.key)
     assert ended is not None
-    task = projection.fold(ended.events)
+    task = lifecycle.fold(ended.events)
     if advances:
         assert task.status.state == TaskState.TASK_STATE_COMPLETED, task.status
         assert graph.ran == [STEPS[0], *(name for name in STEPS[1:] for _ in range(2))]

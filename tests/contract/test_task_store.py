@@ -24,7 +24,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -326,18 +326,6 @@ async def test_expired_lease_is_taken_over(chat: StoreConversation) -> None:
     assert [entry.generation for entry in log.events] == [1, 2, 3]
 
 
-async def test_event_of_dead_holder_resets_tries(chat: StoreConversation) -> None:
-    turn = await chat.starts("m-1")
-    counted = []
-    for records in (True, True, True, False, False):
-        if records:
-            await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
-        chat.clock.move(LEASE_SECONDS + 1)
-        turn = await chat.begins()
-        counted.append((turn.lease.turn.tries, turn.lease.turn.handoffs))
-    assert counted == [(2, 0), (2, 1), (2, 2), (3, 2), (4, 2)]
-
-
 async def test_renewed_lease_is_not_taken_over(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
@@ -452,9 +440,9 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
         DeltaBatch(2, 1, 2, (Delta("half \ud83d", append=True),)),
-        DeltaBatch(2, 2, 0, (Delta("again", append=False),)),
+        DeltaBatch(2, 2, 0, (Delta("again", append=False, speaker={"messageId": "m-\u00fc", "node": "plan"}),)),
         DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True, reason="interrupted"))),
-        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d")),
+        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d", {"agent": "a"})),
         DeltaBatch(13, 2, 0, (Delta("e", append=True),), OpenText(Cursor(12, 2, 1), None)),
     ]
     for batch in reversed(batches):
@@ -501,7 +489,7 @@ async def test_log_read_from_snapshot_produces_same_task(chat: StoreConversation
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:
-    return projection.apply(task, Numbered(generation, event))
+    return lifecycle.apply(task, Numbered(generation, event))
 
 
 async def test_message_to_interrupted_context_returns_its_task(chat: StoreConversation) -> None:

@@ -69,30 +69,13 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
 
 
 @pytest.mark.parametrize(
-    ("advanced", "token", "tries", "handoffs"),
-    [
-        (3, "", 1, 6),
-        (0, "me#3#7#digest", 1, 6),
-        (3, "me#3#7#digest", 1, 6),
-        (2, "", 3, 4),
-        (0, "me#2#7#digest", 3, 4),
-        (0, "me#33#7#digest", 3, 4),
-        (0, "you#3#7#digest", 3, 4),
-        (0, "", 3, 4),
-    ],
+    ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
 )
-def test_progress_of_dead_holder_resets_tries(advanced: int, token: str, tries: int, handoffs: int) -> None:
+def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tries: int, handoffs: int) -> None:
     """The holder's own try counts for the step that it did not finish; no try is lost from the sum."""
     before = turn(tries=3, handoffs=4)
-    record = replace(HELD, running=before, advanced=advanced)
-    assert transitions.taken_over(before, record, token) == turn(tries=tries, handoffs=handoffs)
-
-
-@pytest.mark.parametrize(
-    ("record", "abandoned"), [(HELD, True), (replace(HELD, holder="", until=0), False), (WAITS, False)]
-)
-def test_only_running_turn_with_holder_is_abandoned(record: ContextRecord, abandoned: bool) -> None:
-    assert transitions.is_abandoned(record) is abandoned
+    record = replace(HELD, running=before, holder=holder, advanced=advanced)
+    assert transitions.taken_over(before, record) == turn(tries=tries, handoffs=handoffs)
 
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])

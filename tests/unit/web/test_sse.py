@@ -1,6 +1,5 @@
 """Frames of streams against those of the SDK's dispatchers for the same events."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -13,6 +12,8 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as ASGIMessage
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
@@ -125,21 +126,31 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
     assert said["error"]["message"] == sdk_said["error"]["message"]
 
 
+class ReleasedByComments:
+    """App with an agent that waits for three comments in the stream."""
+
+    def __init__(self, agent: GatedAgent, app: ASGIApp) -> None:
+        self._agent, self._app, self._comments = agent, app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: ASGIMessage) -> None:
+            self._comments += message.get("body", b"").startswith(b":")
+            if self._comments > 2:
+                self._agent.go.set()
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
 async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP entry points close idle connections."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
-    answers = []
     for of in (ServiceParts.app, the_sdks_app):
         agent = GatedAgent()
-        async with http(of(parts(agent))) as client:
+        async with http(ReleasedByComments(agent, of(parts(agent)))) as client:
             headers = {"A2A-Version": "1.0"}
-            asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))
-            await agent.spoke.wait()
-            await asyncio.sleep(0.2)
-            agent.go.set()
-            answers.append(await asked)
-    for answer in answers:
+            answer = await client.post("/", json=send(method="SendStreamingMessage"), headers=headers)
         comments = [line for line in answer.text.splitlines() if line.startswith(":")]
         assert len(comments) > 2
         assert len(frames(answer)) == 5, "and no frame more"
