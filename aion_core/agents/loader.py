@@ -21,7 +21,16 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, Emission, ReplyAs, TaskUsed, TurnRequest
+from aion_core.ports import (
+    Agent,
+    ContextKey,
+    Emission,
+    InspectableAgent,
+    ReplyAs,
+    StoredState,
+    TaskUsed,
+    TurnRequest,
+)
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
@@ -80,6 +89,13 @@ class LazyAgent:
         async with aclosing(self._agent.run(request)) as emissions:
             async for emission in emissions:
                 yield emission
+
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the context's stored state; None for a framework without one. See `ports.InspectableAgent`."""
+        await asyncio.to_thread(self.load)
+        if not isinstance(self._agent, InspectableAgent):
+            return None
+        return await self._agent.stored_state(context, limit=limit)
 
     def _build(self, found: LoadedObject) -> Agent:
         # `with_retry`, `with_config` and the like wrap a graph and hold it as `bound`.

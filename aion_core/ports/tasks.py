@@ -117,6 +117,8 @@ class Delta:
     """True on the closing chunk of a stream delta."""
     reason: str = ""
     """`complete_message` or `interrupted`; on the closing chunk only."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the stream delta: the id of its message, its node and its agent; on the first chunk only."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -136,6 +138,8 @@ class OpenText:
     """Position of a reader that has exactly this text."""
     text: str | None
     """The text; None if it is too long to be stored again."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the stream delta, from its first chunk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "everything.yaml"
 HERE = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8",
-    "AION_LEASE_SECONDS": "2",
+    "AION_LEASE_SECONDS": "6",
     "AION_MAX_TRIES": "99",
 }
 FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)

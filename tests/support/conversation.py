@@ -22,7 +22,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
-from aion_core.tasks import admission, lifecycle, projection
+from aion_core.tasks import admission, lifecycle
 from tests.support.clock import ManualClock
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -157,7 +157,7 @@ class StoreConversation:
         """Return the task folded from its log."""
         log = await self.store.log(self.key(task_id))
         assert log is not None, task_id
-        return projection.fold(log.events)
+        return lifecycle.fold(log.events)
 
     async def said(self, task_id: str) -> list[str]:
         """Return the ids of the client's messages in the task, in order."""

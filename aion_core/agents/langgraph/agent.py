@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.state_input import input_advice
@@ -40,7 +41,7 @@ from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, AgentMessage, Emission, Paused, Reply, TurnRequest
+from aion_core.ports import Agent, AgentMessage, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
@@ -86,9 +87,14 @@ class LangGraphAgent:
         """Return a warning if the graph cannot read content of these media types, or "". A factory has no warning."""
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the newest checkpoints of the context's thread. See `ports.InspectableAgent`."""
+        async with self._graph_of(context, "") as (graph, setup):
+            return await stored_thread(graph, setup, context, limit=limit)
+
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         failure: BaseException | None = None
-        async with self._graph_of(request) as (graph, setup):
+        async with self._graph_of(request.context, request.turn.id) as (graph, setup):
             try:
                 async with aclosing(_turn(request, graph, setup)) as emissions:
                     async for emission in emissions:
@@ -101,13 +107,13 @@ class LangGraphAgent:
             raise failure
 
     @asynccontextmanager
-    async def _graph_of(self, request: TurnRequest) -> AsyncIterator[tuple[Graph, GraphSetup]]:
+    async def _graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
         """Context manager with the graph of a turn. It keeps the resources of the graph's factory open."""
         if self._factory is None:
             assert self._prepared is not None  # noqa: S101  # there is one or the other
             yield self._prepared
             return
-        async with self._factory.made(config_of(request, self._configuration)) as made:
+        async with self._factory.made(config_of(context, turn_id, self._configuration)) as made:
             yield self._prepare(made)
 
     def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
@@ -174,7 +180,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
     else:
         for emission in outbound.finish():
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
-                outbound.sent.append(emission.message)
+                outbound.add_sent(emission.message)
             if isinstance(emission, Reply):
                 await turn.thread.store_sent(outbound.sent)
             yield emission

@@ -17,11 +17,11 @@ from starlette.types import Message as ASGIMessage
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
+from aion_core.ports import AgentMessage, Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.sse import Frames, jsonrpc_v1
+from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -222,3 +222,47 @@ def test_error_frame_escapes_unicode_line_ends() -> None:
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
     assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
+
+
+class Wordy(Scripted):
+    """Agent with many messages, chunks of text and an answer."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        for number in range(40):
+            yield AgentMessage(Message(message_id=f"m-{number}", parts=[Part(text="x" * 500)]), key=f"k-{number}")
+            yield Chunk(f"chunk {number} ", "call")
+        yield Reply(Message(message_id="a-1", parts=[Part(text="y" * 500)]))
+
+
+async def test_stream_ends_before_maximum_size_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stream ends after a whole frame, below the maximum size. The last event id leads to the rest."""
+    monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 5_000)
+    ids: list[int] = []
+    streams, completed, task_id = 0, False, ""
+    async with http(parts(Wordy()).app()) as client:
+        body = send(method="SendStreamingMessage")
+        while not completed:
+            headers = {"Last-Event-ID": str(ids[-1])} if ids else {}
+            answer = await client.post("/", json=body, headers=headers)
+            streams += 1
+            assert len(answer.content) <= 5_000
+            assert answer.content.endswith(b"\n\n")
+            received = frames(answer)
+            ids += [int(frame["id"]) for frame in received if frame.get("id", "").isdecimal()]
+            results = [json.loads(frame["data"])["result"] for frame in received if "data" in frame]
+            task_id = task_id or results[0]["task"]["id"]
+            body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+            completed = any("COMPLETED" in json.dumps(result) for result in results)
+    assert ids == list(range(1, 44))
+    assert streams > 5
+
+
+async def test_frame_above_maximum_size_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 10)
+    async with http(parts(Wordy()).app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert [frame["id"] for frame in frames(answer)] == ["1"]
+
+
+def test_maximum_stream_size_is_below_lambdas() -> None:
+    assert MAX_STREAM_BYTES < 200_000_000
