@@ -109,6 +109,11 @@ class LazyAgent:
                 **object_location(found, folder),
             )
         framework = FRAMEWORKS[name]
+        if self._config.recursion_limit is not None and not framework.limits_steps:
+            raise AgentLoadError(
+                f"{path} is {framework.title}, and `recursion_limit` limits the steps of a LangGraph graph only",
+                do="Remove the key in aion.yaml.",
+            )
         try:
             built = framework.builder()(replace(found, agent=agent), self._config, self._dependencies)
         except AgentLoadError as error:

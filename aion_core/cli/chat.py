@@ -13,6 +13,7 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.chat_session import Answer, ChatSession, chat_session, endpoint_of, file_part
+from aion_core.log import one_line
 
 if TYPE_CHECKING:
     from a2a.types import Part
@@ -222,7 +223,9 @@ async def _converse(opened: ChatSession) -> None:
     from rich.console import Console
 
     console, session = Console(highlight=False), PromptSession[str](history=InMemoryHistory())
-    console.print(f"{opened.card.name}: {opened.card.description or 'no description'}. /help lists the commands.")
+    about = opened.card.description.strip().rstrip(".") or "no description"
+    # A card's texts are not markup of this program.
+    console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
     attached: list[Part] = []
     answer = Answer()
     while True:

@@ -15,7 +15,7 @@ from aion_core.errors import AionError
 
 if TYPE_CHECKING:
     from a2a.client import Client
-    from a2a.types import AgentCard, Part, StreamResponse
+    from a2a.types import AgentCard, Artifact, Part, StreamResponse
 
     from aion_core.cli.smoke import Endpoint
 
@@ -77,6 +77,8 @@ class Answer:
     """Text of the last whole message."""
     parts: dict[str, "Part"] = field(default_factory=dict)
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Texts of artifacts by id, in the order of their arrival."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -88,7 +90,7 @@ class Answer:
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
             for artifact in event.task.artifacts:
-                self._keep(artifact.artifact_id, artifact.parts)
+                self._artifact(artifact, append=False)
             self._status(event.task.status)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
@@ -96,7 +98,7 @@ class Answer:
                 text = "".join(part.text for part in update.artifact.parts)
                 self.streamed = self.streamed + text if update.append else text
             else:
-                self._keep(update.artifact.artifact_id, update.artifact.parts)
+                self._artifact(update.artifact, append=update.append)
         elif event.HasField("status_update"):
             self._status(event.status_update.status)
 
@@ -107,8 +109,11 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the whole message, or else the streamed text."""
-        return self.text or self.streamed
+        """Text to show now: the texts of artifacts, and the whole message or else the streamed text."""
+        said = self.text or self.streamed
+        # With `answer: both` or `artifact`, an artifact repeats the message.
+        texts = [*(text for text in self.artifacts.values() if text and text != said), *([said] if said else [])]
+        return "\n\n".join(texts)
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -118,6 +123,12 @@ class Answer:
             self._message(status.message)
         elif self.text and self.state == "working":
             self.text = ""
+
+    def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
+        text = "".join(part.text for part in artifact.parts if not part.filename)
+        known = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        self.artifacts[artifact.artifact_id] = known + text
+        self._keep(artifact.artifact_id, artifact.parts)
 
     def _message(self, message: Any) -> None:
         self.text = "".join(part.text for part in message.parts)

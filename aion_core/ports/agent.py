@@ -47,6 +47,8 @@ class Chunk:
     """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
     ends: bool = False
     """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the message's stream delta: its messageId, node and agent. Only a delta's first chunk uses them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serializer(types))
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
-        self._commit = FencedWrites(table, fence).commit
+        self._writes = FencedWrites(table, fence)
+        self._commit = self._writes.commit
         # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair, so
         # a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
@@ -107,7 +108,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
-            return await self._put(config, checkpoint["id"], packed)
+            return await self._put(config, checkpoint["id"], packed, _ends_step(metadata))
 
     def put(
         self,
@@ -119,7 +120,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """See `aput`."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
-        return _finished(self._put(config, checkpoint["id"], packed))
+        return _finished(self._put(config, checkpoint["id"], packed, _ends_step(metadata)))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -247,13 +248,16 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _put(self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload) -> RunnableConfig:
+    async def _put(
+        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, ends_step: bool
+    ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
-        await self._commit(Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item))
+        commit = self._writes.commit_step if ends_step else self._commit
+        await commit(Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item))
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
@@ -334,6 +338,11 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
+
+
+def _ends_step(metadata: CheckpointMetadata) -> bool:
+    """Return True for the checkpoint after a step of the graph; False for the one of its input, or of an update."""
+    return metadata.get("source") == "loop"
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -27,7 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with serving([AION, "dev", str(folder / "agent.py"), "--no-reload"], AION_LEASE_SECONDS="2") as server:
+    command = [AION, "dev", str(folder / "agent.py"), "--no-reload", "--data-dir", str(folder / ".aion")]
+    with serving(command, AION_LEASE_SECONDS="2") as server:
         yield server.url
 
 
@@ -106,6 +107,15 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     printed += process.stdout.read()
     assert process.wait(timeout=60) == 0
     assert printed.strip().endswith(WHOLE)
+    listed = subprocess.run([AION, "tasks", "list", "--json"], cwd=folder, capture_output=True, text=True)
+    newest = max(json.loads(listed.stdout), key=lambda each: each["since"])
+    why = subprocess.run([AION, "why", newest["task"]], cwd=folder, capture_output=True, text=True)
+    sentences = [line[25:] for line in why.stdout.splitlines()]
+    assert ": “gate killed-send”." in sentences[2]
+    assert sentences[3] == "A worker of `aion dev` began the turn."
+    assert sentences[4].startswith("A worker of `aion dev` took over the turn (try 2)")
+    assert any(each.startswith("The turn ended as completed after ") for each in sentences[5:])
+    assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
 
 
 def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
