@@ -264,6 +264,11 @@ class LangGraphOutbound:
         """Durable replies that the turn has emitted, in order."""
         return self._emitted.replies
 
+    def sent_beside_state(self) -> list[Message]:
+        """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
+        known = {message.id for message in messages_of(self._values)}
+        return [message for message in self.sent if message.message_id not in known]
+
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
         if mode == "messages":
