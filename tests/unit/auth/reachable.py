@@ -11,7 +11,6 @@ PROGRAM = (
     "handlers",
     "a2a",
     "starlette",
-    "fastapi",
     "mangum",
     "langgraph",
     "langchain_core",
