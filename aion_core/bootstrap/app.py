@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
@@ -28,7 +28,7 @@ from aion_core.web.console_api import DevelopmentConsole, kill_process
 from aion_core.web.console_receiver import WebhookReceiver
 
 
-def build_app(settings: Settings, telemetry: Telemetry) -> Starlette:
+def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, telemetry)
     policies = build_auth_policies(engine.configs, settings)
