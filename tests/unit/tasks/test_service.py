@@ -212,7 +212,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
     task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
     agent.go.set()
-    await asyncio.wait(call.background)
+    await asyncio.gather(*call.background)
     assert await made.service.get(call, task.id) == task
 
 
