@@ -19,8 +19,6 @@ from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
-from samtranslator.model.exceptions import InvalidDocumentException
-from samtranslator.translator.transform import transform
 
 from aion_core.template.file import TemplateError, parsed
 from aion_core.template.reader import FUNCTION
@@ -65,6 +63,8 @@ VARIANTS: Sequence[Mapping[str, str]] = (
 
 def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, lint: bool = True) -> Iterator[str]:
     """Yield the problems of a template with each set of parameters. With `lint` also run cfn-lint."""
+    from samtranslator.model.exceptions import InvalidDocumentException
+
     found: dict[str, None] = {}
     try:
         transformed(path)
@@ -127,6 +127,9 @@ def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict
 
 @lru_cache(maxsize=8)
 def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    # The import takes a second.
+    from samtranslator.translator.transform import transform
+
     template = deepcopy(parsed(text))
     functions = [each.get("Properties") or {} for each in template["Resources"].values() if each["Type"] == FUNCTION]
     for holder in (template.get("Globals", {}).get("Function", {}), *functions):
