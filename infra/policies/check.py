@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,19 +66,21 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
     """Yield the problems of a template with each set of parameters. With `lint` also run cfn-lint."""
     from samtranslator.model.exceptions import InvalidDocumentException
 
-    found: dict[str, None] = {}
+    found: set[str] = set()
     try:
         transformed(path)
         for parameters in variants:
             deployment = ResolvedDeployment(path, parameters)
-            found |= dict.fromkeys([*wrong_values(deployment), *rules.problems(deployment)])
+            for problem in chain(wrong_values(deployment), rules.problems(deployment)):
+                if problem not in found:
+                    found.add(problem)
+                    yield problem
         if lint:
-            found |= dict.fromkeys(linted(path))
+            yield from dict.fromkeys(linted(path))
     except TemplateError as error:
-        found[str(error)] = None
+        yield str(error)
     except InvalidDocumentException as error:
-        found |= {cause.message: None for cause in error.causes}
-    yield from found
+        yield from dict.fromkeys(cause.message for cause in error.causes)
 
 
 def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
