@@ -23,6 +23,9 @@ _AWS_ERROR = re.compile(r"\b([A-Z][A-Za-z]+): ([A-Z][A-Za-z0-9.]+)\.?$")
 WAIT_SECONDS = 1.0
 """Shortest wait between a message and its turn that a sentence states."""
 
+LONGEST_QUOTE = 120
+"""Number of characters of a quoted message."""
+
 _FUNCTIONS = {
     "api": "The API function",
     "task": "The task function",
@@ -138,7 +141,9 @@ def _artifact_id(entry: Numbered) -> str | None:
 
 
 def _quoted(message: Message, *, content: bool) -> str:
-    text = " ".join(part.text for part in message.parts if part.text)
+    text = " ".join(" ".join(part.text for part in message.parts).split())
+    if len(text) > LONGEST_QUOTE:
+        text = f"{text[: LONGEST_QUOTE - 1]}…"
     return f": “{one_line(text)}”" if content and text else ""
 
 

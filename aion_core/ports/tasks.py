@@ -69,9 +69,9 @@ class Turn:
     message_generation: int
     """Number of the event with the client's message; 0 while the message waits for its running task."""
     tries: int = 0
-    """Number of times the turn was begun since its last handoff."""
+    """Number of times the turn was begun since its last progress."""
     handoffs: int = 0
-    """Number of suspensions of the turn after progress, each continued by another lease."""
+    """Number of suspensions of the turn after progress, and of tries before the progress of a holder that died."""
 
 
 @dataclass(frozen=True, slots=True)

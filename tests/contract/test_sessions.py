@@ -3,6 +3,7 @@
 import asyncio
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
@@ -133,7 +134,7 @@ async def test_stored_event_resets_tries_of_next_holder(
     session, counted = None, []
     for stores in (True, True, True, False):
         service = place.service(fence=fence_of(begun))
-        key = {"app_name": app, "user_id": user, "session_id": "c-1"}
+        key: dict[str, Any] = {"app_name": app, "user_id": user, "session_id": "c-1"}
         session = await service.get_session(**key) if session else await service.create_session(**key)
         assert session is not None
         if stores:

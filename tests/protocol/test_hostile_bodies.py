@@ -148,8 +148,9 @@ class CountedConversions:
         self.read: list[int] = []
         self.written: list[int] = []
         self._within = threading.local()
-        self._count(patch, json_format._Parser, "ConvertMessage", self.read, lambda _parser, _value, read, *_: read)
-        self._count(patch, json_format._Printer, "_MessageToJsonObject", self.written, lambda _, written: written)
+        protobuf: Any = json_format
+        self._count(patch, protobuf._Parser, "ConvertMessage", self.read, lambda _parser, _value, read, *_: read)
+        self._count(patch, protobuf._Printer, "_MessageToJsonObject", self.written, lambda _, written: written)
         self._count(patch, proto_utils, "dict_to_struct", self.read, None)
 
     def _count(self, patch: pytest.MonkeyPatch, owner: Any, name: str, sizes: list[int], message_of: Any) -> None:

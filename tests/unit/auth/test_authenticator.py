@@ -81,8 +81,7 @@ async def test_refusals_of_tokens_of_two_issuers_are_identical(issuer: Issuer, c
         app = AuthApp(clock, jwt=issuer_scheme(issuer), second=issuer_scheme(other))
         for each in (issuer, other):
             assert (await app.get_with_token(each.token())).status_code == 200
-        expired = {"exp": 1}
-        sent = [issuer.token(**expired), other.token(**expired), other.token(aud="x"), issuer.token(iss=other.url), "x"]
+        sent = [issuer.token(exp=1), other.token(exp=1), other.token(aud="x"), issuer.token(iss=other.url), "x"]
         refused = [await app.get_with_token(token) for token in (*sent, issuer.token(iss="https://unknown.example"))]
     first = refused[0]
     assert first.headers["www-authenticate"] == 'Bearer realm="aion", error="invalid_token"'

@@ -46,7 +46,8 @@ def message(*parts: dict[str, Any], **more: Any) -> Message:
 
 def events(*parts: dict[str, Any]) -> list[Event]:
     """Return an event of each kind with these parts."""
-    said, about = message(*parts, metadata=FREE, extensions=["urn:x"]), {"task_id": "t", "context_id": "c"}
+    said = message(*parts, metadata=FREE, extensions=["urn:x"])
+    about: dict[str, Any] = {"task_id": "t", "context_id": "c"}
     artifact = Artifact(artifact_id="a", name="n", parts=said.parts, metadata=said.metadata)
     status = TaskStatus(state="TASK_STATE_CANCELED", message=said)
     status.timestamp.FromJsonString("2026-01-02T03:04:05.678Z")
