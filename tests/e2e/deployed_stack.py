@@ -9,6 +9,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -178,7 +179,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
             continue
         if kind == "AWS::CloudFormation::Stack":
             nested = file.parent / properties["TemplateURL"]
-            made = _made_here(parsed(nested.read_text()), nested, s3, bucket_url)
+            made = _made_here(deepcopy(parsed(nested.read_text())), nested, s3, bucket_url)
             s3.put_object(Bucket=bucket_url.rpartition("/")[2], Key=nested.name, Body=json.dumps(made, default=str))
             properties["TemplateURL"] = f"{bucket_url}/{nested.name}"
         resources[name] = {key: value for key, value in resource.items() if key != "UpdatePolicy"}
