@@ -4,6 +4,7 @@ All of aion imports them from here, so that a change in the SDK affects one plac
 """
 
 from collections.abc import Mapping
+from math import copysign
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
@@ -173,12 +174,16 @@ def to_json(message: AnyMessage) -> Any:
 
 
 def with_integers(value: Any) -> Any:
-    """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles."""
+    """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles.
+
+    Negative zero stays a float, because no integer has its sign.
+    """
     # The check for Mapping takes most of the time, so it is the last.
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < MAX_EXACT else value
+        is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
+        return int(value) if is_whole else value
     if isinstance(value, list):
         return [with_integers(item) for item in value]
     if isinstance(value, dict | Mapping):

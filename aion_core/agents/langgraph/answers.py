@@ -151,6 +151,12 @@ def _is_graph(graph: Graph, node: str) -> bool:
 # ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+NO_ANSWER = (
+    "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
+    "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
+)
+
+
 class GraphAnswer:
     """Answer of a turn, from the values of a graph's state or from the return value of a functional graph."""
 
@@ -200,11 +206,15 @@ class GraphAnswer:
         last = list(takewhile(lambda message: isinstance(message, AIMessage), reversed(messages)))
         return [message for message in last[:0:-1] if _speaks(message)] if self._functional else []
 
-    def output(self, values: Any) -> Message | None:
-        """Return the other values of the graph's output that the turn has written, as data, for a turn without text."""
+    def output(self, values: Any, structured: Any) -> Message | None:
+        """Return the other values of the graph's output that the turn has written, as data, for a turn without text.
+
+        Without such values, return `structured`, the last structured response of a subgraph.
+        """
         if self._functional or not isinstance(values, Mapping):
             return None
-        return _data_message(data_part({key: values[key] for key in self._outputs if self._is_new(values, key)}))
+        part = data_part({key: values[key] for key in self._outputs if self._is_new(values, key)})
+        return _data_message(part or data_part(structured))
 
     def written(self, values: Any) -> Message | None:
         """Return all non-empty values that nodes have written beside the messages, for a turn without any output."""
@@ -229,11 +239,6 @@ def _differs(value: Any, other: Any) -> bool:
     except ValueError:
         # An array compares its elements.
         return True
-
-
-def structured_message(structured: Any) -> Message | None:
-    """Return the structured response of a subgraph as a message, or None without one."""
-    return _data_message(data_part(structured))
 
 
 def _data_message(part: Part | None) -> Message | None:

@@ -15,7 +15,12 @@ from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.inbound import inbound_of, thread_history
-from aion_core.agents.langgraph.answers import AddedMessages, GraphAnswer, ReturnedMessages, structured_message
+from aion_core.agents.langgraph.answers import (
+    NO_ANSWER,
+    AddedMessages,
+    GraphAnswer,
+    ReturnedMessages,
+)
 from aion_core.agents.langgraph.content import message_of
 from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, UnreturnedOutput, messages_of
 from aion_core.agents.outbound import (
@@ -48,7 +53,6 @@ from aion_core.protocol.types import Message, Part, Role
 logger = logging.getLogger(__name__)
 
 # ── Model calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
 
 _QUIET = "aion_quiet"
 """Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
@@ -245,11 +249,6 @@ BESIDE_CALLS = f"{FINAL}words:"
 TOGETHER = f"{FINAL}returned:"
 """Prefix of the idempotency keys of messages that one node has returned together."""
 
-NO_ANSWER = (
-    "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
-    "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
-)
-
 
 class LangGraphOutbound:
     """Translator of a graph's stream events to the emissions of one turn."""
@@ -292,6 +291,11 @@ class LangGraphOutbound:
         """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
         if message.message_id not in self._in_state:
             self.sent.append(message)
+
+    def sent_beside_state(self) -> list[Message]:
+        """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
+        known = {message.id for message in messages_of(self._values)}
+        return [message for message in self.sent if message.message_id not in known]
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
@@ -349,13 +353,12 @@ class LangGraphOutbound:
         yield from self._model_streams.close_all()
         for number, message in enumerate(self._answer.returned_before(self._values)):
             yield from self._message(message_of(message), f"{TOGETHER}{self._request.turn.id}/{number}")
-        returned = self._answer.returned(self._values)
         output = TurnOutput(
             buffered=self._emitted.reply,
             outbox=self._outbox(),
-            returned=self._under_its_id(returned) if returned is not None else None,
+            returned=self._under_its_id(self._answer.returned(self._values)),
             streamed=self._streamed_text(),
-            output=self._answer.output(self._values) or structured_message(self._streamed.structured),
+            output=self._answer.output(self._values, self._streamed.structured),
             emitted=self._emitted.intermediate,
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
@@ -364,22 +367,20 @@ class LangGraphOutbound:
                 logger.warning(NO_ANSWER)
         yield from final_emissions(self._request, output)
 
-    def _under_its_id(self, returned: Message) -> Message:
+    def _under_its_id(self, returned: Message | None) -> Message | None:
         """Return a message that the turn has emitted with the same content, or else the returned message itself."""
-        message = self._emitted.latest_equal(returned, TOGETHER)
-        if message is not returned:
+        message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
+        if message is not None and message is not returned:
             self._in_state.add(message.message_id)
         return message
 
     def _streamed_text(self) -> Message | None:
         """Return the text of the last model call as a message, from this process or from an earlier one."""
         message_id, text = self._model_streams.last_text()
-        if not text and not self._earlier:
-            return None
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text or self._earlier)])
         if text and not self._emitted.has_other(message_id, message):
             message.message_id = message_id
-        return message
+        return message if text or self._earlier else None
 
     def _emit(self, payload: Any) -> Iterator[Emission]:
         match payload:

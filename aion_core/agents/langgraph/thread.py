@@ -1,5 +1,6 @@
 """LangGraph thread of a turn: the graph's input, its stored state, and its output outside of the state."""
 
+import copy
 import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,8 +25,9 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from aion_core.agents.inbound import inbox_of
 from aion_core.agents.langgraph.content import content_of, data_part
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.ports import TurnRequest
+from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
+from aion_core.stores.keys import thread_id
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +52,18 @@ def node_names(graph: Graph) -> str:
     return "\n".join(sorted(_names(graph)))
 
 
-def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if the graph still has all nodes recorded in a checkpoint's metadata.
+def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
+    """Return True if a graph with these node names still has all nodes recorded in a checkpoint's metadata.
 
     If nodes are missing, LangGraph ends a resumed run at once, as if nothing were left to do.
     """
     written_by = (metadata or {}).get(NODES, "")
-    return set(written_by.split("\n")) <= {"", *_names(graph)}
+    return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
+
+
+def starts_without_code(graph: Graph) -> bool:
+    """Return True if the graph's first step only writes the input, without a function that chooses the first node."""
+    return isinstance(graph, CompiledStateGraph) and START not in graph.builder.branches
 
 
 def _names(graph: Graph) -> Iterator[str]:
@@ -161,6 +168,31 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
                 yield from _messages_in(value)
 
 
+# ── Configuration ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def config_of(
+    context: ContextKey, turn_id: str, configuration: Mapping[str, Any], recursion_limit: int | None
+) -> RunnableConfig:
+    """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones.
+
+    `recursion_limit` is the maximum number of steps; None for the graph's own.
+    """
+    own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
+    limit: RunnableConfig = {"recursion_limit": recursion_limit} if recursion_limit is not None else {}
+    return {
+        **limit,
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
+        # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
+        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
+        "metadata": {"run_id": turn_id},
+    }
+
+
+_RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+"""Configurable keys that LangGraph uses to find its state. Keys with two leading underscores are reserved too."""
+
+
 # ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SENT_NODE = "aion:sent"
@@ -250,7 +282,7 @@ class GraphThread:
 
         A failure is only logged, because the client already has its answer.
         """
-        if not self._durable or MESSAGES not in self._graph.channels:
+        if not sent or not self._durable or MESSAGES not in self._graph.channels:
             return
         try:
             state = await self._graph.aget_state(self._config)
