@@ -20,10 +20,13 @@ from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 200 if os.environ.get("SIMULATION_DEEP") else 60
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 200
 """Number of generated agents: one takes 35 ms of CPU."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning"),
+    pytest.mark.timeout(900),
+]
 
 
 @dataclass

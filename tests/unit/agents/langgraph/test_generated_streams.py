@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage, message_chunk_to_message
@@ -44,7 +45,10 @@ STEPS = st.sampled_from(["word", "word", "word", "wait", "metadata", "data", "me
 SPEAKERS = st.sampled_from(["model", "chunks", "reply", "caller"])
 BRANCHES = st.builds(Branch, SPEAKERS, st.booleans(), st.lists(STEPS, max_size=5).map(tuple), st.booleans())
 STAGES = st.lists(st.lists(BRANCHES, min_size=1, max_size=3), min_size=1, max_size=2)
-TURNS = st.lists(STAGES, min_size=1, max_size=2)
+TURNS = st.one_of(
+    st.lists(STAGES, min_size=1, max_size=1),
+    st.lists(st.lists(st.lists(BRANCHES, min_size=1, max_size=2), min_size=1, max_size=1), min_size=2, max_size=2),
+)
 """Stages of each turn. An interrupt ends each turn but the last one."""
 
 
@@ -164,6 +168,7 @@ def asks(state: MessagesState) -> dict[str, Any]:
     return {}
 
 
+@pytest.mark.timeout(900)
 @given(TURNS, st.sampled_from(["SendStreamingMessage", "message/stream"]))
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_folded_stream_has_each_text_once(turns: list[Stages], method: str) -> None:
