@@ -141,7 +141,7 @@ def build_app(
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     if console:
         receiver = console.receiver if isinstance(console, DevelopmentConsole) else None
-        app.add_middleware(ConsoleMiddleware, receiver=receiver)
+        app.add_middleware(ConsoleMiddleware, receiver=receiver, agent_id=at_root)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

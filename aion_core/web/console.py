@@ -40,12 +40,17 @@ class ConsoleMiddleware:
     others. In development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.
     """
 
-    def __init__(self, app: ASGIApp, receiver: WebhookReceiver | None = None) -> None:
+    def __init__(self, app: ASGIApp, receiver: WebhookReceiver | None = None, *, agent_id: str = "") -> None:
+        """Take the id of the agent that the page chooses first."""
         self._app, self._receiver = app, receiver
         since = datetime.now(UTC)
         static = files("aion_core.web").joinpath("static")
         self._documents = dict(_document(file, since) for file in static.iterdir())
-        features = {"development": receiver is not None, "receiver": receiver.url if receiver else ""}
+        features = {
+            "agent": agent_id,
+            "development": receiver is not None,
+            "receiver": receiver.url if receiver else "",
+        }
         self._documents["features.json"] = CacheableDocument(features, since, headers=SECURITY_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ def output_of(example: str) -> str:
 
 def test_v03_client_prints_readmes_output(server: ServerProcess) -> None:
     folder = ROOT / "examples" / "client-v03"
-    command = [python_with(V03_LOCK), folder / "client.py", server.url, "Hello, who is there?"]
+    command = [str(python_with(V03_LOCK)), str(folder / "client.py"), server.url, "Hello, who is there?"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.stderr) == (output_of("client-v03"), "")
     (requirement,) = re.findall(r"^a2a-sdk==\S+$", (folder / "requirements.txt").read_text(), re.MULTILINE)

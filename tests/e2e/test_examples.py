@@ -54,7 +54,9 @@ def config_of(folder: Path) -> Any:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Serve all agents; return a folder in which `aion send` finds the server."""
-    folder, agents, variables = tmp_path_factory.mktemp("examples"), {}, {}
+    folder = tmp_path_factory.mktemp("examples")
+    agents: dict[str, Any] = {}
+    variables: dict[str, str] = {}
     for example, given in (each for readme in AGENTS for each in served(readme).items()):
         variables |= given
         for name, agent in config_of(example)["agents"].items():

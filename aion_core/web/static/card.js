@@ -2,6 +2,8 @@
 
 const isEmpty = (value) => value === undefined || value === "" || value?.length === 0;
 
+const hostOf = (url) => URL.canParse(url) && new URL(url).host.replace("localhost", "127.0.0.1");
+
 function missing(owner, object, names) {
   return names.filter((name) => isEmpty(object?.[name])).map((name) => `${owner} has no ${name}, which A2A requires.`);
 }
@@ -18,8 +20,8 @@ export function errors(card, url) {
     ...supportedInterfaces.flatMap((each, place) => missing(`Interface ${place + 1}`, each, ["url", "protocolBinding", "protocolVersion"])),
     ...supportedInterfaces.filter((each) => !URL.canParse(each.url)).map((each) => `The interface's URL ${each.url} is not absolute.`),
     ...named.filter((name) => !(name in securitySchemes)).map((name) => `The security scheme ${name} is required but not defined.`),
-    supportedInterfaces.length > 0 && !supportedInterfaces.some((each) => URL.canParse(each.url) && new URL(each.url).host === new URL(url).host) &&
-      `No interface has the host of this page, ${new URL(url).host}: set base_url, or clients call another server.`,
+    supportedInterfaces.length > 0 && !supportedInterfaces.some((each) => hostOf(each.url) === hostOf(url)) &&
+      `No interface has the host of this page, ${hostOf(url)}: clients call another server (AION_BASE_URL).`,
   ].filter(Boolean);
 }
 

@@ -31,8 +31,8 @@ const credentials = () => ($("credential").value ? { [$("header").value]: $("cre
 
 async function start() {
   const manifest = await (await fetch(".well-known/manifest.json")).json();
-  for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path }, id));
   const features = await (await fetch("console/features.json")).json();
+  for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path, selected: id === features.agent }, id));
   isDevelopment = features.development;
   $("hook").value = features.receiver;
   for (const each of document.querySelectorAll("#kill, [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;

@@ -61,7 +61,7 @@ def answer(task: dict, parts: list[dict]) -> dict:
 def text(task: dict) -> str:
     """Return the text of the task's last message and of its artifacts."""
     messages = [task["status"].get("message", {}), *task.get("artifacts", [])]
-    return "\\n".join(part.get("text", "") for message in messages for part in message.get("parts", []))
+    return "".join(part.get("text", "") for message in messages for part in message.get("parts", []))
 
 
 def test_conversation() -> None:
