@@ -116,7 +116,7 @@ def node_of(name: str, branch: Branch, expected: ExpectedStream, *, replies: boo
                     await failing_call(label)
                     expected.aborted.add(f"half of {label} ")
         if source is not None:
-            heard.extend([cast("AIMessageChunk", chunk) async for chunk in source])
+            heard.extend([chunk async for chunk in source])
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
         heard: list[AIMessageChunk] = []
@@ -128,7 +128,7 @@ def node_of(name: str, branch: Branch, expected: ExpectedStream, *, replies: boo
                 emit_message(writer, AIMessageChunk(content=word, id=f"id-{name}"))
         messages: list[Any] = list(map(AIMessage, returned))
         if speaker == "caller" and heard:
-            whole = cast("AIMessageChunk", sum(heard[1:], heard[0]))
+            whole = sum(heard[1:], heard[0])
             messages += [message_chunk_to_message(whole), ToolMessage("seen", tool_call_id="call-1")]
         return {"messages": messages}
 
