@@ -16,7 +16,7 @@ from aion_core.errors import AionError
 if TYPE_CHECKING:
     import httpx
     from a2a.client import Client
-    from a2a.types import AgentCard, Part, StreamResponse
+    from a2a.types import AgentCard, Artifact, Part, StreamResponse
 
     from aion_core.cli.smoke import Endpoint
 
@@ -78,6 +78,10 @@ class Answer:
     """Text of the last whole message."""
     parts: dict[str, "Part"] = field(default_factory=dict)
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Texts of artifacts by id, in the order of their arrival."""
+    artifacts_before: int = 0
+    """Number of artifacts that arrived before the first text of a message."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -89,15 +93,16 @@ class Answer:
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
             for artifact in event.task.artifacts:
-                self._keep(artifact.artifact_id, artifact.parts)
+                self._artifact(artifact, append=False)
             self._status(event.task.status)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
             if update.artifact.artifact_id == STREAM_DELTA_ID:
                 text = "".join(part.text for part in update.artifact.parts)
+                self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
             else:
-                self._keep(update.artifact.artifact_id, update.artifact.parts)
+                self._artifact(update.artifact, append=update.append)
         elif event.HasField("status_update"):
             self._status(event.status_update.status)
 
@@ -108,8 +113,12 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the whole message, or else the streamed text."""
-        return self.text or self.streamed
+        """Text to show now, in the order of arrival: the message or else the streamed text, and the artifacts' texts."""
+        said = self.text or self.streamed
+        # With `answer: both` or `artifact`, an artifact repeats the message.
+        texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
+        texts.insert(self.artifacts_before, said)
+        return "\n\n".join(filter(None, texts))
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -120,7 +129,18 @@ class Answer:
         elif self.text and self.state == "working":
             self.text = ""
 
+    def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
+        text = "".join(part.text for part in artifact.parts if not part.filename)
+        known = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        self.artifacts[artifact.artifact_id] = known + text
+        self._keep(artifact.artifact_id, artifact.parts)
+
+    def _message_begins(self) -> None:
+        if not (self.text or self.streamed):
+            self.artifacts_before = len(self.artifacts)
+
     def _message(self, message: Any) -> None:
+        self._message_begins()
         self.text = "".join(part.text for part in message.parts)
         self._keep(message.message_id, message.parts)
 

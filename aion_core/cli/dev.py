@@ -183,6 +183,8 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
     from aion_core.dev.data_folder import STORE
 
     environment = {
+        # Shorter than in a deployment, so that a developer sees the takeover after a killed worker soon.
+        **({} if store == "dynamodb" else {"AION_LEASE_SECONDS": "10"}),
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,

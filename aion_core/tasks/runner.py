@@ -161,6 +161,8 @@ class TaskRunner:
                         # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
                         # would find it.
                         await asyncio.wait({work})
+                    elif lost.done():
+                        self._lose(turn)
                 finally:
                     lost.cancel()
                     end.cancel()
@@ -196,8 +198,7 @@ class TaskRunner:
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), run_next=self._has_time(deadline))
         except LeaseLost:
-            turn.over = True
-            logger.warning("The turn belongs to another holder now.")
+            self._lose(turn)
         except StoreError as error:
             # The next lease holder continues from the records. It begins with a delay, since the store has just failed.
             logger.exception("The turn could not be recorded.")
@@ -207,19 +208,18 @@ class TaskRunner:
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
         """Set the turn's `drain` event shortly before the deadline, and return when the turn must be cancelled."""
         drain_before, cut_before = margins(deadline, self._clock.now())
-        now = asyncio.ensure_future(deadline.now.wait())
-        try:
-            if deadline.until is None:
-                await now
-            else:
-                left = (deadline.until - self._clock.now()).total_seconds()
-                drain = asyncio.ensure_future(self._clock.sleep(left - drain_before))
-                try:
-                    await asyncio.wait({now, drain}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    drain.cancel()
-        finally:
-            now.cancel()
+        if deadline.until is None:
+            await deadline.now.wait()
+        else:
+            left = (deadline.until - self._clock.now()).total_seconds()
+            ends = [
+                asyncio.ensure_future(each) for each in (deadline.now.wait(), self._clock.sleep(left - drain_before))
+            ]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in ends:
+                    each.cancel()
         turn.drain.set()
         grace = drain_before - cut_before
         if deadline.grace is not None and deadline.now.is_set():
@@ -245,12 +245,21 @@ class TaskRunner:
         else:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
+    def _lose(self, turn: TurnExecution) -> None:
+        """End the turn in this process after the loss of its lease, and log the loss once."""
+        if not turn.over:
+            turn.over = True
+            lease = turn.lease
+            logger.warning(
+                "The turn belongs to another holder now.", extra={"holder": lease.holder, "fence": lease.fence}
+            )
+
     def _agent(self, turn: TurnExecution) -> Agent:
         """Return the agent of the turn. Raises AgentFailed after too many tries or handoffs of the turn."""
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
-                f"The turn was begun {self._max_tries} times and did not end. The agent may run without an end, or end its "
+                f"The turn was begun {self._max_tries} times without progress. The agent may run without an end, or end its "
                 "process: read the server's log before you send the message again with a new id."
             )
         if record.handoffs > MAX_HANDOFFS:

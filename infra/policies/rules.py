@@ -42,7 +42,7 @@ AWS_METRICS = {
 NOT_DEPLOYED = {
     # The defaults are for AWS, and only development sets these variables.
     "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
-    "AION_LOOPBACK_ORIGINS", "AION_CONSOLE",
+    "AION_LOOPBACK_ORIGINS",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda and `sam local` set them, or LoggingConfig.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
@@ -157,6 +157,8 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
         yield f"{name}, substitutes for missing data", filled - {"0"}, set()
         reported = [topic] if alarm["TreatMissingData"] == "missing" else None
         yield f"{name}.InsufficientDataActions", alarm.get("InsufficientDataActions"), reported
+    for name, table in resources[TABLE].items():
+        yield f"{name}.DeletionProtectionEnabled", table.get("DeletionProtectionEnabled"), given("DeletionProtection")
     for name, group in resources["AWS::Logs::LogGroup"].items():
         yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
 

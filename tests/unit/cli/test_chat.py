@@ -51,6 +51,37 @@ def test_restarted_text_replaces_earlier_chunks() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
 
 
+def artifact(text: str, *, append: bool = False) -> StreamResponse:
+    update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text=text)]), append=append)
+    return StreamResponse(artifact_update=update)
+
+
+def test_text_of_artifact_is_shown() -> None:
+    answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
+    assert answer.shown == "one two"
+    assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
+
+
+def test_artifacts_text_follows_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor reports its progress, then answers with an artifact; each text is printed once."""
+    answer, show = Answer(), PlainPrinter()
+    for event in (
+        status(TaskState.TASK_STATE_WORKING, "Reading."),
+        artifact("one\n"),
+        artifact("two\n", append=True),
+        status(TaskState.TASK_STATE_COMPLETED),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
+
+
+def test_artifact_with_messages_text_is_shown_once() -> None:
+    both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
+    assert both.shown == "one"
+    assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
+
+
 def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
     answer, show = Answer(), PlainPrinter()
     for event in (
