@@ -42,6 +42,7 @@ EVERY_OPTION = {
     "SubnetIds": "subnet-0a1b,subnet-0c2d",
     "SecurityGroupIds": "sg-0e3f",
     "Architecture": "x86_64",
+    "Console": "on",
     "AlarmEmail": "operator@example.com",
     "AlarmTopic": "arn:aws:sns:us-east-1:123456789012:alarms",
     "ApiConcurrency": "100",

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
@@ -124,9 +125,7 @@ def parts(
         if hasattr(agent, "load")
         else LangGraphAgent(
             agent,
-            lambda fence, before_put, types: TableSaver(
-                tasks.table, blobs, clock, fence=fence if fenced else None, before_put=before_put, types=types
-            ),
+            lambda fence, **options: TableSaver(tasks.table, blobs, clock, fence=fence if fenced else None, **options),
             memories=lambda fence: TableLongTermMemory(tasks.table, clock, fence=fence if fenced else None),
         )
     )
@@ -164,7 +163,7 @@ def parts(
 
 
 @asynccontextmanager
-async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the app in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -78,6 +78,13 @@ def test_function_starts_with_template_environment(function: str) -> None:
     assert settings.task_queue_url.endswith("-TaskQueue")
 
 
+@pytest.mark.parametrize(("given", "mode"), [({}, "off"), ({"Console": "on"}, "on")])
+def test_console_is_served_only_on_request(given: dict[str, str], mode: str) -> None:
+    environment = Template(TEMPLATE, BUILD_PLACE, given).environment("ApiFunction")
+    assert Settings.from_environ(environment).console == mode
+    assert not is_allowed("Console", "dev"), "a deployed console has no requests beyond A2A"
+
+
 def test_handlers_and_wrapper_exist() -> None:
     for module in ("api", "run_task", "deliver_push", "sweep"):
         assert re.search(r"^(def |async def )?handler\b", (ROOT / f"handlers/{module}.py").read_text(), re.M)

@@ -40,11 +40,16 @@ def show(page: Page, panel: str) -> None:
     expect(page.locator(f"#{panel}")).to_be_visible()
 
 
+def visible_panels(page: Page) -> list[str]:
+    """Return the ids of the visible panels."""
+    return [str(each.get_attribute("id")) for each in page.locator("main > section:visible").all()]
+
+
 def rows(page: Page) -> str:
     return page.locator("#events").inner_text()
 
 
-def screenshot(page: Page, name: str) -> None:
+def screenshot(page: Page | Locator, name: str) -> None:
     """Take a screenshot of the docs, if they are wanted."""
     if images := os.environ.get("SCREENSHOTS"):
         page.screenshot(path=Path(images) / f"{name}.png", animations="disabled")

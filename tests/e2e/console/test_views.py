@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.e2e.console.page import answer, choose, ends, screenshot, send, show, violations
+from tests.e2e.console.page import answer, choose, ends, screenshot, send, show, violations, visible_panels
 from tests.support.environments import NodeMissing
 
 
@@ -90,8 +90,8 @@ def test_webhook_fails_and_is_redriven(console: Page) -> None:
         expect(hooks.locator("ol")).to_contain_text("410 ← status working, signature verified")
         console.select_option("#answered", "500")
         hooks.get_by_text("Redrive").click()
-        expect(hooks).to_contain_text("1 failed tries, next try at")
-        screenshot(console, "console-webhooks")
+        expect(hooks).to_contain_text("1 failed try, next try at")
+        screenshot(console.locator("#webhooks"), "console-webhooks")
     finally:
         console.select_option("#answered", "204")
     hooks.get_by_text("Redrive").click()
@@ -123,6 +123,8 @@ def test_console_fits_screen_and_is_accessible(console: Page, scheme: str, width
         panels = ("tasks", "timeline", "stored", "webhooks", "chat") if width == 360 else ("stored", "webhooks")
         for panel in panels:
             show(console, panel)
+            alone = ["tasks", "chat", "timeline", panel] if width == 1280 else [panel]
+            assert visible_panels(console) == alone
             assert console.evaluate("document.documentElement.scrollWidth") <= width
             assert violations(console) == []
         console.click("#card-open")
