@@ -78,6 +78,9 @@ bench-chunks: $(VENV)/.tests ## Measure what the adapter adds to each streamed c
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit
 	$(VENV)/bin/python -m tests.bench.dev_loop
 
+newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with an empty and a warm package cache (NEWCOMER=--check)
+	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
+
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
 	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/console
 

@@ -1,6 +1,7 @@
 """The examples' READMEs: each example is listed, explained, and served by its command."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,11 @@ def test_example_is_explained_and_found_by_its_command(name: str) -> None:
     assert set(agents) <= set(served)
     for target in served:
         assert discover(EXAMPLES.parent / target).agents
+
+
+@pytest.mark.parametrize("name", ["mcp", "react"])
+def test_requirements_are_tested_versions(name: str) -> None:
+    locked = tomllib.loads((EXAMPLES.parent / "uv.lock").read_text())["package"]
+    versions = {f"{package['name']}=={package.get('version')}" for package in locked}
+    lines = (EXAMPLES / name / "requirements.txt").read_text().splitlines()
+    assert {line for line in lines if not line.startswith("#")} <= versions

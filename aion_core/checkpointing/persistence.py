@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import orjson
@@ -49,7 +49,8 @@ OUR_TYPES: tuple[StoredType, ...] = (
 )
 
 
-def serializer(types: Iterable[StoredType] = ()) -> JsonPlusSerializer:
+@lru_cache(maxsize=64)
+def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
     """Return LangGraph's serializer without pickle. It restores objects of listed classes only.
 
     The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. Objects

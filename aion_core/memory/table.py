@@ -49,6 +49,9 @@ from aion_core.ports.table_semantics import (
     outcome,
 )
 
+MAX_TOKENS = 1000
+"""Number of the recent transactions whose tokens are known. Their writes take memory; a caller repeats one at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableCall:
@@ -123,8 +126,8 @@ class MemoryTable:
         """Sorted positions of entries (sort key and item key) by index and partition."""
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
         """Recent versions of index entries by index, with the times of their changes."""
-        self._tokens: dict[str, tuple[str, datetime]] = {}
-        """Fingerprints and times of the recent transactions by their tokens, the oldest first."""
+        self._tokens: dict[str, tuple[list[Write], datetime]] = {}
+        """Writes and times of the recent transactions by their tokens, the oldest first."""
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
         """Previous versions of the items in running transactions."""
@@ -263,7 +266,7 @@ class MemoryTable:
                 check_transaction_size(filter(None, (*decided, *(self._items.get(key) for key in call.keys))))
                 self._in_flight |= {key: self._items.get(key) for key in call.keys}
                 self._tokens_in_flight.add(token)
-            elif known != fingerprint(writes):
+            elif fingerprint(known) != fingerprint(writes):
                 raise TokenReused("IdempotentParameterMismatchException")
         if known is None:
             # The accepted writes are completed even if the caller is cancelled meanwhile.
@@ -289,16 +292,19 @@ class MemoryTable:
             self._tokens_in_flight.discard(token)
             if token:
                 self._tokens.pop(token, None)
-                self._tokens[token] = fingerprint(writes), self._clock.now()
+                self._tokens[token] = list(writes), self._clock.now()
 
-    def _known(self, token: str) -> str | None:
-        """Return the fingerprint of the writes recently made with this token, or None for an unknown token."""
+    def _known(self, token: str) -> list[Write] | None:
+        """Return the writes recently made with this token, or None for an unknown token."""
         if not token:
             return None
         if token in self._tokens_in_flight:
             raise StoreUnavailable("TransactionInProgressException")
         expired = self._clock.now() - TOKEN_LIFE
-        while self._tokens and (oldest := next(iter(self._tokens))) and self._tokens[oldest][1] <= expired:
+        while self._tokens:
+            oldest = next(iter(self._tokens))
+            if self._tokens[oldest][1] > expired and len(self._tokens) < MAX_TOKENS:
+                break
             del self._tokens[oldest]
         return self._tokens[token][0] if token in self._tokens else None
 

@@ -76,18 +76,26 @@ def plain(value: Any, depth: int = 0) -> Any:
     """
     if depth > MAX_DEPTH:
         raise _invalid("a value is nested too deeply")
+    kind = type(value)
+    if kind is bytes or kind is bool or (kind is str and value.isascii()):
+        # Most values: they are immutable, and a table can store them as they are.
+        return value
     match value:
         case str():
             _utf8_size(value)
             return str.__str__(value)
         case dict():
-            return {_name(name): plain(member, depth + 1) for name, member in value.items()}
+            depth += 1
+            return {
+                name if type(name) is str and name else _name(name): plain(member, depth)
+                for name, member in value.items()
+            }
         case list():
             return [plain(member, depth + 1) for member in value]
         case bool():
             return value
         case int():
-            if len(str(abs(value)).rstrip("0")) > MAX_DIGITS:
+            if abs(value) >= 10**MAX_DIGITS and _digits(value) > MAX_DIGITS:
                 raise _invalid(f"a number has more than {MAX_DIGITS} digits")
             return int(value)
         case bytes():
@@ -110,15 +118,15 @@ def copy_stored(value: Any) -> Any:
 
 def value_size(value: Any) -> int:
     """Return the size of an attribute's value in bytes, by DynamoDB's rules."""
+    kind = type(value)
+    if kind is bytes or (kind is str and value.isascii()):
+        return len(value)
     if isinstance(value, str):
         return _utf8_size(value)
     if isinstance(value, bool):
         return 1
     if isinstance(value, int):
-        digits = len(str(abs(value)).rstrip("0"))
-        return (digits + 1) // 2 + 1 + (value < 0)
-    if isinstance(value, bytes):
-        return len(value)
+        return (_digits(value) + 1) // 2 + 1 + (value < 0)
     if isinstance(value, list):
         return 3 + sum([1 + value_size(member) for member in value])
     if isinstance(value, dict):
@@ -128,7 +136,17 @@ def value_size(value: Any) -> int:
 
 def item_size(item: Mapping[str, Any]) -> int:
     """Return the size of an item in bytes, including the names of its attributes."""
-    return sum([_utf8_size(name) + value_size(value) for name, value in item.items()])
+    size = 0
+    for name, value in item.items():
+        kind = type(value)
+        size += len(name) if name.isascii() else _utf8_size(name)
+        size += len(value) if kind is bytes or (kind is str and value.isascii()) else value_size(value)
+    return size
+
+
+def _digits(number: int) -> int:
+    """Return the number of significant digits of an integer."""
+    return len(str(abs(number)).rstrip("0"))
 
 
 def _same(one: Any, other: Any) -> bool:

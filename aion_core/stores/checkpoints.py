@@ -31,12 +31,13 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
     writes_sort_key,
 )
+from langgraph.constants import START
 
 from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS
-from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update
+from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update, Write
 from aion_core.stores import keys
 from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
 from aion_core.stores.retries import Fence, FencedWrites
@@ -81,12 +82,21 @@ class TableSaver(BaseCheckpointSaver[int]):
         before_put: BeforePut | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
+        joins_input: bool = False,
     ) -> None:
         """Check the fence with each write, if one is given. A checkpoint expires one retention after its write.
 
-        `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints.
+        `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
+        `joins_input`, the checkpoint of the graph's input is written together with the next one. Until then no node has
+        run, so a lost input costs nothing.
         """
-        super().__init__(serde=serializer(types))
+        super().__init__(serde=serializer(frozenset(types)))
+        self._joins_input = joins_input
+        self._held_id, self._held = "", list[Write]()
+        """Id of the input's checkpoint, and its writes, which the next checkpoint's transaction makes."""
+        self._fenced = fence is not None
+        self._newest: tuple[str, str, _Stored | None] | None = None
+        """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
@@ -108,7 +118,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
-            return await self._put(config, checkpoint["id"], packed, _ends_step(metadata))
+            holds = self._joins_input and metadata.get("source") == "input" and not _place(config)[1]
+            return await self._put(config, checkpoint["id"], packed, holds=holds, ends_step=_ends_step(metadata))
 
     def put(
         self,
@@ -120,7 +131,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """See `aput`."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
-        return _finished(self._put(config, checkpoint["id"], packed, _ends_step(metadata)))
+        return _finished(self._put(config, checkpoint["id"], packed, ends_step=_ends_step(metadata)))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -129,7 +140,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
-            await self._put_writes(config, packed, task_id, task_path)
+            # The START node only copies the input: a thread without its writes is one without the input.
+            holds = bool(self._held) and START in task_path and get_checkpoint_id(config) == self._held_id
+            await self._put_writes(config, packed, task_id, task_path, holds=holds)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -155,12 +168,18 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint named by the config, by default the thread's newest, or None if it is missing."""
         thread_id, ns, checkpoint_id = _place(config)
-        first = keys.checkpoint_sort(ns, checkpoint_id or "")
-        async with aclosing(self._newest_first(thread_id, first)) as found:
-            async for stored in found:
-                if checkpoint_id in (None, stored.place.checkpoint_id):
-                    return await self._tuple(thread_id, stored)
-        return None
+        if checkpoint_id is None and self._newest is not None and self._newest[:2] == (thread_id, ns):
+            found = self._newest[2]
+            return await self._tuple(thread_id, found) if found is not None else None
+        newest = None
+        async with aclosing(self._newest_first(thread_id, keys.checkpoint_sort(ns, checkpoint_id or ""))) as stored:
+            async for each in stored:
+                if checkpoint_id in (None, each.place.checkpoint_id):
+                    newest = each
+                    break
+        if checkpoint_id is None and self._fenced:
+            self._newest = thread_id, ns, newest
+        return await self._tuple(thread_id, newest) if newest is not None else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`. A synchronous graph calls it first, and must run in a thread of its own."""
@@ -249,19 +268,27 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _put(
-        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, ends_step: bool
+        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, *, holds: bool = False, ends_step: bool
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
-        commit = self._writes.commit_step if ends_step else self._commit
-        await commit(Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item))
+        if holds:
+            self._held_id = checkpoint_id
+        put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
+        await self._write([put], holds=holds, ends_step=ends_step)
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
-        self, config: RunnableConfig, writes: Mapping[int, StoredPayload], task_id: str, task_path: str
+        self,
+        config: RunnableConfig,
+        writes: Mapping[int, StoredPayload],
+        task_id: str,
+        task_path: str,
+        *,
+        holds: bool = False,
     ) -> None:
         thread_id, ns, _ = _place(config)
         checkpoint_id = config["configurable"]["checkpoint_id"]
@@ -276,7 +303,15 @@ class TableSaver(BaseCheckpointSaver[int]):
             special = {slot: value for slot, value in attributes.items() if slot not in once}
             change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
             changes.append(Update(key, change))
-        await self._commit(*changes)
+        await self._write(changes, holds=holds)
+
+    async def _write(self, writes: Sequence[Write], *, holds: bool, ends_step: bool = False) -> None:
+        """Make the writes, and those of the input held before, in one transaction, or hold them if `holds`."""
+        self._newest = None
+        self._held += writes
+        if not holds:
+            held, self._held = self._held, []
+            await (self._writes.commit_step if ends_step else self._commit)(*held)
 
     async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
         """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.

@@ -131,9 +131,16 @@ FAST_BYTES = 256 * 1024
 """Size from which values are compressed fast rather than well, since size costs little on S3."""
 
 
+SMALL_BYTES = 4096
+"""Size up to which zlib uses little memory. To allocate its usual 256 KB takes ten times as long as to compress."""
+
+
 def compress(content: bytes) -> bytes:
     """Return the bytes compressed by zlib."""
-    return zlib.compress(content, level=1 if len(content) > FAST_BYTES else -1)
+    if len(content) > SMALL_BYTES:
+        return zlib.compress(content, level=1 if len(content) > FAST_BYTES else -1)
+    small = zlib.compressobj(wbits=12, memLevel=5)
+    return small.compress(content) + small.flush()
 
 
 @dataclass(frozen=True, slots=True)

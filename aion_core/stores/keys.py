@@ -7,6 +7,7 @@ of a key, so no choice of characters leads to another owner's items.
 import hashlib
 import json
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -160,15 +161,21 @@ def push_timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
     return ExpiredPushTimer(task, at, int(name)) if kind == "EVENT" else ExpiredPushTimer(task, at, config_id=name)
 
 
+@lru_cache(maxsize=4096)
 def quoted(owner: str) -> str:
     """Escape "#" in an owner's name, since "#" separates a key's parts. The token issuer in a name may contain "#"."""
     return quote(owner, safe=":/@|. ")
 
 
+@lru_cache(maxsize=4096)
+def _escaped(text: str) -> str:
+    return quote(text, safe="")
+
+
 def listing_agent(owner: str, agent: str) -> str:
     """Return the partition of the index `by_agent` for the tasks of one owner with one agent."""
     # Both parts have "#" escaped, so different owners and agents give different partitions.
-    return f"{quote(owner, safe='')}#{quote(agent, safe='')}"
+    return f"{_escaped(owner)}#{_escaped(agent)}"
 
 
 def listing_context(context: ContextKey) -> str:
@@ -334,7 +341,7 @@ def memory_partition(owner: str) -> str:
 def memory_prefix(agent: str, namespace: tuple[str, ...]) -> str:
     """Return the prefix of the sort keys of all long-term memory in a namespace and its child namespaces."""
     # A label is not empty and contains no ".", so ".." ends the namespace, and "." ends each label of the prefix.
-    return f"{quote(agent, safe='')}#" + "".join(f"{label}." for label in namespace)
+    return f"{_escaped(agent)}#" + "".join(f"{label}." for label in namespace)
 
 
 def memory_sort(agent: str, namespace: tuple[str, ...], key: str) -> str:

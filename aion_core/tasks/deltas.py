@@ -75,7 +75,8 @@ class DeltaWriter:
     async def flush(self) -> None:
         """Write all pending chunks now, and drop the chunks refused by the store."""
         self._stop_timer()
-        await self._write()
+        if self._pending or self._unwritten or self._writing.locked():
+            await self._write()
         if self._unwritten:
             logger.warning("%d batches of stream deltas were dropped.", len(self._unwritten))
             self._unwritten.clear()

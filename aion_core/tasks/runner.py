@@ -208,19 +208,18 @@ class TaskRunner:
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
         """Set the turn's `drain` event shortly before the deadline, and return when the turn must be cancelled."""
         drain_before, cut_before = margins(deadline, self._clock.now())
-        now = asyncio.ensure_future(deadline.now.wait())
-        try:
-            if deadline.until is None:
-                await now
-            else:
-                left = (deadline.until - self._clock.now()).total_seconds()
-                drain = asyncio.ensure_future(self._clock.sleep(left - drain_before))
-                try:
-                    await asyncio.wait({now, drain}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    drain.cancel()
-        finally:
-            now.cancel()
+        if deadline.until is None:
+            await deadline.now.wait()
+        else:
+            left = (deadline.until - self._clock.now()).total_seconds()
+            ends = [
+                asyncio.ensure_future(each) for each in (deadline.now.wait(), self._clock.sleep(left - drain_before))
+            ]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in ends:
+                    each.cancel()
         turn.drain.set()
         grace = drain_before - cut_before
         if deadline.grace is not None and deadline.now.is_set():

@@ -25,13 +25,17 @@ async def as_api_gateway(request: Request, call_next: Callable[[Request], Awaita
     return await call_next(request)
 
 
-@pytest.fixture(params=["open", "signed"])
+@pytest.fixture(params=["open", "signed", "slow"])
 def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve the weather agent on a real socket, and configure the planner with its URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     config = str(HERE / "weather" / "aion.yaml")
-    app = build_app(Settings.from_environ({**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}))
+    environ = {**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}
+    if request.param == "slow":
+        # A request is answered before its task has ended.
+        environ["AION_BLOCKING_WAIT"] = "0.001"
+    app = build_app(Settings.from_environ(environ))
     monkeypatch.setenv("WEATHER_URL", url)
     if request.param == "signed":
         app.add_middleware(BaseHTTPMiddleware, dispatch=as_api_gateway)

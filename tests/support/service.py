@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
@@ -77,7 +77,7 @@ class ServiceParts:
         }
         return build_card(**{**said, **self.described})
 
-    def app(self, metrics: Metrics | None = None) -> FastAPI:
+    def app(self, metrics: Metrics | None = None) -> Starlette:
         """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
@@ -124,9 +124,7 @@ def parts(
         if hasattr(agent, "load")
         else LangGraphAgent(
             agent,
-            lambda fence, before_put, types: TableSaver(
-                tasks.table, blobs, clock, fence=fence if fenced else None, before_put=before_put, types=types
-            ),
+            lambda fence, **options: TableSaver(tasks.table, blobs, clock, fence=fence if fenced else None, **options),
             memories=lambda fence: TableLongTermMemory(tasks.table, clock, fence=fence if fenced else None),
         )
     )
@@ -164,7 +162,7 @@ def parts(
 
 
 @asynccontextmanager
-async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the app in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -175,7 +175,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
 
 async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
     """Yield the final emissions of a turn, which end with the question of an interrupt or with the answer."""
-    state = await turn.thread.state()
+    state = None if turn.has_ended else await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
         pending = [interrupt.id for interrupt in state.interrupts]
         for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, pending))):
@@ -186,7 +186,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
                 outbound.add_sent(emission.message)
             if isinstance(emission, Reply):
-                await turn.thread.store_sent(outbound.sent)
+                await turn.thread.store_sent(outbound.sent_beside_state())
             yield emission
 
 
@@ -232,7 +232,7 @@ async def check_thread(
     """Raise AgentFailed if the stored state is missing, or if the graph no longer has the nodes that it needs."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
-    if not has_nodes(graph, state.metadata if state is not None else None):
+    if not has_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
         if resumes and await turn.thread.has_pending_work():
             raise AgentFailed(REDEPLOYED)

@@ -292,6 +292,11 @@ class LangGraphOutbound:
         if message.message_id not in self._in_state:
             self.sent.append(message)
 
+    def sent_beside_state(self) -> list[Message]:
+        """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
+        known = {message.id for message in messages_of(self._values)}
+        return [message for message in self.sent if message.message_id not in known]
+
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
         if mode == "messages":

@@ -52,13 +52,18 @@ def node_names(graph: Graph) -> str:
     return "\n".join(sorted(_names(graph)))
 
 
-def has_nodes(graph: Graph, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if the graph still has all nodes recorded in a checkpoint's metadata.
+def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
+    """Return True if a graph with these node names still has all nodes recorded in a checkpoint's metadata.
 
     If nodes are missing, LangGraph ends a resumed run at once, as if nothing were left to do.
     """
     written_by = (metadata or {}).get(NODES, "")
-    return set(written_by.split("\n")) <= {"", *_names(graph)}
+    return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
+
+
+def starts_without_code(graph: Graph) -> bool:
+    """Return True if the graph's first step only writes the input, without a function that chooses the first node."""
+    return isinstance(graph, CompiledStateGraph) and START not in graph.builder.branches
 
 
 def _names(graph: Graph) -> Iterator[str]:
@@ -277,7 +282,7 @@ class GraphThread:
 
         A failure is only logged, because the client already has its answer.
         """
-        if not self._durable or MESSAGES not in self._graph.channels:
+        if not sent or not self._durable or MESSAGES not in self._graph.channels:
             return
         try:
             state = await self._graph.aget_state(self._config)

@@ -42,6 +42,7 @@ from aion_core.agents.langgraph.thread import (
     clears_outbox,
     config_of,
     messages_of,
+    starts_without_code,
     turn_input,
     values_of,
 )
@@ -277,10 +278,13 @@ warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_typ
 class SaverFactory(Protocol):
     """Factory of checkpointers, called for each turn."""
 
-    def __call__(self, *, fence: Fence, before_put: BeforePut, types: Collection[type]) -> BaseCheckpointSaver[Any]:
+    def __call__(
+        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], joins_input: bool = False
+    ) -> BaseCheckpointSaver[Any]:
         """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
-        `types` are the author's classes whose instances checkpoints may contain.
+        `types` are the author's classes whose instances checkpoints may contain. With `joins_input`, the input is stored
+        together with the checkpoint before the graph's first node.
         """
 
 
@@ -321,16 +325,25 @@ class GraphTurn:
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
         saver, fence = self.own_saver, Fence(request.context, request.fence)
+        # A shallow copy: Pregel's own `copy` would check the whole graph in each turn.
+        self._graph = graph = copy.copy(graph)
         if saver is None and setup.savers is not None:
-            saver = setup.savers(fence=fence, before_put=self._record_emissions, types=setup.types)
-            graph = graph.copy(update={"checkpointer": saver})
+            graph.checkpointer = setup.savers(
+                fence=fence,
+                before_put=self._record_emissions,
+                types=setup.types,
+                joins_input=starts_without_code(graph),
+            )
             saver = setup.savers(fence=fence, before_put=_no_wait, types=setup.types)
         if graph.store is None and setup.memories is not None:
             scope = MemoryScope(request.context.owner, request.context.agent)
-            graph = graph.copy(update={"store": OwnerStore(partial(setup.memories, fence=fence), scope)})
-        self._graph = graph
+            graph.store = OwnerStore(partial(setup.memories, fence=fence), scope)
+        self.nodes = setup.nodes
+        """Names of the graph's nodes, from `node_names`."""
         self.durable = saver is not None
         """True if a checkpointer stores the state of the turn."""
+        self.has_ended = False
+        """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.thread = GraphThread(graph, config, durable=self.durable)
         self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         self._observer = LangChainCallbacks(request.task.id, self.streamed, self._node_returned)
@@ -402,6 +415,8 @@ class GraphTurn:
                             pending.mark_recorded(returned)
                     if event[1] == "checkpoints":
                         self._observer.step_stored()
+                        if not event[0]:
+                            self.has_ended = not event[2]["next"]
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
                     # The runner records an emission before it requests the next one.

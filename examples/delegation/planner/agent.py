@@ -1,12 +1,14 @@
 """LangGraph graph that plans a day with the help of another agent, by A2A. No key, and no network but to that agent."""
 
+import asyncio
 import os
 from collections.abc import Generator
 from typing import Any
 
 import httpx
-from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, ClientFactory
-from a2a.types import Message, Part, Role, SendMessageRequest, Task, TaskState
+from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
+from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, Task, TaskState
+from a2a.utils.errors import A2AError
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.session import Session
@@ -17,6 +19,7 @@ from langgraph.types import interrupt
 from aion.shared.types import A2AInbox
 
 PLANS = {"sunny": "Go to the beach", "snowy": "Go skiing", "rainy": "Visit a museum"}
+UNFINISHED = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 
 
 class AwsSignature(httpx.Auth):
@@ -57,7 +60,7 @@ async def plan(state: PlannerState) -> dict[str, Any]:
                 number += 1
                 ids = {"context_id": context, "task_id": task.id, "message_id": f"{context}-{number}"}
                 task = await ask(client, interrupt(text_of(task)), **ids)
-        except A2AClientError as error:
+        except A2AError as error:
             return {"messages": [AIMessage(f"The weather agent does not answer: {error}")]}
     if task.status.state != TaskState.TASK_STATE_COMPLETED:
         return {"messages": [AIMessage("The weather agent has no answer.")]}
@@ -69,7 +72,11 @@ async def ask(client: Client, text: str, **ids: str) -> Task:
     """Send a message, and return its task when it is finished or waits for an answer."""
     message = Message(role=Role.ROLE_USER, parts=[Part(text=text)], **ids)
     (response,) = [each async for each in client.send_message(SendMessageRequest(message=message))]
-    return response.task
+    task = response.task
+    while task.status.state in UNFINISHED:  # the weather agent answers a request after some minutes in any case
+        await asyncio.sleep(1)
+        task = await client.get_task(GetTaskRequest(id=task.id))
+    return task
 
 
 def text_of(task: Task) -> str:

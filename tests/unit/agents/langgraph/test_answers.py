@@ -275,9 +275,7 @@ async def test_structured_response_survives_the_turn(
     model = AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')], [asks_for("City", '{"name": "Rome"}')]])
     graph = create_agent(model, [], response_format=ToolStrategy(City), middleware=[peek])
     savers = memory_savers(SystemClock())
-    agent = LangGraphAgent(
-        graph, lambda fence, before_put, types: savers.saver(types=types), module=sys.modules[__name__]
-    )
+    agent = LangGraphAgent(graph, lambda types, **_: savers.saver(types=types), module=sys.modules[__name__])
     with caplog.at_level(logging.WARNING):
         await held(agent, "SendMessage", "one", "two")
     assert found == [None, City(name="Riga")]
