@@ -128,7 +128,7 @@ def chatting(*arguments: str, **environ: str) -> "pexpect.spawn[str]":
         ["chat", *arguments],
         encoding="utf-8",
         timeout=60,
-        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},  # type: ignore[arg-type]
+        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},
         dimensions=(40, 200),
     )
 
