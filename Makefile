@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -78,8 +78,14 @@ bench-chunks: $(VENV)/.tests ## Measure what the adapter adds to each streamed c
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit
 	$(VENV)/bin/python -m tests.bench.dev_loop
 
+newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with an empty and a warm package cache (NEWCOMER=--check)
+	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
+
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
-	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/test_console.py -k killed
+	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/console
+
+terminal: $(VENV)/.tests ## Record the README's terminal: a real `aion dev` and `aion chat`, with a killed worker
+	@$(VENV)/bin/python -m infra.terminal
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
 	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)

@@ -19,6 +19,9 @@ WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 """Base URL of a server without AION_BASE_URL, outside of AWS."""
 
+CONSOLE_RECEIVER = "/console/receiver"
+"""Path of the webhook receiver in the console of `aion dev`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -79,7 +82,10 @@ class Settings:
     loopback_origins: bool
     """AION_LOOPBACK_ORIGINS: let pages of this machine call the agents from a browser (CORS), for development."""
     console: str
-    """AION_CONSOLE: `on` serves a console at the root to browsers; `dev` lets it kill the process too; `off` by default."""
+    """AION_CONSOLE: `on` serves a console at the root to browsers; `off` by default.
+
+    `dev` adds the agents' stored state, webhooks with a receiver, and a button that kills the process.
+    """
     basic_users_file: str
     """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
@@ -96,6 +102,11 @@ class Settings:
     """POWERTOOLS_LOG_LEVEL or AWS_LAMBDA_LOG_LEVEL (set by Lambda for JSON logs): log level on Lambda."""
     traces_to: str
     """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: URL of the trace collector, if any."""
+
+    @property
+    def console_receiver(self) -> str:
+        """URL of the console's webhook receiver in development, "" otherwise."""
+        return f"{self.base_url or DEFAULT_BASE_URL}{CONSOLE_RECEIVER}" if self.console == "dev" else ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -182,7 +193,8 @@ class _Reader:
         mode = self.one_of(name, ("off", "on", "dev"))
         if mode == "dev" and self._environ.get("AWS_LAMBDA_FUNCTION_NAME"):
             raise ConfigurationError(
-                f"{name} is dev, but only `aion dev` may let the console end the process; set it to on."
+                f"{name} is dev, but only `aion dev` may let the console read the agents' state and end the process; "
+                "set it to on."
             )
         return mode
 

@@ -1,6 +1,7 @@
-"""The examples' READMEs: each example is listed, and its commands name it."""
+"""The examples' READMEs: each example is listed, explained, and served by its command."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,17 +9,33 @@ import pytest
 from aion_core.agents.discovery import discover
 
 EXAMPLES = Path(__file__).parent
-NAMES = sorted(folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and not folder.name.startswith("_"))
+NAMES = sorted(readme.parent.name for readme in EXAMPLES.glob("*/README.md"))
+SECTIONS = ["Run", "Try", "Change"]
 
 
 def test_every_example_is_listed() -> None:
     linked = re.findall(r"\]\((.+?)/README\.md\)", (EXAMPLES / "README.md").read_text())
     assert sorted(linked) == NAMES
+    folders = {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and not folder.name.startswith("_")}
+    assert folders == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example_is_explained_and_found_by_its_command(name: str) -> None:
     text = (EXAMPLES / name / "README.md").read_text()
-    for target in re.findall(r"^aion dev (\S+)$", text, re.MULTILINE):
-        assert target.startswith(f"examples/{name}")
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections[:3] == SECTIONS
+    agents = [path.parent.relative_to(EXAMPLES.parent).as_posix() for path in (EXAMPLES / name).rglob("agent.py")]
+    assert "Deploy" in sections or not agents
+    served = re.findall(r"^(?:\w+=\S+ )*aion dev (\S+)", text, re.MULTILINE)
+    assert set(agents) <= set(served)
+    for target in served:
         assert discover(EXAMPLES.parent / target).agents
+
+
+@pytest.mark.parametrize("name", ["mcp", "react"])
+def test_requirements_are_tested_versions(name: str) -> None:
+    locked = tomllib.loads((EXAMPLES.parent / "uv.lock").read_text())["package"]
+    versions = {f"{package['name']}=={package.get('version')}" for package in locked}
+    lines = (EXAMPLES / name / "requirements.txt").read_text().splitlines()
+    assert {line for line in lines if not line.startswith("#")} <= versions

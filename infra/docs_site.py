@@ -1,7 +1,7 @@
 """Documentation site: `make docs` builds it with Zensical from README, docs/ and the pages of examples/.
 
-Zensical reads a copy of these folders in their layout, so that a link works in the repository and on the site. Files
-ignored by Git are not copied: they may hold secrets.
+Zensical reads a copy of these folders in their layout, so that a link works in the repository and on the site. The generated
+reference is added to the copy. Files ignored by Git are not copied: they may hold secrets.
 """
 
 import re
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from infra import docs_reference
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "mkdocs.yml"
@@ -33,6 +35,7 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
+    docs_reference.write(source)
     config = site.parent / "mkdocs.yml"
     settings = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": _expanded(settings["nav"], source)}

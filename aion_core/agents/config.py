@@ -111,6 +111,8 @@ class AgentConfig(_Section):
     """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
     """Treatment of a turn that was interrupted and cannot be resumed: `fail` its task, or `restart` the turn."""
+    recursion_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Maximum number of steps of a LangGraph turn. The default is the graph's own."""
     configuration: dict[str, Any] = {}
     """The author's own settings for the agent. A graph with a context schema gets them as its context."""
 

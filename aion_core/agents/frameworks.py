@@ -57,6 +57,8 @@ class Framework:
     """True if an agent of the framework may answer with a Message in place of a task."""
     has_factories: bool = False
     """True if a function that is called for each turn can make agents of this framework."""
+    limits_steps: bool = False
+    """True if the key `recursion_limit` of aion.yaml applies to the framework's agents."""
     config_file: str = ""
     """Name of the framework's declarative agent file."""
     example: str = ""
@@ -92,6 +94,7 @@ FRAMEWORKS: dict[str, Framework] = {
         missing=("langgraph", "langchain_core"),
         library=True,
         has_factories=True,
+        limits_steps=True,
         example="graph",
     ),
     "adk": Framework(

@@ -1,6 +1,7 @@
-"""Input of a turn for every framework: the AionContext, the inbox, and the interrupt answered by the message."""
+"""Input of a turn for every framework: context, inbox, conversation history, and the interrupt answered by the message."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
@@ -130,3 +131,35 @@ def interrupt_ids(question: Message | None) -> list[str]:
     metadata = to_json(question.metadata) if question is not None else {}
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
     return [str(each["id"]) for each in listed if each["id"]]
+
+
+# ── Conversation history ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def thread_history(
+    request: TurnRequest, thread: Thread, *, limit: int, before: str | None
+) -> Sequence[ThreadMessage]:
+    """Return the latest messages of the turn's context. The turn's own message is the last. See `ReplySink.history`."""
+    if limit <= 0:
+        return []
+    messages = await _latest_messages(request, limit, before)
+    names = {Role.ROLE_AGENT: request.context.agent}
+    owner = request.context.owner
+    return [
+        ThreadMessage(raw=message, user=User(names.get(message.role, owner)), thread=thread)
+        for message in messages[-limit:]
+    ]
+
+
+async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
+    this = request.message
+    if request.history is None:
+        # Without access to the context's history, only the task's messages are available.
+        messages = list(request.task.history)
+        place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
+        return messages[:place]
+    if before not in (None, this.message_id):
+        return list(await request.history(limit, before))
+    # The history may or may not contain the turn's own message already.
+    earlier = [each for each in await request.history(limit + 1, None) if each.message_id != this.message_id]
+    return earlier if before is not None else [*earlier, this]

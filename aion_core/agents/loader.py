@@ -22,7 +22,16 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, Emission, ReplyAs, TaskUsed, TurnRequest
+from aion_core.ports import (
+    Agent,
+    ContextKey,
+    Emission,
+    InspectableAgent,
+    ReplyAs,
+    StoredState,
+    TaskUsed,
+    TurnRequest,
+)
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
@@ -85,6 +94,13 @@ class LazyAgent:
             async for emission in emissions:
                 yield emission
 
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the context's stored state; None for a framework without one. See `ports.InspectableAgent`."""
+        await asyncio.to_thread(self.load)
+        if not isinstance(self._agent, InspectableAgent):
+            return None
+        return await self._agent.stored_state(context, limit=limit)
+
     def _build(self, found: LoadedObject) -> Agent:
         # `with_retry`, `with_config` and the like wrap a graph and hold it as `bound`.
         agent = found.agent if framework_of_loaded(found.agent) else getattr(found.agent, "bound", found.agent)
@@ -97,6 +113,11 @@ class LazyAgent:
                 **object_location(found, folder),
             )
         framework = FRAMEWORKS[name]
+        if self._config.recursion_limit is not None and not framework.limits_steps:
+            raise AgentLoadError(
+                f"{path} is {framework.title}, and `recursion_limit` limits the steps of a LangGraph graph only",
+                do="Remove the key in aion.yaml.",
+            )
         try:
             built = framework.builder()(replace(found, agent=agent), self._config, self._dependencies)
         except AgentLoadError as error:

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,8 +10,6 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.inbound import inbound_of
-from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.context import Thread, User
 from aion_core.authoring.types import A2AOutbox
 from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.aion.extensions import react
@@ -97,12 +95,27 @@ TARGET = "aion:target"
 """Metadata key of a reply for its target conversation. Only the server sets it."""
 
 
+def speaker_of(message_id: str, **names: str) -> dict[str, str]:
+    """Return the metadata of a stream delta: the id of its message, and the names of its speaker that are not empty.
+
+    `node` is a LangGraph node, `agent` the sub-agent as in `agentInvoked`, and `branch` the place of an ADK agent among
+    agents that run at once.
+    """
+    return {key: name for key, name in {"messageId": message_id, **names}.items() if name}
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyChunk:
     """Streamed text chunk of a reply, from a helper of the author's code."""
 
     text: str
     message_id: str
+    node: str = ""
+    """Name of the run of the LangGraph node. See `running_node`."""
+    agent: str = ""
+    """Name of the ADK agent."""
+    branch: str = ""
+    """Branch of the ADK agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,35 +145,6 @@ class Reaction:
 @dataclass(frozen=True, slots=True)
 class TypingSignal:
     """Request to show a typing indicator to clients."""
-
-
-async def thread_history(
-    request: TurnRequest, thread: Thread, *, limit: int, before: str | None
-) -> Sequence[ThreadMessage]:
-    """Return the latest messages of the turn's context. The turn's own message is the last. See `ReplySink.history`."""
-    if limit <= 0:
-        return []
-    messages = await _latest_messages(request, limit, before)
-    names = {Role.ROLE_AGENT: request.context.agent}
-    owner = request.context.owner
-    return [
-        ThreadMessage(raw=message, user=User(names.get(message.role, owner)), thread=thread)
-        for message in messages[-limit:]
-    ]
-
-
-async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
-    this = request.message
-    if request.history is None:
-        # Without access to the context's history, only the task's messages are available.
-        messages = list(request.task.history)
-        place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
-        return messages[:place]
-    if before not in (None, this.message_id):
-        return list(await request.history(limit, before))
-    # The history may or may not contain the turn's own message already.
-    earlier = [each for each in await request.history(limit + 1, None) if each.message_id != this.message_id]
-    return earlier if before is not None else [*earlier, this]
 
 
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,9 +195,26 @@ class EmittedMessages:
         """Return the message that this turn emitted under the idempotency key, or None."""
         return self._by_key.get(key)
 
+    def latest_equal(self, message: Message, prefix: str) -> Message:
+        """Return the last message of this turn, or one whose key has the prefix, if its parts equal the given message's.
+
+        Else return the given message. So a text has one id, also if the agent repeats it as its answer.
+        """
+        emitted = [
+            each
+            for key, each in self._by_key.items()
+            if key.startswith(prefix) or each is next(reversed(self._by_key.values()))
+        ]
+        return next((each for each in reversed(emitted) if list(each.parts) == list(message.parts)), message)
+
     def contains(self, message: Message) -> bool:
         """Return True if this turn has emitted a message with the same parts, under any id."""
         return any(list(each.parts) == list(message.parts) for each in self._by_key.values())
+
+    def has_other(self, message_id: str, message: Message) -> bool:
+        """Return True if the task has another message under this id."""
+        known = self._by_id.get(message_id)
+        return known is not None and list(known.parts) != list(message.parts)
 
     def _new(self, given: Message, key: str) -> Message | None:
         """Return a copy of the message with an id unique in the task, or None if it was emitted before."""
@@ -303,7 +304,7 @@ class TurnOutput:
     """Outbox that the author's code has set as `a2a_outbox` in this turn."""
     returned: Message | None = None
     """Last answer that the framework's agent returned in this turn, such as a graph's last AIMessage."""
-    streamed: str = ""
+    streamed: Message | None = None
     """Streamed text of the turn's last model call."""
     output: Message | None = None
     """Other output of the agent, such as values of a graph's state."""
@@ -323,9 +324,7 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
         return [Reply(without_reserved_metadata(output.outbox.message))]
     if output.returned is not None:
         return [Reply(output.returned)]
-    if output.streamed:
-        return [Reply(Message(role=Role.ROLE_AGENT, parts=[Part(text=output.streamed)]))]
-    return [Reply(output.output or output.emitted)]
+    return [Reply(output.streamed or output.output or output.emitted)]
 
 
 def _patch(task: Task, buffered: Message | None) -> list[Emission]:

@@ -25,7 +25,7 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
     """Return the status message with the questions in their order. `error` describes a refused answer, and is first.
 
     `metadata.interruptId` is the id of the first interrupt. With several, each part names its interrupt in its own
-    metadata, and `metadata.interrupts` lists id, text and schema of each.
+    metadata. `metadata.interrupts` lists id, text and schema of each, if there are several or if one has a schema.
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
     for question in questions:
@@ -34,7 +34,7 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
             part.metadata.update({INTERRUPT_ID: question.id})
         message.parts.extend(parts)
     message.metadata.update({INTERRUPT_ID: questions[0].id})
-    if len(questions) > 1:
+    if len(questions) > 1 or questions[0].schema:
         message.metadata.update({INTERRUPTS: [_listed(question) for question in questions]})
     return message
 

@@ -24,6 +24,8 @@ from aion_core.tasks.service import TaskService
 from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.cards import CardPublisher
+from aion_core.web.console_api import DevelopmentConsole, kill_process
+from aion_core.web.console_receiver import WebhookReceiver
 
 
 def build_app(settings: Settings, telemetry: Telemetry) -> Starlette:
@@ -68,7 +70,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> Starlette:
         authenticators=build_authenticators(policies, settings, engine.stores.api_keys, engine.clock),
         loopback_only=not settings.auth,
         cors=build_cors_policies(engine.configs, settings),
-        console=settings.console,
+        console=_console(settings, engine),
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
         startup=partial(load_in_init, [*engine.agents.values()]) if settings.on_lambda else None,
@@ -78,6 +80,14 @@ def build_app(settings: Settings, telemetry: Telemetry) -> Starlette:
     # A server uses this to hand off its running turns before it stops.
     app.state.background = engine.background
     return app
+
+
+def _console(settings: Settings, engine: Engine) -> bool | DevelopmentConsole:
+    """Return the console's services in development; otherwise True if the settings ask for the console's page."""
+    if settings.console != "dev" or engine.stores.push is None:
+        return settings.console != "off"
+    push, receiver = engine.stores.push, WebhookReceiver(settings.console_receiver)
+    return DevelopmentConsole(receiver, push.configs, push.queue, kill_process)
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:

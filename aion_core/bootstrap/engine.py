@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 from uuid import uuid4
@@ -58,15 +59,15 @@ class LocalQueue(Protocol[B_co]):
 class Background:
     """Background work of a single-process server: turns, push deliveries and sweeps."""
 
-    def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock) -> None:
-        self._sweep, self._clock = sweep, clock
+    def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock, *, lease_seconds: float) -> None:
+        self._sweep, self._clock, self._lease_seconds = sweep, clock, lease_seconds
         self.consumers: Sequence[BackgroundConsumer] = ()
         """Consumers of the queues; empty if messages are handled as they are sent."""
         self.deadline = Deadline()
         """Deadline of running turns. A stoppable server sets its own before it serves."""
 
     async def run(self) -> None:
-        """Consume the queues and sweep once a minute, until cancelled."""
+        """Consume the queues and sweep until cancelled: at once, after a lease's duration, then once a minute."""
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
@@ -79,13 +80,14 @@ class Background:
         await asyncio.gather(*(consumer.join() for consumer in self.consumers))
 
     async def _sweep_each_minute(self) -> None:
-        while True:
-            # The first sweep runs at once: timers may have expired while no server was running.
+        # Timers may have expired while no server was running. A server killed just before this one began has left
+        # leases that expire soon, without a wake-up message if the turn had just started.
+        for pause in chain((min(self._lease_seconds, SWEEP_SECONDS),), repeat(SWEEP_SECONDS)):
             try:
                 await self._sweep()
             except Exception:  # the next sweep tries again
                 logger.exception("A sweep has failed.")
-            await self._clock.sleep(SWEEP_SECONDS)
+            await self._clock.sleep(pause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     assert stores.push is not None  # noqa: S101  # local resources always have a push queue and a cipher
     delivery = push_delivery(settings, stores.tasks, stores.push, clock, telemetry)
     sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=telemetry.metrics)
-    background = Background(sweep.once, clock)
+    background = Background(sweep.once, clock, lease_seconds=settings.lease_seconds)
 
     async def run_turn(wake_up: WakeUp) -> None:
         # Set the labels before the block, because the line about a failure is logged outside of the block.

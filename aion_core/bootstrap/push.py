@@ -47,4 +47,5 @@ def allowed(settings: Settings) -> WebhookPolicy:
         ports=settings.push_ports,
         hosts=settings.push_hosts,
         networks=settings.push_networks,
+        receiver=settings.console_receiver,
     )

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.errors import ConfigurationError
 
 _TIMEOUT_SECONDS = 10
@@ -19,7 +20,7 @@ _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtende
 """Endings of URLs that point at an agent card. Any other URL is taken as the URL of an agent."""
 
 
-@click.group(short_help="Print, sign and verify agent cards.")
+@click.group(cls=HintingGroup, short_help="Print, sign and verify agent cards.")
 def card() -> None:
     """Print, sign and verify agent cards, and generate signing keys."""
 

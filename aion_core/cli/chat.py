@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.chat_session import Answer, ChatSession, chat_session, endpoint_of, file_part
+from aion_core.cli.chat_session import Answer, ChatSession, chat_session, endpoint_of, file_part, refusal_text
+from aion_core.log import one_line
 
 if TYPE_CHECKING:
     from a2a.types import Part
     from rich.console import Console
+    from rich.markdown import Markdown
 
 EXIT_CODES = {"completed": 0, "input-required": 3, "auth-required": 3}
 """Exit code of `aion send` by the state of the task; 1 for every other state."""
@@ -25,8 +28,11 @@ EPILOG = """\b
 Credentials from the environment: TOKEN, API_KEY, or BASIC=name:password.
 Otherwise requests to AWS are signed with your AWS credentials."""
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 HELP = """/file PATH   add a file to the next message
 /save FOLDER save the files of the last answer
+/cancel      cancel the task with the question
 /new         begin a new conversation
 /quit        leave (also Ctrl-D)
 Ctrl-C cancels the running task."""
@@ -59,7 +65,7 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
 
     async def run() -> None:
         async with chat_session(endpoint, agent, context_id=context_id) as opened:
-            await _converse(opened)
+            await _converse(opened, is_earlier=bool(context_id))
 
     asyncio.run(run())
 
@@ -98,13 +104,16 @@ def send(
 
     async def run() -> Answer:
         async with chat_session(endpoint, agent, context_id=context_id, task_id=task_id) as opened:
-            return await _answered(opened, parts, _no_output if as_json else PlainPrinter())
+            return await _answered(opened, opened.say(parts), _no_output if as_json else PlainPrinter())
 
     answer = asyncio.run(run())
     if as_json:
         click.echo(json.dumps(document(answer), ensure_ascii=False))
-    elif answer.state != "completed":
-        click.echo(f"The task {answer.task_id} is {answer.state}.", err=True)
+    else:
+        for part in answer.parts.values():
+            click.echo(described(part, hint="--save FOLDER"), err=True)
+        if answer.state != "completed":
+            click.echo(f"The task {answer.task_id} is {answer.state}.", err=True)
     if save is not None:
         for path in saved_files(answer, save):
             click.echo(f"Saved {path}.", err=True)
@@ -141,6 +150,22 @@ def saved_files(answer: Answer, folder: Path) -> list[Path]:
     return written
 
 
+def printable(text: str) -> str:
+    """Return the text without control characters other than line breaks and tabs: they could control the terminal."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def markdown_of(text: str) -> "Markdown":
+    """Return an agent's text as Markdown for the terminal. HTML in it stays text."""
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    shown = Markdown("")
+    parser = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    shown.markup, shown.parsed = text, parser.parse(printable(text))
+    return shown
+
+
 class PlainPrinter:
     """Prints the text of an answer as it grows; a changed text begins on a new line."""
 
@@ -149,7 +174,7 @@ class PlainPrinter:
 
     def __call__(self, answer: Answer) -> None:
         """Print what is new in the answer."""
-        shown = answer.shown
+        shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
         if shown.startswith(self._printed):
             click.echo(shown[len(self._printed) :], nl=False)
         elif shown.strip() != self._printed.strip():
@@ -164,27 +189,31 @@ def _no_output(answer: Answer) -> None:
     pass
 
 
-async def _answered(opened: ChatSession, parts: list["Part"], show: Callable[[Answer], None]) -> Answer:
-    """Send the message, show the growing answer, and return it. Ctrl-C cancels the task.
+async def _answered(opened: ChatSession, answers: AsyncIterator[Answer], show: Callable[[Answer], None]) -> Answer:
+    """Show the growing answer, and return it. Ctrl-C cancels the task.
 
-    Raises click.ClickException for a refused message.
+    Raises click.ClickException for a refused message, and click.Abort for Ctrl-C before the task is known.
     """
     from a2a.utils.errors import A2AError
 
     answer = Answer()
     async with _canceling(opened, lambda: answer.task_id):
         try:
-            async for answer in opened.say(parts):
+            async for answer in answers:
                 show(answer)
         except A2AError as error:
-            raise click.ClickException(f"The message is refused: {error}") from error
+            raise click.ClickException(refusal_text(error)) from error
     return answer
 
 
 @contextlib.asynccontextmanager
 async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIterator[None]:
-    """Let the first Ctrl-C cancel the running task, and the second one end the program."""
+    """Let the first Ctrl-C cancel the running task, and the second one end the program.
+
+    Raises click.Abort for Ctrl-C before the task is known.
+    """
     loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    waiting, is_aborted = asyncio.current_task(), False
 
     async def cancel() -> None:
         try:
@@ -193,9 +222,13 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
             click.echo(f"The task is not canceled: {error}", err=True)
 
     def interrupted() -> None:
+        nonlocal is_aborted
         loop.remove_signal_handler(signal.SIGINT)
         if not task_id():
-            raise KeyboardInterrupt
+            is_aborted = True
+            if waiting is not None:
+                waiting.cancel()
+            return
         click.echo("\nCanceling …", err=True)
         running.add(asyncio.ensure_future(cancel()))
 
@@ -206,6 +239,10 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
         can_handle = False
     try:
         yield
+    except asyncio.CancelledError:
+        if is_aborted and waiting is not None and not waiting.uncancel():
+            raise click.Abort from None
+        raise
     finally:
         if can_handle:
             loop.remove_signal_handler(signal.SIGINT)
@@ -216,29 +253,46 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
 # ── Chat ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _converse(opened: ChatSession) -> None:
+async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
+    """Read lines from the terminal and answer them, until /quit or Ctrl-D.
+
+    In a conversation that `is_earlier`, first show its task that runs or waits for an answer.
+    """
+    from a2a.utils.errors import A2AError
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.shortcuts import CompleteStyle
     from rich.console import Console
 
-    console, session = Console(highlight=False), PromptSession[str](history=InMemoryHistory())
-    console.print(f"{opened.card.name}: {opened.card.description or 'no description'}. /help lists the commands.")
+    console = Console(highlight=False)
+    session = PromptSession[str](
+        history=InMemoryHistory(), complete_style=CompleteStyle.READLINE_LIKE, complete_while_typing=False
+    )
+    about = opened.card.description.strip().rstrip(".") or "no description"
+    # A card's texts are not markup of this program.
+    console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
     attached: list[Part] = []
-    answer = Answer()
+    answer = await _resumed(opened, console) if is_earlier else Answer()
     while True:
+        session.completer = WordCompleter(choices_of(answer)) if opened.task_id else None
         try:
             line = (await session.prompt_async("answer> " if opened.task_id else "you> ")).strip()
         except EOFError:
-            return
+            break
         except KeyboardInterrupt:
             continue
         command, _, argument = line.partition(" ")
         try:
             if command == "/quit":
-                return
+                break
             if command == "/new":
                 opened.begin_anew()
                 console.print("A new conversation.")
+            elif command == "/cancel" and opened.task_id:
+                await opened.cancel(opened.task_id)
+                opened.task_id = ""
+                console.print("The task is canceled.")
             elif command == "/file":
                 attached.append(file_part(Path(argument.strip())))
                 console.print(f"{argument.strip()} goes with the next message.")
@@ -248,39 +302,70 @@ async def _converse(opened: ChatSession) -> None:
             elif command.startswith("/"):
                 console.print(HELP)
             elif line or attached:
-                answer = await _shown(opened, line, attached, console)
+                answer = await _shown(opened, opened.say(_parts_of(line, attached)), console)
                 attached = []
-        except click.ClickException as error:
-            console.print(error.format_message(), style="red", markup=False)
+        except (click.ClickException, A2AError) as error:
+            text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
+            console.print(text, style="red", markup=False)
+        except click.Abort:
+            console.print("Aborted before the agent had answered; its task may run.", style="yellow")
+    console.print(f"Continue this conversation: aion chat … --context {opened.context_id}", style="dim", markup=False)
 
 
-async def _shown(opened: ChatSession, line: str, attached: list["Part"], console: "Console") -> Answer:
-    """Send the line and the files, and show the answer as Markdown while it grows."""
+def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:
     from a2a.types import Part
-    from rich.live import Live
-    from rich.markdown import Markdown
 
-    parts = [*([Part(text=line)] if line else []), *attached]
+    return [*([Part(text=line)] if line else []), *attached]
+
+
+async def _resumed(opened: ChatSession, console: "Console") -> Answer:
+    """Show the task of an earlier conversation that runs or waits for an answer, and return its answer."""
+    from a2a.utils.errors import A2AError
+
+    try:
+        task_id = await opened.open_task()
+    except A2AError as error:
+        raise click.ClickException(refusal_text(error)) from error
+    return await _shown(opened, opened.resume(task_id), console) if task_id else Answer()
+
+
+async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "Console") -> Answer:
+    """Show the answer as Markdown while it grows, then its files and data."""
+    from rich.live import Live
+
     if not console.is_terminal:
-        answer = await _answered(opened, parts, PlainPrinter())
+        answer = await _answered(opened, answers, PlainPrinter())
     else:
         with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
-            answer = await _answered(opened, parts, lambda each: live.update(Markdown(each.shown)))
+            answer = await _answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
     for part in answer.parts.values():
         console.print(described(part), markup=False)
+    if choices := choices_of(answer):
+        console.print(f"Choices: {', '.join(choices)} (Tab completes them)", markup=False)
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer
 
 
-def described(part: "Part") -> str:
-    """Return a line about a file, or the JSON of data."""
+def choices_of(answer: Answer) -> list[str]:
+    """Return the choices of a question: texts under the key `options` of its data, or `enum` of its schema."""
+    from google.protobuf.json_format import MessageToDict
+
+    if not answer.question:
+        return []
+    data = [MessageToDict(part)["data"] for part in answer.parts.values() if part.WhichOneof("content") == "data"]
+    found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
+    return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]
+
+
+def described(part: "Part", hint: str = "/save FOLDER") -> str:
+    """Return a line about a file, or the JSON of data. `hint` names the way to save a file."""
     from google.protobuf.json_format import MessageToDict
 
     match part.WhichOneof("content"):
         case "data":
-            return json.dumps(MessageToDict(part)["data"], indent=2, ensure_ascii=False)
+            return printable(json.dumps(MessageToDict(part)["data"], indent=2, ensure_ascii=False))
         case "url":
-            return f"[{part.filename or 'file'}, {part.media_type}: {part.url}]"
+            return printable(f"[{part.filename or 'file'}, {part.media_type}: {part.url}]")
         case _:
-            return f"[{part.filename or 'file'}, {part.media_type}, {len(part.raw)} bytes; /save FOLDER]"
+            return printable(f"[{part.filename or 'file'}, {part.media_type}, {len(part.raw)} bytes; {hint}]")

@@ -14,8 +14,9 @@ import click
 from aion_core.errors import AionError
 
 if TYPE_CHECKING:
+    import httpx
     from a2a.client import Client
-    from a2a.types import AgentCard, Part, StreamResponse
+    from a2a.types import AgentCard, Artifact, Part, StreamResponse
 
     from aion_core.cli.smoke import Endpoint
 
@@ -77,6 +78,10 @@ class Answer:
     """Text of the last whole message."""
     parts: dict[str, "Part"] = field(default_factory=dict)
     """Files and data of messages and artifacts, by a key that a repeated event has again."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Texts of artifacts by id, in the order of their arrival."""
+    artifacts_before: int = 0
+    """Number of artifacts that arrived before the first text of a message."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -88,15 +93,16 @@ class Answer:
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
             for artifact in event.task.artifacts:
-                self._keep(artifact.artifact_id, artifact.parts)
+                self._artifact(artifact, append=False)
             self._status(event.task.status)
         elif event.HasField("artifact_update"):
             update = event.artifact_update
             if update.artifact.artifact_id == STREAM_DELTA_ID:
                 text = "".join(part.text for part in update.artifact.parts)
+                self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
             else:
-                self._keep(update.artifact.artifact_id, update.artifact.parts)
+                self._artifact(update.artifact, append=update.append)
         elif event.HasField("status_update"):
             self._status(event.status_update.status)
 
@@ -107,8 +113,12 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now: the whole message, or else the streamed text."""
-        return self.text or self.streamed
+        """Text to show now, in the order of arrival: the message or else the streamed text, and the artifacts' texts."""
+        said = self.text or self.streamed
+        # With `answer: both` or `artifact`, an artifact repeats the message.
+        texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
+        texts.insert(self.artifacts_before, said)
+        return "\n\n".join(filter(None, texts))
 
     def _status(self, status: Any) -> None:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
@@ -119,7 +129,18 @@ class Answer:
         elif self.text and self.state == "working":
             self.text = ""
 
+    def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
+        text = "".join(part.text for part in artifact.parts if not part.filename)
+        known = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        self.artifacts[artifact.artifact_id] = known + text
+        self._keep(artifact.artifact_id, artifact.parts)
+
+    def _message_begins(self) -> None:
+        if not (self.text or self.streamed):
+            self.artifacts_before = len(self.artifacts)
+
     def _message(self, message: Any) -> None:
+        self._message_begins()
         self.text = "".join(part.text for part in message.parts)
         self._keep(message.message_id, message.parts)
 
@@ -141,14 +162,20 @@ class ChatSession:
 
         Raises A2AError for a refused message, and click.ClickException if the connection stays lost.
         """
-        from a2a.client.errors import A2AClientError
         from a2a.types import Message, Role, SendMessageRequest
 
         message = Message(
             message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, context_id=self.context_id, task_id=self.task_id
         )
-        answer, failures = Answer(), 0
         events = self._client.send_message(SendMessageRequest(message=message))
+        async for answer in self._followed(events, Answer()):
+            yield answer
+
+    async def _followed(self, events: AsyncIterator["StreamResponse"], answer: Answer) -> AsyncIterator[Answer]:
+        """Yield the answer after each event. After a lost connection, read the rest of the task."""
+        from a2a.client.errors import A2AClientError
+
+        failures = 0
         while True:
             try:
                 async for event in events:
@@ -166,6 +193,20 @@ class ChatSession:
             await asyncio.sleep(RECONNECT_SECONDS)
             events = self._rest_of(answer.task_id)
         self.task_id = answer.task_id if answer.question else ""
+
+    async def open_task(self) -> str:
+        """Return the id of the context's newest task that has not ended, "" without one."""
+        from a2a.types import ListTasksRequest
+
+        from aion_core.tasks.lifecycle import TERMINAL
+
+        found = await self._client.list_tasks(ListTasksRequest(context_id=self.context_id, page_size=10))
+        return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
+
+    async def resume(self, task_id: str) -> AsyncIterator[Answer]:
+        """Yield the growing answer of an earlier task. Errors are those of `say`."""
+        async for answer in self._followed(self._rest_of(task_id), Answer(task_id=task_id)):
+            yield answer
 
     async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:
         """Yield the task as it is now and, unless it has ended meanwhile, its further events."""
@@ -198,6 +239,42 @@ def _is_lost(error: Exception) -> bool:
     return isinstance(error.__cause__, httpx.RequestError)
 
 
+def refusal_text(error: Exception) -> str:
+    """Return a sentence about a refused request, with the next step for missing or wrong credentials."""
+    import httpx
+
+    cause = error.__cause__
+    status = cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0
+    if status == httpx.codes.UNAUTHORIZED:
+        return (
+            "The agent does not accept the credentials (401). Set TOKEN, API_KEY, or BASIC=name:password, or sign the "
+            "requests (--sign). The agent's card names its schemes: `aion card verify URL`."
+        )
+    if status == httpx.codes.FORBIDDEN:
+        return "The credentials do not permit this agent (403). Its owner can permit it, or name other credentials."
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        after = cause.response.headers.get("retry-after", "") if isinstance(cause, httpx.HTTPStatusError) else ""
+        return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
+    return f"The message is refused: {error}"
+
+
+async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
+    """Return a sentence about an unknown agent with a similar name, "" if the server does not list its agents."""
+    import difflib
+
+    import httpx
+
+    try:
+        known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return ""
+    if agent in known:
+        return ""
+    near = difflib.get_close_matches(agent, known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Its agents are {', '.join(map(str, known))}."
+    return f"There is no agent {agent!r} at {url}. {hint}"
+
+
 @asynccontextmanager
 async def chat_session(
     endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
@@ -216,7 +293,12 @@ async def chat_session(
     try:
         credentials = SmokeCredentials.from_environ(os.environ, url, endpoint.sign)
         async with httpx.AsyncClient(auth=credentials, timeout=httpx.Timeout(30, read=None)) as http:
-            card = await A2ACardResolver(http, url).get_agent_card()
+            try:
+                card = await A2ACardResolver(http, url).get_agent_card()
+            except A2AClientError:
+                if agent and (text := await _missing_agent(http, endpoint.url.rstrip("/"), agent)):
+                    raise click.ClickException(text) from None
+                raise
             credentials.read_card(card)
             config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
             yield ChatSession(ClientFactory(config).create(card), card, context_id=context_id, task_id=task_id)

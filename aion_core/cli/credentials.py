@@ -1,6 +1,5 @@
 """`aion key` manages the API keys of a deployment, and `aion user` hashes passwords for HTTP Basic."""
 
-import asyncio
 import json
 import sys
 from datetime import timedelta
@@ -10,14 +9,16 @@ import click
 
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
+from aion_core.cli.steps import result_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 
 MAX_NAME = 256
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def key() -> None:
     """Create, list and revoke the API keys of a deployment."""
 
@@ -73,7 +74,7 @@ def create(
         tenant=tenant,
         expires=now + timedelta(days=days) if days else None,
     )
-    asyncio.run(build_keys(deployment.settings("AION_TABLE")).add(new.record))
+    result_of(build_keys(deployment.settings("AION_TABLE")).add(new.record), "Storing the key")
     click.echo(f"Key {new.record.id} of {principal}. It is not shown again:", err=True)
     click.echo(new.text)
 
@@ -82,7 +83,7 @@ def create(
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
     """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
-    keys = asyncio.run(build_keys(deployment.settings("AION_TABLE")).all())
+    keys = result_of(build_keys(deployment.settings("AION_TABLE")).all(), "Reading the keys")
     if not keys:
         click.echo("No keys.", err=True)
     for found in keys:
@@ -103,7 +104,7 @@ def revoke(key_id: str, deployment: Deployment) -> None:
     """Revoke the API key KEY_ID at once. Tasks created with it still belong to its principal."""
     # Accept the whole key instead of its id too. The shell's history contains it already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
-    if not asyncio.run(build_keys(deployment.settings("AION_TABLE")).revoke(found)):
+    if not result_of(build_keys(deployment.settings("AION_TABLE")).revoke(found), "Revoking the key"):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"Key {found} is revoked.")
 
@@ -113,7 +114,7 @@ def _check_name(subject: str, name: str) -> None:
         raise ConfigurationError(f"{subject} has to be a name of 1 to {MAX_NAME} printable characters.")
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def user() -> None:
     """Hash passwords for HTTP Basic."""
 

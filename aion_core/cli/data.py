@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
@@ -31,7 +32,7 @@ PASSES = 3
 """Number of rounds of searching and deleting. A worker may write until it notices the deletion of its task."""
 
 
-@click.group(short_help="Delete an owner's data.")
+@click.group(cls=HintingGroup, short_help="Delete an owner's data.")
 def data() -> None:
     """Count and delete an owner's data in a deployment."""
 

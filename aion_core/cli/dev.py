@@ -120,6 +120,7 @@ def dev(
     _check_installed(store)
     # Check the arguments before importing the server's modules, which takes longer.
     from aion_core.dev.data_folder import DataFolder
+    from aion_core.dev.log_file import prepare as prepare_log_file
     from aion_core.dev.supervisor import DevServer, Supervisor
     from aion_core.packaging.imports import frameworks_used
 
@@ -148,6 +149,8 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
+            # The tasks of a server in memory cannot be read by other commands.
+            log_file=prepare_log_file(folder.path, fresh=fresh) if store != "memory" else None,
             greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
         code = Supervisor(server, listener).run()
@@ -180,6 +183,8 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
     from aion_core.dev.data_folder import STORE
 
     environment = {
+        # Shorter than in a deployment, so that a developer sees the takeover after a killed worker soon.
+        **({} if store == "dynamodb" else {"AION_LEASE_SECONDS": "10"}),
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,

@@ -1,6 +1,5 @@
 """`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ import click
 
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.render import describe_context
+from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.ports import PushWakeUp, WakeUp
@@ -20,6 +21,8 @@ from aion_core.ports import PushWakeUp, WakeUp
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.ports.queues import DeadLetter, DeadLetters
+
+READING = "Reading the dead letter queues"
 
 LIMIT = 1000
 """Number of messages read to find a message by its id."""
@@ -55,12 +58,15 @@ class WakeUpMeaning:
 
 
 @dataclass(frozen=True)
-class _QueuedLetter:
+class QueuedLetter:
+    """A dead letter with its queue and its meaning."""
+
     queue: DeadLetterQueue
     letter: "DeadLetter"
     meaning: WakeUpMeaning
 
     def document(self) -> dict[str, Any]:
+        """Return the dead letter as JSON values."""
         return {
             "id": self.letter.id,
             "queue": self.queue.value,
@@ -71,6 +77,7 @@ class _QueuedLetter:
         }
 
     def line(self) -> str:
+        """Return the dead letter as a line of text."""
         sent_at = f"{self.letter.sent_at:%Y-%m-%d %H:%M:%S}"
         return "\t".join([self.letter.id, self.queue, sent_at, self.meaning.category, self.meaning.status])
 
@@ -87,7 +94,7 @@ _limit = click.option(
 )
 
 
-@click.group(short_help="List and redrive dead letters.")
+@click.group(cls=HintingGroup, short_help="List and redrive dead letters.")
 def dlq() -> None:
     """List, redrive and drop dead letters, which are queue messages not processed after all of their attempts.
 
@@ -114,7 +121,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
     """
-    found = asyncio.run(_read(deployment, _named(queues), limit))
+    found = result_of(read_letters(deployment, _named(queues), limit), READING)
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -163,7 +170,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
     --limit is the number of messages printed before the question; all are moved.
     """
     for queue in _named(queues):
-        found = asyncio.run(_read(deployment, [queue], limit))
+        found = result_of(read_letters(deployment, [queue], limit), READING)
         for each in found:
             click.echo(each.line())
         if not found:
@@ -171,7 +178,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
             continue
         if not yes:
             click.confirm(f"Redrive all messages to the {queue} queue?", abort=True, err=True)
-        asyncio.run(_letters(deployment, queue).redrive())
+        result_of(_letters(deployment, queue).redrive(), "Starting the redrive")
         click.echo(
             f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the remaining messages.",
             err=True,
@@ -193,7 +200,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
         click.echo(each.line())
     if not yes:
         click.confirm(f"Delete these {len(found)} messages?", abort=True, err=True)
-    count = asyncio.run(_drop(deployment, found))
+    count = result_of(_drop(deployment, found), "Deleting")
     click.echo(f"{count} messages deleted.", err=True)
     if count < len(found):
         click.echo(f"{len(found) - count} messages were not there any more.", err=True)
@@ -203,11 +210,11 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
     return [DeadLetterQueue(each) for each in queues] or list(DeadLetterQueue)
 
 
-def _found(
-    deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]
-) -> list[_QueuedLetter]:
+def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
     """Return the dead letters with these message ids. Raises ConfigurationError if one is missing."""
-    found = [each for each in asyncio.run(_read(deployment, queues, LIMIT)) if each.letter.id in message_ids]
+    found = [
+        each for each in result_of(read_letters(deployment, queues, LIMIT), READING) if each.letter.id in message_ids
+    ]
     for message_id in message_ids:
         if message_id not in {each.letter.id for each in found}:
             raise ConfigurationError(
@@ -216,7 +223,8 @@ def _found(
     return found
 
 
-async def _read(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit: int) -> list[_QueuedLetter]:
+async def read_letters(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit: int) -> list[QueuedLetter]:
+    """Read up to `limit` dead letters of each queue. Raises StoreError, and UsageError for a queue without a URL."""
     from aion_core.bootstrap.operator import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
@@ -225,11 +233,11 @@ async def _read(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
         await letters.give_back(read)
-        found += [_QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in read]
+        found += [QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in read]
     return found
 
 
-async def _drop(deployment: Deployment, chosen: Sequence[_QueuedLetter]) -> int:
+async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
     """Delete the chosen dead letters and return the number of deleted ones.
 
     SQS needs a receipt to delete a message. The earlier receipts are no longer valid, so read the messages again.

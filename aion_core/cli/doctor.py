@@ -15,7 +15,10 @@ from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
+from aion_core.cli.steps import waiting
 from aion_core.shipped import shipped
+
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 
 
 @click.command(
@@ -43,7 +46,8 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
-        for check in _checks(config.expanduser(), port, url, deployment, no_template=no_template):
+        checks = _checks(config.expanduser(), port, url, deployment, no_template=no_template)
+        while (check := _next(checks)) is not None:
             found.append(check)
             if not as_json:
                 _print(check)
@@ -60,6 +64,12 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
         click.echo(f"\n{', '.join(f'{number} {status}' for status, number in counted.items())}.")
     if any(each.status is Status.FAILED for each in found):
         sys.exit(1)
+
+
+def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
+    """Make the next check, and show its progress. Return None after the last one."""
+    with waiting("Checking"):
+        return next(checks, None)
 
 
 def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[CheckResult]:
@@ -140,6 +150,6 @@ def _project() -> Path | None:
 
 
 def _print(check: CheckResult) -> None:
-    click.echo(f"{check.status:8} {check.name}: {check.message}")
+    click.echo(f"{click.style(f'{check.status:8}', fg=_COLOURS.get(check.status))} {check.name}: {check.message}")
     if check.next_step and check.status is not Status.OK:
         click.echo(f"         → {check.next_step}")

@@ -7,6 +7,7 @@ import click
 
 from aion_core.cli import options
 from aion_core.cli.options import stack as stack_option
+from aion_core.cli.steps import waiting
 
 if TYPE_CHECKING:
     from aion_core.deploy.logs import LogLine
@@ -53,7 +54,9 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
     chosen = functions or groups.FUNCTIONS
     start = int((time.time() - since) * 1000)
     if not follow:
-        for line in groups.read(stack, chosen, since=start, task=task):
+        with waiting("Reading the log lines"):
+            lines = groups.read(stack, chosen, since=start, task=task)
+        for line in lines:
             _print(line, as_json=as_json)
         return
     try:

@@ -1,5 +1,6 @@
 """The `aion` command with its subcommands and error messages. Each subcommand imports its dependencies when called."""
 
+import os
 import sys
 import traceback
 
@@ -9,6 +10,7 @@ from aion_core import __version__
 from aion_core.cli.build import build
 from aion_core.cli.card import card
 from aion_core.cli.chat import chat, send
+from aion_core.cli.completion import completion
 from aion_core.cli.credentials import key, user
 from aion_core.cli.data import data
 from aion_core.cli.deploy import deploy
@@ -17,30 +19,36 @@ from aion_core.cli.dev import dev
 from aion_core.cli.dlq import dlq
 from aion_core.cli.doctor import doctor
 from aion_core.cli.error_text import error_text
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.logs import logs
 from aion_core.cli.project import add, init, new, upgrade
 from aion_core.cli.push import push
 from aion_core.cli.smoke import smoke
 from aion_core.cli.tasks import tasks
+from aion_core.cli.why import why
 from aion_core.errors import AionError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=HintingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aion")
-def aion() -> None:
+@click.pass_context
+def aion(context: click.Context) -> None:
     """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and on this machine.
 
     Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
     your AWS credentials.
     """
+    # click prints colours on terminals only. NO_COLOR turns them off there too (https://no-color.org).
+    if os.environ.get("NO_COLOR"):
+        context.color = False
 
 
 _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
 """Packages that import optional dependencies, named in aion-lambda's extras."""
 
-IN_A_PROJECT = (new, init, add, upgrade, dev, chat, send, build, deploy)
-DEPLOYED = (smoke, logs, doctor, tasks, push, dlq, card, key, user, data, destroy)
+IN_A_PROJECT = (new, init, add, upgrade, dev, chat, send, build, deploy, completion)
+DEPLOYED = (smoke, logs, doctor, why, tasks, push, dlq, card, key, user, data, destroy)
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aion_core.dev.data_folder import LocalServer, find_local_server
+from aion_core.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
 from aion_core.errors import ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 
@@ -29,7 +29,6 @@ EMULATED = "AWS_ENDPOINT_URL"
 PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
 """Environment variables with the table, bucket and task queue of a deployment on AWS."""
 
-_SQLITE = "AION_SQLITE_FOLDER"
 
 _OF_AWS = (
     "AWS_PROFILE",
@@ -105,13 +104,23 @@ class Deployment:
         """True if the commands use this folder's development server. All its callers are one owner."""
         return self._local is not None
 
+    @property
+    def data_folder(self) -> Path | None:
+        """Data folder of this folder's development server; None for a deployment."""
+        return self._local.folder if self._local is not None else None
+
+    @property
+    def server_runs(self) -> bool:
+        """True if this folder's development server runs."""
+        return self._local is not None and RunningServer.read(self._local.folder) is not None
+
     @functools.cached_property
     def _local(self) -> LocalServer | None:
         """Development server of this folder, None if options or environment variables name a deployment.
 
         It is read once, before the environment changes.
         """
-        names = (*PLACES, "AION_PUSH_QUEUE_URL", _SQLITE, EMULATED)
+        names = (*PLACES, "AION_PUSH_QUEUE_URL", SQLITE, EMULATED)
         is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
         return None if is_named else find_local_server()
 
@@ -133,7 +142,7 @@ class Deployment:
         """
         queue = {"AION_PUSH_QUEUE_URL": push_queue_url} if push_queue_url else {}
         environ = {**queue, **self.environ} if self.stack else {**self.environ, **queue}
-        is_local = bool(environ.get(_SQLITE))
+        is_local = bool(environ.get(SQLITE))
         missing = [name for name in needed if not environ.get(name) and not is_local]
         if missing:
             *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from aion_core.project.files import Project
 
 
-import os
 from typing import TYPE_CHECKING
 
 from aion_core import __version__
@@ -246,12 +245,10 @@ def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool
 def _show_diffs(planned: "Upgrade") -> None:
     from aion_core.project.upgrade import CHANGING, UNRESOLVED
 
-    # Print colours only on terminals, and not if NO_COLOR is set (https://no-color.org).
-    colour = False if os.environ.get("NO_COLOR") else None
     for change in planned.changes:
         if change.outcome in CHANGING | UNRESOLVED:
             for line in change.diff.splitlines():
-                click.echo(click.style(line, fg=_COLOURS.get(line[:1])), color=colour)
+                click.echo(click.style(line, fg=_COLOURS.get(line[:1])))
 
 
 def _summarise(planned: "Upgrade") -> None:

@@ -1,23 +1,26 @@
 """`aion push` prints the state of push notifications and redrives dead ones, without decrypting secrets."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.cli.options import owner as named_owner
+from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import PushOperator
 
+READING = "Reading the table"
+
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 
-@click.group(short_help="Show and redrive push notifications.")
+@click.group(cls=HintingGroup, short_help="Show and redrive push notifications.")
 def push() -> None:
     """Show failing and dead push notifications, and redrive them.
 
@@ -44,7 +47,7 @@ def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment,
         raise click.UsageError(
             "Tasks are listed by owner and agent (and context): give both, or neither for all tasks."
         )
-    found = asyncio.run(_listed(_operator(deployment), owner, agent, context_id))
+    found = result_of(_listed(_operator(deployment), owner, agent, context_id), READING)
     printed = [delivery for delivery in found if everything or _state(delivery) != "ok"]
     for delivery in printed:
         click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
@@ -58,7 +61,7 @@ def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment,
 @options.deployment
 def show(task_id: str, owner: str, deployment: Deployment) -> None:
     """Print the state of the task TASK_ID's push notifications, without URLs and credentials."""
-    for delivery in asyncio.run(_of_task(_operator(deployment), owner, task_id)):
+    for delivery in result_of(_of_task(_operator(deployment), owner, task_id), READING):
         lines = {
             "config": delivery.config_id,
             "owner": delivery.task.owner,
@@ -96,12 +99,13 @@ def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, 
     Later events are delivered again too, under the same webhook-ids.
     """
     operator = _operator(deployment, queue)
-    chosen = [each for each in asyncio.run(_of_task(operator, owner, task_id)) if config_id in (None, each.config_id)]
+    found = result_of(_of_task(operator, owner, task_id), READING)
+    chosen = [each for each in found if config_id in (None, each.config_id)]
     if not chosen:
         raise ConfigurationError(f"The task has no push config {config_id!r}. See `aion push show {task_id}`.")
     for delivery in chosen:
         if delivery.dead or delivery.disabled or delivery.tries:
-            asyncio.run(_redrive(operator, delivery))
+            result_of(_redrive(operator, delivery), "Redriving")
             click.echo(f"{delivery.config_id}: redriven from event {_first(delivery)} on.")
         else:
             click.echo(f"{delivery.config_id}: no dead letters.")

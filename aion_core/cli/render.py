@@ -56,7 +56,7 @@ class TaskReport:
             "owner": head.key.owner,
             "agent": head.context.agent,
             "context": head.context.context_id,
-            "state": f"{state_name(head.state)} since {_time(head.timestamp)}",
+            "state": f"{state_name(head.state)} since {time_text(head.timestamp)}",
             "events": f"{head.generation}, written under fence {head.fence}",
             **self._context_lines(),
         }
@@ -93,14 +93,14 @@ class TaskReport:
         lines = {"status": describe_context(self.context, self.now)[0], "fence": str(record.fence)}
         if lease_until is not None:
             lines["lease"] = (
-                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {_time(lease_until)}"
+                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {time_text(lease_until)}"
             )
         for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
             for turn in turns:
                 lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
                     f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
                 )
-        lines["timer"] = f"{_time(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
+        lines["timer"] = f"{time_text(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
         return lines
 
     def _event(self, event: Numbered) -> dict[str, Any]:
@@ -217,9 +217,10 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
         "failure": delivery.failure,
         "deadLetters": delivery.dead,
         "disabled": delivery.disabled,
-        "timer": _time(delivery.due_at) if delivery.due_at else "",
+        "timer": time_text(delivery.due_at) if delivery.due_at else "",
     }
 
 
-def _time(at: datetime) -> str:
+def time_text(at: datetime) -> str:
+    """Return a time for people, in UTC."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

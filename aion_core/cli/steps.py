@@ -1,12 +1,16 @@
 """Progress output of a long command, with one line for each step. On a terminal the line is updated in place."""
 
-import os
+import asyncio
 import shutil
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import click
+
+T = TypeVar("T")
 
 _CLEAR = "\r\033[K"
 INDENT = " " * 9
@@ -39,7 +43,8 @@ class Step:
     def clear(self) -> None:
         """Remove the line printed by `draw`."""
         if self._live:
-            click.echo(_CLEAR, nl=False)
+            # Not a colour: also without colours, the terminal must clear the line.
+            click.echo(_CLEAR, nl=False, color=True)
 
 
 @contextmanager
@@ -59,6 +64,46 @@ def step(name: str) -> Iterator[Step]:
     click.echo(f"{_styled('ok', 'green')} {name}{running.result and f': {running.result}'}")
 
 
+NOTICE_SECONDS = 1.0
+"""Duration of a step after which its progress is shown."""
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show a spinner with the text on standard error while the block runs, from its first second on.
+
+    Without a terminal, nothing is shown. The block must not print.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    ended, shown = threading.Event(), threading.Thread(target=lambda: _spin(text, ended), daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        shown.join()
+
+
+def _spin(text: str, ended: threading.Event) -> None:
+    if ended.wait(NOTICE_SECONDS):
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+
+    # Other output of the process must not go through this console.
+    console, spinner = Console(stderr=True), Spinner("dots", f"{text} …")
+    with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
+        ended.wait()
+
+
+def result_of(work: Coroutine[Any, Any, T], text: str) -> T:
+    """Run the coroutine and return its result. Show its progress as `waiting` does."""
+    with waiting(text):
+        return asyncio.run(work)
+
+
 def _styled(text: str, colour: str) -> str:
-    padded = f"{text:8}"
-    return padded if os.environ.get("NO_COLOR") else click.style(padded, fg=colour)
+    return click.style(f"{text:8}", fg=colour)

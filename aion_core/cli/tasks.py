@@ -1,21 +1,24 @@
 """`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aion_core.cli import options
+from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
 from aion_core.cli.render import TaskReport, list_heads, task_report
+from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError
 from aion_core.log import one_line
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.ports import Head
+
+READING = "Reading the table"
 
 STATES = (
     "submitted",
@@ -35,7 +38,7 @@ _scan = click.option(
 )
 
 
-@click.group()
+@click.group(cls=HintingGroup)
 def tasks() -> None:
     """List, show and cancel tasks.
 
@@ -92,10 +95,10 @@ def list_tasks(
     if context_id and not owner:
         raise click.UsageError("--context requires an owner (--owner or --subject).")
     if expired:
-        heads = asyncio.run(_expired(_operator(deployment), limit))
+        heads = result_of(_expired(_operator(deployment), limit), READING)
         number = len(heads)
     else:
-        heads, number = asyncio.run(list_heads(_operator(deployment), owner, agent, context_id, state, limit))
+        heads, number = result_of(list_heads(_operator(deployment), owner, agent, context_id, state, limit), READING)
     if as_json:
         click.echo(json.dumps([_document(head) for head in heads], indent=2))
         return
@@ -125,7 +128,7 @@ def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, conten
     """Print the state, events, timers and webhooks of the task TASK_ID, and the lease and turns of its context."""
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
-    found = asyncio.run(_reports(operator, task_id, owner, scan=scan, content=content))
+    found = result_of(_reports(operator, task_id, owner, scan=scan, content=content), READING)
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
         return
@@ -151,11 +154,11 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
     """
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
-    heads = asyncio.run(_heads(operator, task_id, owner, scan=scan))
+    heads = result_of(find_heads(operator, task_id, owner, scan=scan), READING)
     for head in heads:
         if not yes:
             click.confirm(f"Cancel the task {task_id} of {head.key.owner}?", abort=True, err=True)
-        asyncio.run(_cancel(operator, head))
+        result_of(_cancel(operator, head), "Canceling the task")
         click.echo(f"Task {task_id} is canceled.")
 
 
@@ -172,11 +175,11 @@ async def _cancel(operator: "Operator", head: "Head") -> None:
 
 
 async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool, content: bool) -> list[TaskReport]:
-    heads = await _heads(operator, task_id, owner, scan=scan)
+    heads = await find_heads(operator, task_id, owner, scan=scan)
     return [await task_report(operator, head, content=content) for head in heads]
 
 
-async def _heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
+async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
     """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
 
     Raises ConfigurationError if there is no such task.

@@ -43,6 +43,14 @@ class LogLine:
             return {}
         return parsed if isinstance(parsed, dict) else {}
 
+    @property
+    def killed_request(self) -> str:
+        """Id of the invocation, if the line is Lambda's report of a failed one; "" for other lines."""
+        fields = self.fields
+        record = fields.get("record") if fields.get("type") == "platform.report" else None
+        is_killed = isinstance(record, dict) and record.get("status", "success") != "success"
+        return str(record.get("requestId", "")) if is_killed and isinstance(record, dict) else ""
+
 
 def group(stack: str, function: str) -> str:
     """Return the name of a function's log group, as in template.yaml and infra/roles.yaml."""
@@ -62,12 +70,50 @@ def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") ->
 
     With a task's id, return only its lines. Raises ConfigurationError if no function has a log group.
     """
+    found = _read(stack, functions, since, f"{{ $.task_id = {json.dumps(task)} }}" if task else "")
+    # An emulator may not support JSON filter patterns.
+    return [line for line in found if not task or line.fields.get("task_id") == task]
+
+
+def read_task(stack: str, task_id: str, context_id: str, *, since: int) -> list[LogLine]:
+    """Return the log lines about a task, and Lambda's reports of its killed invocations, oldest first.
+
+    A report has no task: it is found by the invocations of the task's lines. Raises ConfigurationError if no function has
+    a log group.
+    """
+    ids = json.dumps(task_id), json.dumps(context_id)
+    pattern = f"{{ ($.task_id = {ids[0]}) || ($.context_id = {ids[1]}) }}"
+    lines = about_task(_read(stack, FUNCTIONS, since, pattern), task_id, context_id)
+    if requests := {line.fields.get("function_request_id") for line in lines} - {None, ""}:
+        reports = '{ ($.type = "platform.report") && ($.record.status != "success") }'
+        functions = sorted({line.function for line in lines})
+        killed = _read(stack, functions, since, reports)
+        lines += [line for line in killed if line.killed_request in requests]
+    return sorted(lines, key=lambda line: line.at)
+
+
+def about_task(lines: Sequence[LogLine], task_id: str, context_id: str) -> list[LogLine]:
+    """Return the lines of a task, and its invocations' lines about its context without a task's id.
+
+    Other lines with this context id may belong to another owner.
+    """
+    own = {line.fields.get("correlation_id") for line in lines if line.fields.get("task_id") == task_id} - {None}
+    return [
+        line
+        for line in lines
+        if (fields := line.fields).get("task_id") == task_id
+        or ("task_id" not in fields and fields.get("context_id") == context_id and fields.get("correlation_id") in own)
+    ]
+
+
+def _read(stack: str, functions: Sequence[str], since: int, pattern: str) -> list[LogLine]:
+    """Return the functions' log lines that match the filter pattern, oldest first."""
     client = client_of("logs")
     found: list[LogLine] = []
     missing = 0
     for function in functions:
         try:
-            found += _lines(client, stack, function, since, task)
+            found += _lines(client, stack, function, since, pattern)
         except AwsRefused as error:
             if error.code != "ResourceNotFoundException":
                 raise
@@ -101,15 +147,12 @@ def follow(
         pause()
 
 
-def _lines(client: Any, stack: str, function: str, since: int, task: str) -> Iterator[LogLine]:
+def _lines(client: Any, stack: str, function: str, since: int, pattern: str) -> Iterator[LogLine]:
     parameters = {"logGroupName": group(stack, function), "startTime": since}
-    if task:
-        parameters["filterPattern"] = f"{{ $.task_id = {json.dumps(task)} }}"
+    if pattern:
+        parameters["filterPattern"] = pattern
     for event in listed(client, "filter_log_events", "events", **parameters):
-        line = LogLine(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
-        # An emulator may not support JSON filter patterns.
-        if not task or line.fields.get("task_id") == task:
-            yield line
+        yield LogLine(event["timestamp"], function, event["message"].rstrip(), event.get("eventId", ""))
 
 
 SHOWN = ("task_id", "context_id", "agent")

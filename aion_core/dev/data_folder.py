@@ -20,6 +20,8 @@ VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
 STORE, SNAPSHOT = "store", "state"
 """Names of the SQLite folder and of the emulator's snapshot file within the data folder."""
+LOG = "log.jsonl"
+"""Name of the log file within the data folder; the file before it has `.1` after this name."""
 _LOCK = "dev.lock"
 
 
@@ -52,6 +54,8 @@ class LocalServer:
     name: str
     environment: Mapping[str, str]
     """Environment variables that select the server's store."""
+    folder: Path
+    """The server's data folder."""
 
 
 def find_local_server() -> LocalServer | None:
@@ -79,9 +83,11 @@ def _local(folder: Path) -> LocalServer | None:
     running = RunningServer.read(folder)
     if running is not None:
         is_memory = not running.endpoint and SQLITE not in running.environment
-        return None if is_memory else LocalServer(f"the development server at {running.url}", running.environment)
+        name = f"the development server at {running.url}"
+        return None if is_memory else LocalServer(name, running.environment, folder)
     if (folder / STORE).is_dir():
-        return LocalServer(f"{folder / STORE}, the store of `aion dev` (not running)", {SQLITE: str(folder / STORE)})
+        name = f"{folder / STORE}, the store of `aion dev` (not running)"
+        return LocalServer(name, {SQLITE: str(folder / STORE)}, folder)
     return None
 
 
@@ -103,7 +109,7 @@ class DataFolder:
         """Return True for a path of the server's own files in the folder, which may also have files of the project."""
         folder = self.path.resolve()
         inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
-        return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, _LOCK)))
+        return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, LOG, _LOCK)))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -62,6 +62,8 @@ class Load:
     colour: bool
     receiver: str
     """Name of the worker in its ReceiveMessage requests to the emulator."""
+    log_file: Path | None
+    """Path of the log file; None to write none."""
     with_key: bool
     """True to create an API key for the developer, if an agent accepts API keys."""
 

@@ -66,6 +66,8 @@ class DevServer:
     watched: Sequence[Path]
     """Folders to watch for edits. Empty to disable reloading."""
     with_key: bool
+    log_file: Path | None
+    """Path of the log file; None to write none."""
     greet: Callable[[AgentsLoaded, str], str]
     """Function that renders the start message from the loaded agents and the emulator's URL ("" without one)."""
 
@@ -159,6 +161,7 @@ class Supervisor:
                 self._server.environment,
                 colour=coloured(),
                 receiver=candidate.name,
+                log_file=self._server.log_file,
                 with_key=self._server.with_key and self._current is None,
             )
         )

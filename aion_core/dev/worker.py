@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from aion_core.dev import console_log
+from aion_core.dev import console_log, log_file
 from aion_core.dev.data_folder import SQLITE
 from aion_core.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
 from aion_core.errors import AionError, ConfigurationError
@@ -142,6 +142,8 @@ class _Worker:
 
     def _load(self, task: Load) -> Any:
         console_log.install(colour=task.colour)
+        if task.log_file is not None:
+            log_file.install(task.log_file)
         os.environ.update({**task.variables, **task.environment})
         sys.path[:0] = [str(task.project)]
         if task.template is not None and task.place is not None:

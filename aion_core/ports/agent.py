@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
@@ -47,6 +47,8 @@ class Chunk:
     """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
     ends: bool = False
     """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the message's stream delta: its messageId, node and agent. Only a delta's first chunk uses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +172,44 @@ class Agent(Protocol):
 
         The caller records each emission, also the Ending, before it requests the next one. After the Ending the agent's
         code has a few seconds to finish. Errors of the agent's code are raised.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """One entry of an agent's stored state: a checkpoint of a LangGraph thread, or an event of an ADK session."""
+
+    id: str
+    label: str
+    """Description in a few words, such as the step and the next nodes."""
+    at: str
+    """Time of the entry in ISO 8601; "" if unknown."""
+    content: Any
+    """The whole entry as plain JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """Stored state of a context in the terms of its framework, as plain JSON."""
+
+    kind: str
+    """Name of the store in the framework, such as "ADK session"."""
+    id: str
+    """Id in the framework, such as the thread's id."""
+    values: Any
+    """The current state."""
+    entries: Sequence[StateEntry]
+    """The newest entries, newest first."""
+
+
+@runtime_checkable
+class InspectableAgent(Protocol):
+    """Agent with readable stored state, for the console of `aion dev`."""
+
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the context's stored state with at most `limit` entries; None without stored state.
+
+        Raises ConfigurationError if the agent's code cannot be loaded, and StoreError.
         """
         ...

@@ -69,9 +69,9 @@ class Turn:
     message_generation: int
     """Number of the event with the client's message; 0 while the message waits for its running task."""
     tries: int = 0
-    """Number of times the turn was begun since its last handoff."""
+    """Number of times the turn was begun since its last progress."""
     handoffs: int = 0
-    """Number of suspensions of the turn after progress, each continued by another lease."""
+    """Number of suspensions of the turn after progress, and of tries before the progress of a holder that died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,8 @@ class Delta:
     """True on the closing chunk of a stream delta."""
     reason: str = ""
     """`complete_message` or `interrupted`; on the closing chunk only."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the stream delta: the id of its message, its node and its agent; on the first chunk only."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -136,6 +138,8 @@ class OpenText:
     """Position of a reader that has exactly this text."""
     text: str | None
     """The text; None if it is too long to be stored again."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the stream delta, from its first chunk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ All of aion imports them from here, so that a change in the SDK affects one plac
 """
 
 from collections.abc import Mapping
+from math import copysign
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
@@ -117,11 +118,19 @@ def unwrap(response: StreamResponse) -> Event:
 
 
 def delta_event(
-    *, task_id: str, context_id: str, text: str, append: bool, last: bool, reason: str
+    *,
+    task_id: str,
+    context_id: str,
+    text: str,
+    append: bool,
+    last: bool,
+    reason: str,
+    speaker: Mapping[str, str] | None = None,
 ) -> TaskArtifactUpdateEvent:
     """Return the artifact update event of a text chunk. The artifact is never part of the task.
 
-    In the first and the last chunk, the artifact's metadata have the state of the stream for Aion's clients.
+    In the first and the last chunk, the artifact's metadata have the state of the stream for Aion's clients. The first
+    one also has the speaker: `messageId`, `node`, `agent` and `branch`, as far as they are known.
     """
     event = TaskArtifactUpdateEvent(
         task_id=task_id,
@@ -133,7 +142,7 @@ def delta_event(
     if last:
         event.artifact.metadata.update({"status": "finalized", "status_reason": reason})
     elif not append:
-        event.artifact.metadata.update({"status": "active", "status_reason": "chunk_streaming"})
+        event.artifact.metadata.update({"status": "active", "status_reason": "chunk_streaming", **(speaker or {})})
     return event
 
 
@@ -165,12 +174,16 @@ def to_json(message: AnyMessage) -> Any:
 
 
 def with_integers(value: Any) -> Any:
-    """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles."""
+    """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles.
+
+    Negative zero stays a float, because no integer has its sign.
+    """
     # The check for Mapping takes most of the time, so it is the last.
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < MAX_EXACT else value
+        is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
+        return int(value) if is_whole else value
     if isinstance(value, list):
         return [with_integers(item) for item in value]
     if isinstance(value, dict | Mapping):
@@ -178,7 +191,7 @@ def with_integers(value: Any) -> Any:
     return value
 
 
-_MARKER = "data_part_compat"
+DATA_PART_MARKER = "data_part_compat"
 """Key of the SDK in the metadata of a v0.3 data part. It marks data that is no object in v1.0."""
 
 
@@ -204,7 +217,7 @@ def _remove_marker(value: Any) -> None:
     for name in getattr(type(value), "model_fields", ()):
         field = getattr(value, name)
         if name == "metadata" and getattr(value, "kind", "") == "data" and field:
-            field.pop(_MARKER, None)
+            field.pop(DATA_PART_MARKER, None)
             value.metadata = field or None
         else:
             _remove_marker(field)

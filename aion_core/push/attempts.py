@@ -22,7 +22,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Task
 from aion_core.push.circuit_breaker import CircuitBreaker
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class DeliveryAttempts:
         if log is None:
             return None
         upto = [each for each in log.events if each.generation <= entry.generation]
-        return projection.fold(upto or log.events[:1])
+        return lifecycle.fold(upto or log.events[:1])
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:

@@ -46,6 +46,8 @@ class WebhookPolicy:
     """Allowed networks besides public addresses, such as a VPC's."""
     own: frozenset[tuple[str, int]] = frozenset()
     """Hosts and ports of this service: a webhook there would be a loop."""
+    receiver: str = ""
+    """The only allowed URL of this service: the receiver in the console of `aion dev`, which sends nothing."""
 
     @classmethod
     def for_service(
@@ -56,6 +58,7 @@ class WebhookPolicy:
         ports: Sequence[int] = (),
         hosts: Sequence[str] = (),
         networks: Sequence[str] = (),
+        receiver: str = "",
     ) -> Self:
         """Return the policy of the service at `base_url`; raises ValueError for an invalid network."""
         return cls(
@@ -64,6 +67,7 @@ class WebhookPolicy:
             hosts=frozenset(host.lower() for host in hosts),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
             own=_own(base_url),
+            receiver=receiver,
         )
 
     def excluding(self, base_url: str) -> Self:
@@ -126,7 +130,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
         ports = " or ".join(map(str, sorted(policy.ports)))
         raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
-    if ("localhost" if host.endswith(".localhost") else host, port) in policy.own:
+    if ("localhost" if host.endswith(".localhost") else host, port) in policy.own and target.url != policy.receiver:
         raise WebhookBlocked("it is this service itself.")
     _check_name(target, policy)
     if address is not None:
@@ -146,7 +150,8 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
             address = ipaddress.ip_address(written)
         except ValueError:
             raise WebhookBlocked("its host has an address that cannot be read.") from None
-        if not is_allowed_address(address, policy.networks) or (str(address), target.port) in policy.own:
+        is_own = (str(address), target.port) in policy.own and target.url != policy.receiver
+        if is_own or not is_allowed_address(address, policy.networks):
             raise WebhookBlocked("its host is at an address that is not public.")
         checked.append(str(address))
     if not checked:

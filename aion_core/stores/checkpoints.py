@@ -99,7 +99,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
-        self._commit = FencedWrites(table, fence).commit
+        self._writes = FencedWrites(table, fence)
+        self._commit = self._writes.commit
         # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair, so
         # a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
@@ -117,8 +118,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
-            holds = self._joins_input and metadata.get("source") == "input" and not _place(config)[1]
-            return await self._put(config, checkpoint["id"], packed, holds=holds)
+            return await self._put(config, checkpoint["id"], packed, metadata)
 
     def put(
         self,
@@ -130,7 +130,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """See `aput`."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
-        return _finished(self._put(config, checkpoint["id"], packed))
+        return _finished(self._put(config, checkpoint["id"], packed, metadata))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -267,16 +267,18 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _put(
-        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, *, holds: bool = False
+        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, metadata: CheckpointMetadata
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
+        holds = self._joins_input and metadata.get("source") == "input" and not ns
         if holds:
             self._held_id = checkpoint_id
-        await self._write([Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)], holds=holds)
+        put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
+        await self._write([put], holds=holds, ends_step=_ends_step(metadata))
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
@@ -303,13 +305,13 @@ class TableSaver(BaseCheckpointSaver[int]):
             changes.append(Update(key, change))
         await self._write(changes, holds=holds)
 
-    async def _write(self, writes: Sequence[Write], *, holds: bool) -> None:
+    async def _write(self, writes: Sequence[Write], *, holds: bool, ends_step: bool = False) -> None:
         """Make the writes, and those of the input held before, in one transaction, or hold them if `holds`."""
         self._newest = None
         self._held += writes
         if not holds:
             held, self._held = self._held, []
-            await self._commit(*held)
+            await (self._writes.commit_step if ends_step else self._commit)(*held)
 
     async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
         """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.
@@ -371,6 +373,11 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
+
+
+def _ends_step(metadata: CheckpointMetadata) -> bool:
+    """Return True for the checkpoint after a step of the graph; False for the one of its input, or of an update."""
+    return metadata.get("source") == "loop"
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -10,8 +10,9 @@ from uuid_utils.compat import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey
-from aion_core.ports.table import ConditionCheck, Equals, Table, TokenReused, Write, WriteRefused
+from aion_core.ports.table import ConditionCheck, Table, TokenReused, Update, Write, WriteRefused
 from aion_core.stores import keys
+from aion_core.tasks import contexts
 
 MAX_ATTEMPTS = 8
 """Total number of attempts of a write, against conflicts with other writers of the same items."""
@@ -106,34 +107,50 @@ class Fence:
 
 
 class FencedWrites:
-    """Writes with a check of the context's fence, if one is given."""
+    """Writes of a turn with a check of the context's fence, if one is given."""
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
-        self._table = table
-        self._fence_check = (
-            [ConditionCheck(keys.context_key(fence.context), Equals("fence", fence.number))] if fence else []
+        self._table, self._fence = table, fence
+        self._fence_check: Sequence[Write] = (
+            [ConditionCheck(keys.context_key(fence.context), contexts.fence_is(fence.number))] if fence else []
         )
+        self._advanced = False
+        """True after the first step of this lease: the context's record has it."""
+
+    async def commit_step(self, *writes: Write) -> None:
+        """Make the writes at the end of a step, as by `commit`. The first step also marks the context's record.
+
+        The mark costs no request: it takes the place of the check. By it the next lease holder sees the progress.
+        """
+        check = self._fence_check
+        if self._fence is not None and not self._advanced:
+            check = [Update(keys.context_key(self._fence.context), contexts.advanced(self._fence.number))]
+        await self._commit(check, writes)
+        self._advanced = True
 
     async def commit(self, *writes: Write) -> None:
         """Make the writes in one transaction, exactly once even after a lost answer.
 
         Raises LeaseLost if another lease holder has the context, WriteRefused if a condition of the writes fails.
         """
+        await self._commit(self._fence_check, writes)
+
+    async def _commit(self, check: Sequence[Write], writes: Sequence[Write]) -> None:
         token = str(uuid7())
         lost_answers = 0
         for attempt in range(MAX_ATTEMPTS if writes else 0):
             try:
                 if (
-                    not self._fence_check
+                    not check
                     and len(writes) == 1
                     and not isinstance(writes[0], ConditionCheck)
                     and not writes[0].only_if
                 ):
                     await self._table.write(writes[0])
                 else:
-                    await self._table.transact([*self._fence_check, *writes], token=token)
+                    await self._table.transact([*check, *writes], token=token)
             except WriteRefused as refused:
-                if self._fence_check and refused.failed(0):
+                if check and refused.failed(0):
                     raise LeaseLost("Another holder runs this context now.") from None
                 if not refused.is_conflict:
                     raise

@@ -180,7 +180,7 @@ class TableSessions(StoredSessions):
         while len(values) > VALUES_AT_ONCE:
             await self._writes.commit(*values[:VALUES_AT_ONCE])
             values = values[VALUES_AT_ONCE:]
-        await self._writes.commit(*changes, *values)
+        await self._writes.commit_step(*changes, *values)
         await self._shared_state.committed(change)
 
     def _new_head(self, record: SessionRecord, thread: str) -> Put:

@@ -198,6 +198,8 @@ class TaskLog:
         if batch.continues is not None:
             until, text = batch.continues.until, batch.continues.text
             row["continues"] = json.dumps([until.generation, until.fence, until.n, text])
+        if speakers := _speakers(batch):
+            row["speakers"] = json.dumps(speakers)
         return Put(keys.delta_key(task, cursor_of(batch)), row)
 
     async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
@@ -282,15 +284,30 @@ def delta_batch_of(item: Item) -> DeltaBatch:
     """Parse a batch of stream deltas from its item. Raises StoreCorrupt if the item is invalid."""
     with readable("A batch of stream deltas"):
         generation, fence, first = (int(field) for field in item[SORT].split("."))
-        chunks = tuple(Delta(*chunk) for chunk in json.loads(item["chunks"]))
-        return DeltaBatch(generation, fence, first, chunks, _open_text_of(item))
+        speakers = json.loads(item["speakers"]) if "speakers" in item else {}
+        chunks = tuple(
+            Delta(text, append, last, reason, speakers.get(str(place)))
+            for place, (text, append, last, reason) in enumerate(json.loads(item["chunks"]))
+        )
+        return DeltaBatch(generation, fence, first, chunks, _open_text_of(item, speakers))
 
 
-def _open_text_of(item: Item) -> OpenText | None:
+def _open_text_of(item: Item, speakers: Mapping[str, Mapping[str, str]]) -> OpenText | None:
     if "continues" not in item:
         return None
     *until, text = json.loads(item["continues"])
-    return OpenText(Cursor(*until), text)
+    return OpenText(Cursor(*until), text, speakers.get(_BEFORE))
+
+
+_BEFORE = "before"
+"""Key of the speaker of the text that a batch continues, among the speakers of its chunks."""
+
+
+def _speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
+    """Return the speakers in a batch by the place of their chunk. Readers of an earlier version ignore this attribute."""
+    speakers = {str(place): chunk.speaker for place, chunk in enumerate(batch.chunks) if chunk.speaker}
+    before = batch.continues.speaker if batch.continues is not None else None
+    return {**speakers, _BEFORE: before} if before else speakers
 
 
 def cursor_of(batch: DeltaBatch) -> Cursor:

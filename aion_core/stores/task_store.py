@@ -268,6 +268,7 @@ class TableTaskStore:
             if head is None or transitions.is_over(head):
                 dropped = transitions.dropped(record, turn.task_id, times)
                 return TransactionPlan(None, await self._writes(context, dropped, times), again=True)
+            turn = transitions.taken_over(turn, record)
             queued = None if turn.message_generation else await self._log.queued(head.key, turn.id)
             begun = transitions.begun(context, turn, record, head, queued, holder=holder, times=times)
             return TransactionPlan(begun.outcome, await self._writes(context, begun, times))

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from aion_core.ports import Cursor, Delta, Numbered
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
-from aion_core.tasks import lifecycle, projection, replies
+from aion_core.tasks import lifecycle, replies
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class EventBroadcast:
 
     def task(self) -> Task:
         """Return the task as of the newest event in the broadcast's log."""
-        return projection.fold(self.log)
+        return lifecycle.fold(self.log)
 
 
 def cursor_of(sse_id: str) -> Cursor | None:

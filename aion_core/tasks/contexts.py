@@ -9,6 +9,7 @@ Each change has the condition that the record is unchanged since it was read. `f
     renewed                                         the holder of the lease is alive
     released, released_for_input                    the turn has ended: the queue is empty, or waits for input
     transferred, released_for_next                  the turn has ended: the same holder runs the next, or another one
+    advanced                                        the running turn has stored a step
     suspended                                       the turn has not ended, but its holder's deadline is near
     removed                                         the task has ended: it neither runs nor waits
 """
@@ -96,6 +97,8 @@ class ContextRecord:
     waiting: tuple[Turn, ...] = ()
     interrupted: str | None = None
     """Id of the context's task that requires input; None without such a task."""
+    advanced: int = 0
+    """Fence of the lease under which an agent last stored a step; 0 before the first step."""
     exists: bool = False
     expired: bool = False
     """True if the record's TTL has passed: only its fence and queue version are valid then."""
@@ -186,6 +189,7 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
             running=turn_of(item["running"]) if "running" in item else None,
             waiting=tuple(turn_of(turn) for turn in item.get("waiting", [])),
             interrupted=item.get("interrupted"),
+            advanced=item.get("advanced", 0),
             exists=True,
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -298,6 +302,11 @@ def renewed(lease: Lease, times: Times) -> Change:
     """Return the change to extend a lease for another term."""
     until = times.lease_until
     return Change({"until": until, "due_at": until, "expires": times.expires}, only_if=_is_mine(lease))
+
+
+def advanced(fence: int) -> Change:
+    """Return the change to note that an agent has stored a step under the lease with this fence."""
+    return Change({"advanced": fence}, only_if=fence_is(fence))
 
 
 # ── A turn waits ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from itertools import takewhile
 from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.ports import ContextKey, Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.types import Artifact, Message, Task, TaskStatus
-from aion_core.tasks import projection, replies
+from aion_core.tasks import lifecycle, replies
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.listing import LOADS, MAX_PAGE_BYTES, matches
 
@@ -123,7 +123,7 @@ class Conversations:
             # The operator has to repair this task; the other tasks are readable.
             logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
-        return projection.fold(log.events) if log is not None and matches(log.head, tasks) else None
+        return lifecycle.fold(log.events) if log is not None and matches(log.head, tasks) else None
 
 
 class _Window:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, OpenText, TaskKey, TaskStore
@@ -37,6 +37,8 @@ class DeltaWriter:
         self._number = 0
         self._open: list[str] = []
         """Chunks of the newest text."""
+        self._speaker: Mapping[str, str] | None = None
+        """Speaker of the newest text."""
         self._end = Cursor()
         """Position after the last chunk."""
         self._continues: OpenText | None = None
@@ -56,14 +58,14 @@ class DeltaWriter:
         """Add a chunk to the next batch and return its SSE id, `generation.fence.n`."""
         number = self._number
         if not delta.append:
-            self._open = []
+            self._open, self._speaker = [], delta.speaker
         if number == 0:
-            self._continues = OpenText(self._end, self._text()) if delta.append else None
+            self._continues = OpenText(self._end, self._text(), self._speaker) if delta.append else None
         self._open.append(delta.text)
         self._number += 1
         self._end = Cursor(self._generation, self._fence, self._number)
         self._pending.append(delta)
-        self._pending_characters += len(delta.text)
+        self._pending_characters += _size(delta)
         if self._timer is None:
             self._timer = asyncio.create_task(self._write_in_time())
         elif self._pending_characters >= FLUSH_CHARACTERS:
@@ -137,10 +139,14 @@ def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
     page: list[Delta] = []
     characters = 0
     for chunk in chunks:
-        if page and (characters + len(chunk.text) > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
+        if page and (characters + _size(chunk) > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
             yield tuple(page)
             page, characters = [], 0
         page.append(chunk)
-        characters += len(chunk.text)
+        characters += _size(chunk)
     if page:
         yield tuple(page)
+
+
+def _size(chunk: Delta) -> int:
+    return len(chunk.text) + (sum(map(len, chunk.speaker.values())) if chunk.speaker else 0)

@@ -12,7 +12,7 @@ from aion_core.errors import InvalidMessage, StoreCorrupt
 from aion_core.ports import Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
 from aion_core.protocol.message_rules import ID_RULE, check_history_length, is_id
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
-from aion_core.tasks import page_tokens, projection
+from aion_core.tasks import lifecycle, page_tokens
 from aion_core.tasks.call import CallContext
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class TaskLister:
         now = list_cursor_of(log.head)
         if now != listed and not (is_first and now > listed):
             return None
-        return log.head, projection.fold(log.events)
+        return log.head, lifecycle.fold(log.events)
 
 
 def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:

@@ -161,6 +161,8 @@ class TaskRunner:
                         # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
                         # would find it.
                         await asyncio.wait({work})
+                    elif lost.done():
+                        self._lose(turn)
                 finally:
                     lost.cancel()
                     end.cancel()
@@ -177,7 +179,7 @@ class TaskRunner:
     async def _work(self, turn: TurnExecution, metrics: TurnMetrics, deadline: Deadline) -> None:
         try:
             try:
-                logger.info("A turn begins.")
+                logger.info("A turn begins.", extra=turn.start)
                 async with aclosing(self._agent(turn).run(turn.request())) as emissions:
                     ending = await self._record(turn, metrics, emissions)
                     if not isinstance(ending, Paused):
@@ -196,8 +198,7 @@ class TaskRunner:
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), run_next=self._has_time(deadline))
         except LeaseLost:
-            turn.over = True
-            logger.warning("The turn belongs to another holder now.")
+            self._lose(turn)
         except StoreError as error:
             # The next lease holder continues from the records. It begins with a delay, since the store has just failed.
             logger.exception("The turn could not be recorded.")
@@ -244,12 +245,21 @@ class TaskRunner:
         else:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
+    def _lose(self, turn: TurnExecution) -> None:
+        """End the turn in this process after the loss of its lease, and log the loss once."""
+        if not turn.over:
+            turn.over = True
+            lease = turn.lease
+            logger.warning(
+                "The turn belongs to another holder now.", extra={"holder": lease.holder, "fence": lease.fence}
+            )
+
     def _agent(self, turn: TurnExecution) -> Agent:
         """Return the agent of the turn. Raises AgentFailed after too many tries or handoffs of the turn."""
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
-                f"The turn was begun {self._max_tries} times and did not end. The agent may run without an end, or end its "
+                f"The turn was begun {self._max_tries} times without progress. The agent may run without an end, or end its "
                 "process: read the server's log before you send the message again with a new id."
             )
         if record.handoffs > MAX_HANDOFFS:

@@ -29,7 +29,7 @@ from aion_core.ports import (
     WorkQueue,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
-from aion_core.tasks import admission, lifecycle, projection, replies, resume_input, subscription
+from aion_core.tasks import admission, lifecycle, replies, resume_input, subscription
 from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
 from aion_core.tasks.call import CallContext, head_of, log_of
 from aion_core.tasks.notifications import wake
@@ -132,7 +132,7 @@ class MessageAdmission:
                     return Admission(new.key, broadcast)
                 case TurnQueued():
                     await self._wake_for(call, outcome, at_once=at_once)
-                    return Admission(new.key, task=projection.fold(admission.first_log(new)))
+                    return Admission(new.key, task=lifecycle.fold(admission.first_log(new)))
                 case Duplicate():
                     return self._existing(call, context, outcome.task_id, at_once=at_once)
                 case Interrupted():
@@ -169,7 +169,7 @@ class MessageAdmission:
                 "This task belongs to another context. Leave contextId out, or give the task's own.",
                 field="message.contextId",
             )
-        task = projection.fold(log.events)
+        task = lifecycle.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
             # The known message may have another task: its first copy may have found this task running, and created a
@@ -204,7 +204,7 @@ class MessageAdmission:
                 if outcome.head.generation != log.head.generation:
                     log = await log_of(self._store, task.id, call)
                 return Admission(
-                    log.head.key, task=projection.fold(log.events), after=Cursor(log.head.generation), continues=True
+                    log.head.key, task=lifecycle.fold(log.events), after=Cursor(log.head.generation), continues=True
                 )
             case ContextInUse():
                 raise _busy()
@@ -350,7 +350,7 @@ class TaskService:
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
         if after is None:
             after = Cursor(log.head.generation)
-            yield [StreamItem(str(after.generation), projection.fold(log.events))]
+            yield [StreamItem(str(after.generation), lifecycle.fold(log.events))]
         else:
             yield [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
         async for batch in self._tail(call, log.head.key, after, ends):
@@ -358,7 +358,7 @@ class TaskService:
 
     async def get(self, call: CallContext, task_id: str) -> Task:
         """Return the caller's task of this id. Raises TaskNotFound."""
-        return projection.fold((await log_of(self._store, task_id, call)).events)
+        return lifecycle.fold((await log_of(self._store, task_id, call)).events)
 
     async def cancel(self, call: CallContext, task_id: str) -> Task:
         """Cancel the task and return the canceled task (A2A 3.1.5).

@@ -222,4 +222,4 @@ def _continued(chunk: Delta, before: OpenText | None, shown: Cursor) -> Delta | 
         return chunk
     if before is None or before.text is None:
         return None
-    return replace(chunk, text=before.text + chunk.text, append=False)
+    return replace(chunk, text=before.text + chunk.text, append=False, speaker=before.speaker)

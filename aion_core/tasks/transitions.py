@@ -51,6 +51,17 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
+def taken_over(turn: Turn, record: ContextRecord) -> Turn:
+    """Return the turn for its next holder, with the tries reset if a dead holder stored a step.
+
+    The dead holder's own try is the first one at the unfinished step. The tries before it count as handoffs, so that a
+    turn with progress but without an end fails at last. Recorded events are no progress: a repeated step repeats them.
+    """
+    if not record.holder or record.advanced != record.fence:
+        return turn
+    return replace(turn, tries=1, handoffs=turn.handoffs + turn.tries - 1)
+
+
 def begun(
     context: ContextKey,
     turn: Turn,

@@ -41,7 +41,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     typing_event,
 )
-from aion_core.tasks import lifecycle, projection, replies
+from aion_core.tasks import lifecycle, replies
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
@@ -114,6 +114,18 @@ class TurnExecution:
             "aion.handoffs": turn.handoffs,
         }
 
+    @property
+    def start(self) -> dict[str, str | int]:
+        """Fields of the log record of the turn's start: turn, lease, and numbers of tries and handoffs."""
+        turn, lease = self.lease.turn, self.lease
+        return {
+            "turn_id": turn.id,
+            "tries": turn.tries,
+            "handoffs": turn.handoffs,
+            "fence": lease.fence,
+            "holder": lease.holder,
+        }
+
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
@@ -134,7 +146,7 @@ class TurnExecution:
 
     def _before(self) -> Task | None:
         earlier = [entry for entry in self._broadcast.log if entry.generation < self.lease.turn.message_generation]
-        return projection.fold(earlier) if earlier else None
+        return lifecycle.fold(earlier) if earlier else None
 
     def add_chunk(self, chunk: Chunk) -> None:
         """Stream a text chunk of the agent at once. Each model call is a stream delta of its own.
@@ -149,7 +161,9 @@ class TurnExecution:
             self._close_delta(COMPLETE)
         # A long chunk is split into pages, since the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
-            self._stream(Delta(chunk.text[start : start + PAGE_CHARACTERS], append=self._open_call is not None))
+            opens = self._open_call is None
+            page = chunk.text[start : start + PAGE_CHARACTERS]
+            self._stream(Delta(page, append=not opens, speaker=chunk.speaker if opens else None))
             self._open_call = chunk.message_id
         if chunk.ends and self._open_call == chunk.message_id:
             self._close_delta(COMPLETE)
@@ -307,7 +321,7 @@ class TurnExecution:
         """Return a snapshot of the task with the turn's last event if its log is long, else None."""
         if len(self._broadcast.log) < SNAPSHOT_EVERY:
             return None
-        return projection.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
+        return lifecycle.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
 
     def _set_server_fields(self, message: Message) -> None:
         """Set the message's role, task id and context id in place of the agent's values, and an id if it has none."""

@@ -24,7 +24,8 @@ from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
-from aion_core.web.console import ConsoleMiddleware, kill_process
+from aion_core.web.console import ConsoleMiddleware
+from aion_core.web.console_api import DevelopmentConsole, console_routes
 from aion_core.web.cors import CorsPolicy
 from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
 from aion_core.web.limits import RateLimitMiddleware, StreamLimits
@@ -83,7 +84,7 @@ def build_app(
     authenticators: Mapping[str, Authenticator] | None = None,
     loopback_only: bool = False,
     cors: Mapping[str, CorsPolicy] | None = None,
-    console: str = "off",
+    console: bool | DevelopmentConsole = False,
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
     startup: Callable[[], None] | None = None,
@@ -96,8 +97,8 @@ def build_app(
     `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
-    this machine. `cors` has the policies of the agents that pages of other origins may call. The `console` is `off`, `on`,
-    or `dev` with a button to kill the process. `startup` loads the agents before the first request; without it they load
+    this machine. `cors` has the policies of the agents that pages of other origins may call. With `console` browsers get
+    a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents before the first request; without it they load
     in the background. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
@@ -115,6 +116,9 @@ def build_app(
         served = agents[agent_id]
         extended = ExtendedCardPublisher(served.extended_card, publisher) if served.extended_card else None
         services = AgentServices(service, lister, conversations, served.card, extended, registry, streams)
+        if prefix and isinstance(console, DevelopmentConsole):
+            build_context = CallContextBuilder(agent_id, served.card).build
+            app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
         app.router.routes.extend(_agent_routes(services, agent_id, prefix, operations))
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
@@ -130,8 +134,9 @@ def build_app(
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
-    if console != "off":
-        app.add_middleware(ConsoleMiddleware, kill=kill_process if console == "dev" else None)
+    if console:
+        receiver = console.receiver if isinstance(console, DevelopmentConsole) else None
+        app.add_middleware(ConsoleMiddleware, receiver=receiver, agent_id=at_root)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

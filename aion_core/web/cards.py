@@ -150,11 +150,20 @@ async def health(request: Request) -> Response:
 
 
 class CacheableDocument:
-    """Public JSON document with the headers and conditional requests of HTTP caching (A2A 8.6.1)."""
+    """Public document, JSON or a file, with the headers and conditional requests of HTTP caching (A2A 8.6.1)."""
 
-    def __init__(self, document: Mapping[str, Any], since: datetime, *, vary: str = "") -> None:
-        self._body = canonical_json(document)
-        self._since = since.astimezone(UTC).replace(microsecond=0)
+    def __init__(
+        self,
+        document: Mapping[str, Any] | bytes,
+        since: datetime,
+        *,
+        vary: str = "",
+        media_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take JSON, or the bytes of a file. `headers` are added to each response."""
+        self._body = document if isinstance(document, bytes) else canonical_json(document)
+        self._since, self._media_type = since.astimezone(UTC).replace(microsecond=0), media_type
         self._headers = {
             "cache-control": f"public, max-age={MAX_AGE}",
             # The ETag is strong, since every process returns the same bytes.
@@ -163,6 +172,7 @@ class CacheableDocument:
             # file in the package would be wrong, since a client could have an older document with a later date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
+            **(headers or {}),
         }
 
     async def read(self, request: Request) -> Response:
@@ -174,8 +184,10 @@ class CacheableDocument:
         if self._is_known(request):
             return Response(status_code=304, headers=self._headers)
         if request.method == "HEAD":
-            return Response(headers={**self._headers, "content-length": str(len(self._body))}, media_type=JSON)
-        return Response(self._body, headers=self._headers, media_type=JSON)
+            return Response(
+                headers={**self._headers, "content-length": str(len(self._body))}, media_type=self._media_type
+            )
+        return Response(self._body, headers=self._headers, media_type=self._media_type)
 
     def _is_known(self, request: Request) -> bool:
         tags = request.headers.get("if-none-match")

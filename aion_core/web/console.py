@@ -1,16 +1,19 @@
 """Console in the browser: the static files of a page that chats with the agents, of the API's page, and their headers."""
 
-import hashlib
-import json
-import os
-import signal
-from collections.abc import Callable
+import gzip
+from datetime import UTC, datetime
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from aion_core.settings import CONSOLE_RECEIVER
+from aion_core.web.cards import CacheableDocument
+from aion_core.web.console_receiver import WebhookReceiver
 
 PREFIX = "/console/"
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
@@ -20,8 +23,9 @@ API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
 # Agents' texts are shown as text nodes. If that ever fails, the policy still lets no script or style of theirs run.
 SECURITY_HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -33,38 +37,48 @@ class ConsoleMiddleware:
     """ASGI middleware. Serves the console at the root to browsers, its files below `/console/`, and the API's page at `/docs`.
 
     The page has no credentials and reads nothing by itself: its requests to the agents are authenticated like all
-    others. With `kill`, the page may end this process, to show how another one takes over.
+    others. In development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.
     """
 
-    def __init__(self, app: ASGIApp, kill: Callable[[], None] | None = None) -> None:
-        self._app, self._kill = app, kill
-        self._files = {
-            each.name: (each.read_bytes(), MEDIA_TYPES[os.path.splitext(each.name)[1]])
-            for each in files("aion_core.web").joinpath("static").iterdir()
+    def __init__(self, app: ASGIApp, receiver: WebhookReceiver | None = None, *, agent_id: str = "") -> None:
+        """Take the id of the agent that the page chooses first."""
+        self._app, self._receiver = app, receiver
+        since = datetime.now(UTC)
+        static = files("aion_core.web").joinpath("static")
+        self._documents = dict(_document(file, since) for file in static.iterdir())
+        features = {
+            "agent": agent_id,
+            "development": receiver is not None,
+            "receiver": receiver.url if receiver else "",
         }
+        self._documents["features.json"] = CacheableDocument(features, since, headers=SECURITY_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a file of the console, or pass the request on."""
-        name = _file_name(scope) if scope["type"] == "http" else None
-        app = self._app if name is None else self._response(name, Request(scope))
+        app = self._app
+        if scope["type"] == "http":
+            if self._receiver is not None and scope["path"] == CONSOLE_RECEIVER and scope["method"] == "POST":
+                app = self._receiver
+            elif (name := _file_name(scope)) is not None:
+                app = self._response(name, Request(scope))
         await app(scope, receive, send)
 
     def _response(self, name: str, request: Request) -> Response:
-        if name == "kill" and request.method == "POST" and self._kill is not None:
-            self._kill()
-            return Response(status_code=202)
         if request.method not in ("GET", "HEAD"):
             return Response(status_code=405, headers={"allow": "GET, HEAD"})
-        if name == "features.json":
-            return _document(json.dumps({"kill": self._kill is not None}).encode(), "application/json", request)
-        if name not in self._files:
+        if name not in self._documents:
             return Response("The console has no such file.\n", 404, media_type="text/plain")
-        return _document(*self._files[name], request)
+        return self._documents[name].answer(request)
 
 
-def kill_process() -> None:
-    """End this process at once, like a crash: no turn is handed off and no stream is closed."""
-    os.kill(os.getpid(), signal.SIGKILL)
+def _document(file: Traversable, since: datetime) -> tuple[str, CacheableDocument]:
+    """Return a static file's name and document. A compressed file is served without its compression."""
+    name, content = PurePosixPath(file.name), file.read_bytes()
+    if name.suffix == ".gz":
+        name, content = name.with_suffix(""), gzip.decompress(content)
+    media_type = MEDIA_TYPES[name.suffix]
+    document = CacheableDocument(content, since, vary="Accept", media_type=media_type, headers=SECURITY_HEADERS)
+    return name.name, document
 
 
 def _file_name(scope: Scope) -> str | None:
@@ -75,11 +89,3 @@ def _file_name(scope: Scope) -> str | None:
     if path in API_FILES:
         return API_FILES[path]
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else None
-
-
-def _document(content: bytes, media_type: str, request: Request) -> Response:
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {**SECURITY_HEADERS, "etag": etag, "vary": "Accept"}
-    if request.headers.get("if-none-match") == etag:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=media_type)

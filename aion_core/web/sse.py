@@ -6,7 +6,7 @@ inserts the text of each chunk. It writes the events of a batch together.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from secrets import token_hex
@@ -40,6 +40,7 @@ from aion_core.web.errors import (
     rpc_status,
     v03_rest_error_body,
 )
+from aion_core.web.v03_proto import to_proto
 
 RequestId = str | int | None
 EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
@@ -58,6 +59,9 @@ class StreamFormat:
 
 HEARTBEAT_SECONDS = 15.0
 """Interval between comments in an idle stream. HTTP entry points such as API Gateway close idle connections."""
+
+MAX_STREAM_BYTES = 180 * 1024 * 1024
+"""Maximum size of a stream. It ends between two frames, and the client resumes it. Lambda breaks a response off at 200 MB."""
 
 COMMENT = ": \n\n"
 """Empty SSE comment. Clients ignore it."""
@@ -94,7 +98,10 @@ REST_V1 = StreamFormat(lambda event: _json(_wrapped(event)), rest_error_body)
 """Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
 
 
-REST_V03 = StreamFormat(lambda event: _json(to_json(ToProto.stream_response(v03_event(event)))), v03_rest_error_body)
+REST_V03 = StreamFormat(
+    lambda event: _json(to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))),
+    v03_rest_error_body,
+)
 """Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
 
 REST_V03_KINDS = StreamFormat(lambda event: _json(v03_json(v03_event(event))), v03_rest_error_body)
@@ -130,6 +137,7 @@ def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
         append=delta.append,
         last=delta.last,
         reason=delta.reason,
+        speaker=delta.speaker,
     )
 
 
@@ -156,7 +164,8 @@ class Frames:
     def _frame(self, item: StreamItem) -> str:
         what = item.payload
         if isinstance(what, Delta):
-            before, after = self._templates.get((what.append, what.last, what.reason)) or self._template(what)
+            known = self._templates.get((what.append, what.last, what.reason)) if not what.speaker else None
+            before, after = known or self._template(what)
             return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task | Resumed):
             self._task = what
@@ -167,14 +176,15 @@ class Frames:
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
-        """Render a text chunk and return the parts of its frame before and after the text, for other chunks of its kind."""
+        """Render a text chunk and return its frame before and after the text. Chunks without a speaker share it."""
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
         # The marker is random, since the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
-        self._templates[delta.append, delta.last, delta.reason] = template
+        if not delta.speaker:
+            self._templates[delta.append, delta.last, delta.reason] = template
         return template
 
 
@@ -234,10 +244,25 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write_all(self, write: Callable[[bytes], Any]) -> None:
+        written = 0
         async with aclosing(self._rest) as rest:
             try:
-                await write(self._frames.render(self._first))
-                async for batch in rest:
-                    await write(self._frames.render(batch))
+                batch: list[StreamItem] | None = self._first
+                while batch is not None:
+                    for frames in self._pieces(batch, MAX_STREAM_BYTES - written):
+                        if written and written + len(frames) > MAX_STREAM_BYTES:
+                            return
+                        await write(frames)
+                        written += len(frames)
+                    batch = await anext(rest, None)
             except Exception as error:  # outermost edge: an unexpected error is logged and ends the stream
                 await write(self._frames.error(error))
+
+    def _pieces(self, batch: list[StreamItem], size: int) -> Iterator[bytes]:
+        """Yield the batch's frames together, or one by one if they are larger than `size`."""
+        frames = self._frames.render(batch)
+        if len(frames) <= size or len(batch) < 2:
+            yield frames
+            return
+        for item in batch:
+            yield self._frames.render([item])

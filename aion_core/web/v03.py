@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
-from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.utils.errors import A2AError, InvalidParamsError
 from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import SendMessageRequest, Task, to_json, v03_json, without_marker
+from aion_core.protocol.types import SendMessageRequest, v03_json
 from aion_core.web.request_body import JSON, StrictRequest, check_lists, is_base64, read_params
+from aion_core.web.v03_proto import from_proto
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +141,11 @@ def _message_request(body: dict[str, Any]) -> SendMessageRequest:
                 raise invalid_params(f"{field} has no content: give it one of text, file or data.", field)
             if part.file.file_with_bytes and not _is_base64(part.file.file_with_bytes):
                 part.file.file_with_bytes = base64.b64encode(part.file.file_with_bytes)
-        params = FromProto.message_send_params(read)
+        return from_proto(read, _core_request_of)
+    return _core_request_of(params)
+
+
+def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
     return core_request(v03.SendMessageRequest(id="", params=params))
 
 
@@ -175,8 +179,3 @@ def _is_base64(content: bytes) -> bool:
         return base64.b64encode(base64.b64decode(content, validate=True)) == content
     except ValueError:
         return False
-
-
-def proto_task(task: Task) -> Any:
-    """Convert a v1.0 task to the JSON of v0.3's proto file."""
-    return to_json(ToProto.task(without_marker(conversions.to_compat_task(task))))

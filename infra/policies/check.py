@@ -50,6 +50,7 @@ EVERY_OPTION = {
     "CardKeySecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:card-key-AbCdEf",
     "CertificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/c",
     "CredentialsKey": "arn:aws:kms:us-east-1:123456789012:key/a-key",
+    "DeletionProtection": "true",
     "Deployment": "AllAtOnce",
     "DomainName": "agents.example.com",
     "LogRetentionDays": "7",

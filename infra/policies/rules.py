@@ -157,6 +157,8 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
         yield f"{name}, substitutes for missing data", filled - {"0"}, set()
         reported = [topic] if alarm["TreatMissingData"] == "missing" else None
         yield f"{name}.InsufficientDataActions", alarm.get("InsufficientDataActions"), reported
+    for name, table in resources[TABLE].items():
+        yield f"{name}.DeletionProtectionEnabled", table.get("DeletionProtectionEnabled"), given("DeletionProtection")
     for name, group in resources["AWS::Logs::LogGroup"].items():
         yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
 

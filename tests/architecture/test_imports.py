@@ -19,8 +19,9 @@ def test_each_file_says_first_what_it_owns() -> None:
         assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
 
 
-# The store's adapter; what stands in for AWS, asks a deployment and makes one; the repository's own tools.
-KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra")
+# The store's adapter; what stands in for AWS, asks a deployment and makes one; the repository's own tools; an example
+# that signs its requests.
+KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra", "examples/delegation")
 
 
 def test_boto_is_imported_by_its_adapters_only() -> None:

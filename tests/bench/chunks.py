@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import admission, projection
+from aion_core.tasks import admission, lifecycle
 from tests.support.agents.counting import talking
 
 CHUNKS, PAIRS = 5000, 7
@@ -30,7 +30,7 @@ def asked() -> TurnRequest:
     new = admission.new_task(
         message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True
     )
-    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, projection.fold(admission.first_log(new)), message)
+    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, lifecycle.fold(admission.first_log(new)), message)
 
 
 async def bare() -> int:

@@ -5,6 +5,7 @@ recorded log.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,7 +39,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import admission, lifecycle, projection
+from aion_core.tasks import admission, lifecycle
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -73,7 +74,7 @@ class DrivenConversation:
 
     @property
     def task(self) -> Task:
-        return projection.fold(self.log)
+        return lifecycle.fold(self.log)
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
@@ -189,4 +190,4 @@ def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
 
 
 def _text(message: Message) -> str:
-    return "".join(part.text for part in message.parts)
+    return "".join(part.text or json.dumps(MessageToDict(part.data)) for part in message.parts)

@@ -225,6 +225,21 @@ async def test_resumed_former_lease_holder_changes_no_checkpoint(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
+async def test_stored_step_resets_tries_of_next_holder(
+    savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
+) -> None:
+    """Only the checkpoint after a step counts: not that of the input, nor the writes of a parallel node."""
+    counted = []
+    for step in ("loop", "loop", "loop", "input"):
+        saver = savers.saver(fence=fence_of(begun))
+        for number in range(2):
+            stored = await saver.aput(config, empty_checkpoint(), {"source": step, "step": number}, {})
+        await saver.aput_writes(stored, [("x", 1)], "task-1")
+        begun = await taken_over(savers, clock, begun)
+        counted.append((begun.lease.turn.tries, begun.lease.turn.handoffs))
+    assert counted == [(2, 0), (2, 1), (2, 2), (3, 2)]
+
+
 async def test_stale_fencing_number_refuses_checkpoint_writes(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
@@ -234,6 +249,7 @@ async def test_stale_fencing_number_refuses_checkpoint_writes(
     await taken_over(savers, clock, begun)
     writes: list[Callable[[], Awaitable[Any]]] = [
         lambda: put(stale, config, x="late"),
+        lambda: stale.aput(stored, empty_checkpoint(), {"source": "loop"}, {}),
         lambda: stale.aput_writes(stored, [("x", 2)], "task-2"),
         lambda: stale.aput_writes(stored, [(f"c{number}", 0) for number in range(250)], "task-3"),
         lambda: stale.adelete_thread(config["configurable"]["thread_id"]),

@@ -1,4 +1,4 @@
-"""Two workers on one turn: the frozen one lost its lease and writes nothing.
+"""Workers that lose their turn: a frozen one writes nothing more, and a turn with progress outlives many dead ones.
 
 Runner, LangGraph adapter, checkpoints and log over the production adapters, on each engine.
 """
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter
@@ -19,15 +20,15 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
 from aion_core.protocol.types import TaskState
 from aion_core.stores.keys import thread_id
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import EventBroadcast
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.runner import TaskRunner, Worker
+from aion_core.tasks.runner import MAX_TRIES, TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
-from tests.support.savers import DynamoDBSavers
+from tests.support.savers import DynamoDBSavers, begin, taken_over
 from tests.support.stores import new_owner
 
 
@@ -110,7 +111,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     graphs.go.set()
     await asyncio.wait(call.background)
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
-    task = projection.fold(ended.events)
+    task = lifecycle.fold(ended.events)
     said = [message.parts[0].text for message in task.history]
     assert said == ["go", "late did one", "heir did two", "heir did three"]
     assert task.status.message.parts[0].text == "heir: three"
@@ -126,3 +127,72 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     head = await savers.tasks.head(TaskKey(context.owner, task.id))
     assert head is not None
     assert head.generation == ended.head.generation
+
+
+STEPS = [f"step {number}" for number in range(2 * MAX_TRIES)]
+
+
+class Deadly:
+    """Graph of `STEPS`. One of them, `deadly`, waits for the death of its worker."""
+
+    def __init__(self) -> None:
+        self.deadly = ""
+        self.reached = asyncio.Event()
+        self.ran: list[str] = []
+
+    def graph(self) -> Any:
+        builder = StateGraph(MessagesState)
+        for name in STEPS:
+            builder.add_node(name, self._step(name))
+        for before, after in zip([START, *STEPS], STEPS, strict=False):
+            builder.add_edge(before, after)
+        return builder.compile()
+
+    def _step(self, name: str) -> Any:
+        async def node(state: MessagesState) -> dict[str, Any]:
+            self.ran.append(name)
+            if name == self.deadly:
+                self.reached.set()
+                await asyncio.get_running_loop().create_future()
+            return {"messages": [AIMessage(name)]}
+
+        return node
+
+
+@pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
+async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
+    """Kill each worker in the second step that it begins, or all in one step. Only the latter uses up the tries."""
+    clock = ManualClock()
+    savers, graph = DynamoDBSavers(stack, clock), Deadly()
+    agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}
+    work_queue = MemoryWorkQueue(clock)
+    runner = TaskRunner(savers.tasks, agents.__getitem__, clock, work_queue, keep_lease=frozen)
+    worker = Worker(savers.tasks, runner, work_queue, clock)
+
+    async def run(begun: TurnStarted) -> None:
+        log = await savers.tasks.log(begun.head.key)
+        assert log is not None
+        await worker.run(begun, EventBroadcast(log.events))
+
+    begun = await begin(savers.tasks, clock)
+    for death in range(len(STEPS) - 1 if advances else MAX_TRIES):
+        graph.deadly = STEPS[death + 1 if advances else 1]
+        graph.reached.clear()
+        running = asyncio.create_task(run(begun))
+        async with asyncio.timeout(20):
+            await graph.reached.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        begun = await taken_over(savers, clock, begun)
+    graph.deadly = ""
+    await run(begun)
+    ended = await savers.tasks.log(begun.head.key)
+    assert ended is not None
+    task = lifecycle.fold(ended.events)
+    if advances:
+        assert task.status.state == TaskState.TASK_STATE_COMPLETED, task.status
+        assert graph.ran == [STEPS[0], *(name for name in STEPS[1:] for _ in range(2))]
+    else:
+        assert task.status.state == TaskState.TASK_STATE_FAILED
+        assert "without progress" in task.status.message.parts[0].text
+        assert graph.ran == [STEPS[0], *([STEPS[1]] * MAX_TRIES)]

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
@@ -124,6 +125,26 @@ async def test_session_write_after_lost_lease_is_refused(
     assert found is not None
     await now.append_event(found, said("two"))
     assert texts(await read_session(place, session)) == ["one", "two"]
+
+
+async def test_stored_event_resets_tries_of_next_holder(
+    place: SessionPlace, clock: ManualClock, app: str, user: str
+) -> None:
+    begun = await begin(place.tasks, clock)
+    session, counted = None, []
+    for stores in (True, True, True, False):
+        service = place.service(fence=fence_of(begun))
+        key: dict[str, Any] = {"app_name": app, "user_id": user, "session_id": "c-1"}
+        session = await service.get_session(**key) if session else await service.create_session(**key)
+        assert session is not None
+        if stores:
+            await service.append_event(session, said("one"))
+        clock.move(LEASE_SECONDS + 1)
+        taken = await place.tasks.begin(begun.lease.context, holder="holder-2")
+        assert isinstance(taken, TurnStarted)
+        begun = taken
+        counted.append((begun.lease.turn.tries, begun.lease.turn.handoffs))
+    assert counted == [(2, 0), (2, 1), (2, 2), (3, 2)]
 
 
 async def test_concurrent_appends_of_branches_are_stored(place: SessionPlace, app: str, user: str) -> None:

@@ -24,7 +24,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -440,9 +440,9 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
         DeltaBatch(2, 1, 2, (Delta("half \ud83d", append=True),)),
-        DeltaBatch(2, 2, 0, (Delta("again", append=False),)),
+        DeltaBatch(2, 2, 0, (Delta("again", append=False, speaker={"messageId": "m-\u00fc", "node": "plan"}),)),
         DeltaBatch(3, 2, 0, (Delta("c", append=False), Delta("", append=True, last=True, reason="interrupted"))),
-        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d")),
+        DeltaBatch(12, 2, 0, (Delta("d", append=True),), OpenText(Cursor(3, 2, 2), "half \ud83d", {"agent": "a"})),
         DeltaBatch(13, 2, 0, (Delta("e", append=True),), OpenText(Cursor(12, 2, 1), None)),
     ]
     for batch in reversed(batches):
@@ -489,7 +489,7 @@ async def test_log_read_from_snapshot_produces_same_task(chat: StoreConversation
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:
-    return projection.apply(task, Numbered(generation, event))
+    return lifecycle.apply(task, Numbered(generation, event))
 
 
 async def test_message_to_interrupted_context_returns_its_task(chat: StoreConversation) -> None:

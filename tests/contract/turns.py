@@ -29,6 +29,10 @@ class State(TypedDict):
     a2a_outbox: A2AOutbox | None
 
 
+class Structured(State):
+    structured_response: dict[str, int]
+
+
 class Bare(TypedDict):
     trail: Annotated[list[str], operator.add]
 
@@ -138,6 +142,14 @@ async def answers(_: StreamWriter) -> Any:
     return {"messages": [await Words(text="the answer").ainvoke("go")]}
 
 
+async def structures(_: StreamWriter) -> Any:
+    return {"structured_response": {"celsius": 21}}
+
+
+async def returns_together(_: StreamWriter) -> Any:
+    return {"messages": [AIMessage("the first"), AIMessage("the second")]}
+
+
 async def leaves_outbox(_: StreamWriter) -> Any:
     patch = Task(
         history=[Message(role=Role.ROLE_AGENT, parts=[Part(text=text)]) for text in ("before it", "from the outbox")],
@@ -196,6 +208,21 @@ def nested(work: Work) -> Any:
 def streaming_within(work: Work) -> Any:
     inner = work.row(Bare, ("streams", streams), ("then", None))
     return work.row(Bare, ("sub", inner), ("ends", None))
+
+
+def structured_within(work: Work) -> Any:
+    """Return a graph whose answer is only in the state of its subgraph."""
+    inner = work.row(Structured, ("structures", structures), ("then", None))
+    return work.row(State, ("sub", inner), ("ends", None))
+
+
+def returning_together(work: Work) -> Any:
+    return work.row(State, ("returns", returns_together), ("ends", None))
+
+
+def returning_within(work: Work) -> Any:
+    inner = work.row(State, ("returns", returns_together), ("then", None))
+    return work.row(State, ("sub", inner), ("ends", None))
 
 
 def parallel(work: Work) -> Any:
@@ -314,6 +341,9 @@ GRAPHS: dict[str, Callable[[Work], Any]] = {
         with_outbox,
         nested,
         streaming_within,
+        structured_within,
+        returning_together,
+        returning_within,
         parallel,
         tool_loop,
         functional,

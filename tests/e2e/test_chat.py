@@ -1,10 +1,13 @@
 """`aion send` and `aion chat` as processes, against `aion dev`: answers, questions, files, Ctrl-C, a killed worker."""
 
 import contextlib
+import http.server
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    with serving([AION, "dev", str(folder / "agent.py"), "--no-reload"], AION_LEASE_SECONDS="2") as server:
+    command = [AION, "dev", str(folder / "agent.py"), "--no-reload", "--data-dir", str(folder / ".aion")]
+    with serving(command, AION_LEASE_SECONDS="2") as server:
         yield server.url
 
 
@@ -106,17 +110,31 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     printed += process.stdout.read()
     assert process.wait(timeout=60) == 0
     assert printed.strip().endswith(WHOLE)
+    listed = subprocess.run([AION, "tasks", "list", "--json"], cwd=folder, capture_output=True, text=True)
+    newest = max(json.loads(listed.stdout), key=lambda each: each["since"])
+    why = subprocess.run([AION, "why", newest["task"]], cwd=folder, capture_output=True, text=True)
+    sentences = [line[25:] for line in why.stdout.splitlines()]
+    assert ": “gate killed-send”." in sentences[2]
+    assert sentences[3] == "A worker of `aion dev` began the turn."
+    assert sentences[4].startswith("A worker of `aion dev` took over the turn (try 2)")
+    assert any(each.startswith("The turn ended as completed after ") for each in sentences[5:])
+    assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
+
+
+def chatting(*arguments: str, **environ: str) -> "pexpect.spawn[str]":
+    """Return a terminal with `aion chat`."""
+    return pexpect.spawn(
+        AION,
+        ["chat", *arguments],
+        encoding="utf-8",
+        timeout=60,
+        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},  # type: ignore[arg-type]
+        dimensions=(40, 200),
+    )
 
 
 def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
-    terminal = pexpect.spawn(
-        AION,
-        ["chat", url],
-        encoding="utf-8",
-        timeout=60,
-        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
-        dimensions=(40, 200),
-    )
+    terminal = chatting(url)
     terminal.expect("/help lists the commands")
     terminal.expect("you>")
     terminal.sendline("hello")
@@ -130,12 +148,192 @@ def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
     terminal.expect("The task is canceled")
     terminal.sendline("book")
     terminal.expect("Which day")
+    terminal.expect("Choices: Monday, Tuesday")
     terminal.expect("answer>")
-    terminal.sendline("Monday")
+    terminal.send("Mon\t")
+    terminal.expect("Monday")
+    terminal.sendline("")
     terminal.expect("Booked for Monday")
+    terminal.sendline("book")
+    terminal.expect("answer>")
+    terminal.sendline("/cancel")
+    terminal.expect("The task is canceled")
     terminal.sendline("/new")
     terminal.expect("A new conversation")
     terminal.sendline("/quit")
+    terminal.expect("Continue this conversation: aion chat … --context ")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0
+
+
+def test_chat_streams_markdown_without_its_markup(url: str) -> None:
+    terminal = chatting(url)
+    terminal.expect("you>")
+    terminal.sendline("markup")
+    terminal.expect("onerror")
+    terminal.expect("\x1b\\[1mbold")
+    terminal.expect("• .*one")
+    terminal.expect("you>")
+    terminal.sendeof()
+    terminal.expect(pexpect.EOF)
+
+
+def test_chat_continues_earlier_question(url: str) -> None:
+    question = json.loads(send(url, "book a table", "--json").stdout)
+    terminal = chatting(url, "--context", question["context"])
+    terminal.expect("Which day")
+    terminal.expect("answer>")
+    terminal.sendline("Tuesday")
+    terminal.expect("Booked for Tuesday")
+    terminal.expect("you>")
+    terminal.sendeof()
+    terminal.expect(pexpect.EOF)
+
+
+def test_interrupt_before_task_returns_to_prompt() -> None:
+    """Ctrl-C before the server has answered: the conversation goes on."""
+    with silent_agent() as (url, asked):
+        terminal = chatting(url)
+        terminal.expect("you>")
+        terminal.sendline("hello")
+        assert asked.wait(60)
+        terminal.sendintr()
+        terminal.expect("Aborted before the agent had answered")
+        terminal.expect("you>")
+        terminal.sendeof()
+        terminal.expect(pexpect.EOF)
+
+
+@contextlib.contextmanager
+def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
+    """Serve an agent with a card, but without an answer; yield its URL, and an event set by the first message."""
+    asked, ended = threading.Event(), threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            card = {
+                "name": "silent",
+                "description": "Silent.",
+                "version": "1",
+                "supportedInterfaces": [interface],
+                "capabilities": {"streaming": True},
+            }
+            body = json.dumps(card).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            asked.set()
+            ended.wait(60)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield url, asked
+        finally:
+            ended.set()
+            server.shutdown()
+
+
+def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("quiet")
+    with serving([AION, "dev", str(ROOT / "examples/files/agent.py"), "--no-reload", "--store", "memory"]) as server:
+        terminal = chatting(server.url)
+        terminal.expect("you>")
+        terminal.sendline(f"/file {tmp_path / 'missing.txt'}")
+        terminal.expect("cannot be read")
+        terminal.sendline(f"/file {tmp_path / 'note.txt'}")
+        terminal.expect("goes with the next message")
+        terminal.sendline("Shout it.")
+        terminal.expect("note.txt, text/plain, 5 bytes; /save FOLDER")
+        terminal.sendline(f"/save {tmp_path / 'saved'}")
+        terminal.expect("Saved")
+        terminal.expect("you>")
+        terminal.sendeof()
+        terminal.expect(pexpect.EOF)
+        sent = send(server.url, "Shout it.", "--file", str(tmp_path / "note.txt"))
+        assert "note.txt, text/plain, 5 bytes; --save FOLDER" in sent.stderr
+    assert (tmp_path / "saved" / "note.txt").read_text() == "QUIET"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[tuple[str, str]]":
+    """Serve two agents that require an API key; yield their URL and the developer's key."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "aion.yaml").write_text(
+        "aion:\n  security: {schemes: {key: {type: api-key}}}\n"
+        "  agents: {talker: {path: 'agent.py:graph'}, helper: {path: 'agent.py:graph'}}\n"
+    )
+    command = [AION, "dev", "--config", str(folder / "aion.yaml"), "--no-reload", "--auth", "on"]
+    with serving(command, AION_DATA_DIR=str(folder / ".aion")) as server:
+        environ = {**os.environ, "AION_DATA_DIR": str(folder / ".aion")}
+        made = subprocess.run([AION, "key", "create", "alice"], env=environ, capture_output=True, text=True, check=True)
+        yield server.url, made.stdout.strip()
+
+
+def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:
+    url, key = guarded
+    sent = send(url, "hello", env={**os.environ, "API_KEY": key})
+    assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
+    refused = send(url, "hello", env={**os.environ, "API_KEY": "wrong"})
+    assert (refused.returncode, "does not accept the credentials (401)" in refused.stderr) == (1, True)
+    terminal = chatting(url, "--agent", "helper", API_KEY=key)
+    terminal.expect("you>")
+    terminal.sendline("hello")
+    terminal.expect("word11")
+    terminal.expect("you>")
+    terminal.sendeof()
+    terminal.expect(pexpect.EOF)
+
+
+def test_unknown_agent_gets_similar_name(guarded: tuple[str, str]) -> None:
+    url, key = guarded
+    sent = send(url, "hello", "--agent", "helpr", env={**os.environ, "API_KEY": key})
+    assert (sent.returncode, "There is no agent 'helpr'" in sent.stderr) == (1, True)
+    assert "Did you mean 'helper'?" in sent.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "header"),
+    [
+        ((), {"TOKEN": "secret"}, "Bearer secret"),
+        ((), {"BASIC": "alice:word"}, "Basic YWxpY2U6d29yZA=="),
+        (
+            ("--sign", "eu-west-1"),
+            {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"},
+            r"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/eu-west-1/execute-api/aws4_request, .*Signature=[0-9a-f]{64}",
+        ),
+        ((), {}, ""),
+    ],
+    ids=["token", "basic", "aws", "none"],
+)
+def test_send_authenticates_its_requests(arguments: tuple[str, ...], environ: dict[str, str], header: str) -> None:
+    received: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(self.headers.get("Authorization", ""))
+            self.send_error(401)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TOKEN", "API_KEY", "BASIC"))
+    }
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sent = send(f"http://127.0.0.1:{server.server_port}", "hello", *arguments, env={**clean, **environ})
+        server.shutdown()
+    assert sent.returncode == 1
+    assert re.fullmatch(header, received[0]), received

@@ -26,7 +26,7 @@ from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
 from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from tests.e2e.deployed_stack import DeployedStack, deployed_stack, running_alone
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
@@ -225,7 +225,7 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
-    assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
+    assert lifecycle.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
 async def test_template_schedule_rule_invokes_sweep(stack: DeployedStack) -> None:

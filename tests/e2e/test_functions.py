@@ -22,7 +22,7 @@ from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey, Head, WakeUp
 from aion_core.ports.queues import body_of
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from aion_core.tasks.call import Deadline
 from tests.support.queues import messages_in
 from tests.support.stores import dynamodb_store
@@ -63,7 +63,7 @@ async def answer_of(stack: LocalStack, head: Head) -> str:
         log = await store.log(head.key)
         assert log is not None
         if log.head.state == TaskState.TASK_STATE_COMPLETED:
-            return projection.fold(log.events).status.message.parts[0].text
+            return lifecycle.fold(log.events).status.message.parts[0].text
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
 

@@ -48,7 +48,7 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "everything.yaml"
 HERE = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8",
-    "AION_LEASE_SECONDS": "2",
+    "AION_LEASE_SECONDS": "6",
     "AION_MAX_TRIES": "99",
 }
 FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
@@ -257,7 +257,8 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     answered = (await client.rpc("graph", "SendMessage", message=answer))["task"]
     assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
     asked = await client.send("graph", "ask")
-    await client.stream("graph", "SubscribeToTask", id=asked["id"])
+    # The subscription of an interrupted task continues until its end.
+    subscribed = asyncio.create_task(client.stream("graph", "SubscribeToTask", id=asked["id"]))
     task = {"taskId": asked["id"]}
     for config in ("p-1", "p-2"):
         told = {"id": config, "url": receiver.url(), "token": "t"}
@@ -266,6 +267,7 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     await client.rpc("graph", "ListTaskPushNotificationConfigs", **task)
     await client.rpc("graph", "DeleteTaskPushNotificationConfig", **task, id="p-2")
     await client.rpc("graph", "CancelTask", id=asked["id"])
+    assert await subscribed
     assert (await client.rpc("graph", "ListTasks"))["tasks"]
     assert (await client.rpc("graph", "ListTasks", contextId=context))["tasks"]
     await client.rpc("graph", "GetContext", contextId=context)

@@ -83,6 +83,14 @@ class Steps:
         """Get an unknown task."""
         return await self._stored(str(uuid.uuid4()))
 
+    async def refused_stream(self) -> Any:
+        """Stream a message to an unknown task."""
+        return await all_of(self._stream.send_message(message("hello", task_id=str(uuid.uuid4()))))
+
+    async def refused_subscription(self) -> Any:
+        """Resubscribe to an unknown task."""
+        return await all_of(self._stream.resubscribe(TaskIdParams(id=str(uuid.uuid4()))))
+
     async def push_config(self) -> Any:
         """Set a webhook for an existing task; read it by its id, and without it."""
         (sent,) = await all_of(self._send.send_message(message("tell me")))

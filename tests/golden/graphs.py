@@ -143,6 +143,15 @@ def edited_message_new_id() -> Graph:
     return in_a_row(answer)
 
 
+def returned_together() -> Graph:
+    """One node returns two messages."""
+
+    async def answer(state: GoldenState) -> dict[str, Any]:
+        return {"messages": [AIMessage("The first."), AIMessage("The second.")]}
+
+    return in_a_row(answer)
+
+
 def failure() -> Graph:
     model = model_saying(["Half of ", "an ", ValueError("the database's password is hunter2")])
 

@@ -27,6 +27,8 @@ EXAMPLES = [
     (path, agent_id)
     for path in [ROOT / "aion.yaml", *sorted((ROOT / "examples").glob("**/aion.yaml"))]
     for agent_id in yaml.safe_load(path.read_text(encoding="utf-8"))["aion"]["agents"]
+    # Each turn has a process of an MCP server, which ends after the test's event loop.
+    if path.parent.name != "mcp"
 ]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
 
@@ -92,7 +94,7 @@ def test_each_example_has_aion_yaml() -> None:
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
-    assert {agent.parent.name for agent in (ROOT / "examples").glob("*/agent.py")} <= folders
+    assert {agent.parent.name for agent in (ROOT / "examples").rglob("agent.py")} - {"mcp"} <= folders
 
 
 def streams_of(transcript: Path) -> list[list[Event]]:

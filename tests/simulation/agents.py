@@ -231,7 +231,7 @@ class ScriptedAgent:
         """Store the checkpoint, under the fence."""
         with operation("thread", "checkpoint", asked, state):
             fenced = FencedWrites(self._process.table, Fence(asked.context, asked.fence))
-            await fenced.commit(Put(_thread_key(asked.context), {"state": asdict(state)}))
+            await fenced.commit_step(Put(_thread_key(asked.context), {"state": asdict(state)}))
 
     def _did(self, asked: TurnRequest, what: str, step: int) -> None:
         self._world.agent_did(self._process, asked, what, step)

@@ -61,6 +61,7 @@ BUGS = [
         "lets a checkpoint through whoever writes it",
         "I10 I11",
         Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
+        Edit(FencedWrites, "commit_step", "self._fence is not None and not self._advanced", "False"),
         scenarios=("question and answer", "two contexts, two owners"),
         # The planted bug makes a single write; the lease is over at the next step of the process.
         aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),

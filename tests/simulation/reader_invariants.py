@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Delta, ReplyAs, TaskKey
 from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import Resumed
 from aion_core.tasks.subscription import IDLE_SECONDS, LEAVE_SECONDS
 from tests.simulation.agents import text_of
@@ -56,7 +56,7 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
             yield f"received event {id_} before it was recorded."
             return
         if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
-            if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
+            if plain(what) != plain(lifecycle.fold(entry.numbered for entry in entries[:said])):
                 yield f"was given a task at {id_} that is not what its events add up to."
         elif said != generation + 1:
             yield f"received event {id_} after {generation}."
@@ -129,7 +129,7 @@ def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
         if not any(
-            said == plain(projection.fold(entry.numbered for entry in entries[:length]))
+            said == plain(lifecycle.fold(entry.numbered for entry in entries[:length]))
             for length in range(last, first - 1, -1)
         ):
             yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."

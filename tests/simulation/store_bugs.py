@@ -19,6 +19,13 @@ from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Edit
 
 STORE_BUGS = [
+    bug(
+        "forgets the progress of a dead holder",
+        "I34",
+        Edit(transitions, "taken_over", "tries=1, handoffs=turn.handoffs + turn.tries - 1", "tries=turn.tries"),
+        scenarios=("send and go",),
+        together=aims(Fault.CRASH_AFTER, "thread.transact", range(1, 4)),
+    ),
     # ── The store over the table ──────────────────────────────────────────────────────────────────────────────────────
     bug(
         "does not look for its own event after a lost answer",

@@ -12,10 +12,11 @@ from aion_core.errors import (
     TaskNotFound,
     TooManyRequests,
 )
-from aion_core.ports import TaskKey, WhenBusy
+from aion_core.ports import ContextKey, TaskKey, WhenBusy
 from aion_core.protocol.types import Task
 from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
+from tests.simulation.history import Hold
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
@@ -31,6 +32,9 @@ WRITES_OF_TURNS = (
 )
 SLACK_SECONDS = 700.0
 """Longest delay of a task's expiry: by a retry, or a wrong clock."""
+
+RACE_SECONDS = 10.0
+"""Longest time between the reads and the commit of a lease."""
 
 
 def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
@@ -144,6 +148,25 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator
             yield f"{hold.turn} was begun {hold.tries} times, for {single}."
 
 
+def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterator[str]:
+    """Count a holder without progress as one more try; after progress the next try is the second one at its step."""
+    stored = [(did.context, did.fence, did.at) for did in world.history.agent if did.what == "finished" and did.current]
+    stored += [(write.context, write.fence, write.at) for write in world.history.writes if write.how == "append"]
+    paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
+    newest: dict[tuple[ContextKey, str], Hold] = {}
+    for hold in world.history.holds:
+        before = newest.get((hold.context, hold.turn))
+        newest[hold.context, hold.turn] = hold
+        if before is None or (before.context, before.fence) in paused:
+            continue
+        times = [at for context, fence, at in stored if (context, fence) == (before.context, before.fence)]
+        if any(at > hold.at - RACE_SECONDS for at in times):
+            continue  # The new holder may have read the records before this write.
+        if hold.tries != (2 if times else before.tries + 1):
+            progress = "progress" if times else "no progress"
+            yield f"{hold.turn} was begun with {hold.tries} tries, after {before.tries} and {progress} of a dead holder."
+
+
 def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if isinstance(asking.answer, Task) and asking.what == "get":
@@ -161,4 +184,5 @@ STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i26_a_record_is_unreadable_only_if_it_was_destroyed,
     i27_a_write_that_is_tried_again_costs_no_turn,
     i32_an_expired_task_is_gone,
+    i34_progress_of_a_dead_holder_resets_the_tries,
 )

@@ -6,6 +6,12 @@ from datetime import UTC, datetime, timedelta
 STEP_SECONDS = 0.05
 
 
+async def settle() -> None:
+    """Run everything ready, until all tasks wait for a clock, an event, a thread or a socket."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 class ManualClock:
     """`ports.Clock`; a sleeper wakes once the clock has moved far enough."""
 
@@ -34,5 +40,4 @@ class ManualClock:
         """Let the time pass in small steps; at each, run everything ready."""
         for _ in range(round(seconds / STEP_SECONDS)):
             self.move(STEP_SECONDS)
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await settle()

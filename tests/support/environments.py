@@ -60,7 +60,7 @@ def node_with(folder: Path) -> Path:
     lock, stamp = folder / "package-lock.json", environment / "installed.json"
     with file_lock(environment):
         environment.mkdir(parents=True, exist_ok=True)
-        for program in folder.iterdir():
+        for program in (each for each in folder.iterdir() if each.is_file()):
             shutil.copy(program, environment)
         if not stamp.exists() or stamp.read_bytes() != lock.read_bytes():
             command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]

@@ -56,7 +56,7 @@ def rest_api() -> Iterator[RestApi]:
     async def serve(request: Request) -> Response:
         entrypoint_url.requests.append(f"{request.method} {request.url.path}")
         body = await request.body()
-        identity = _signer(request, body) if entrypoint_url.signed else {}
+        identity = signer_of(request, body) if entrypoint_url.signed else {}
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
         body = _asked(entrypoint_url, body)
@@ -74,7 +74,7 @@ def rest_api() -> Iterator[RestApi]:
         yield entrypoint_url
 
 
-def _signer(request: Request, body: bytes) -> dict[str, Any] | None:
+def signer_of(request: Request, body: bytes) -> dict[str, Any] | None:
     """Return the signer, or None without a signature: the signature is computed again and compared."""
     authorization = request.headers.get("authorization", "")
     named = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")

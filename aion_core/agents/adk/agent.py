@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -14,6 +15,7 @@ from google.adk.auth.credential_service.session_state_credential_service import 
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
+from google.adk.sessions.base_session_service import GetSessionConfig
 
 from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_contents
 from aion_core.agents.adk.outbound import AdkOutbound
@@ -37,10 +39,19 @@ from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import exception_text
 from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject
+from aion_core.agents.readable_json import readable_json
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import AfterCrash, Agent, Emission, Paused, TurnRequest
+from aion_core.ports import (
+    AfterCrash,
+    Agent,
+    ContextKey,
+    Emission,
+    Paused,
+    StateEntry,
+    StoredState,
+    TurnRequest,
+)
 from aion_core.stores.artifacts import BlobArtifacts
-from aion_core.stores.retries import Fence
 from aion_core.stores.sessions import TableSessions
 
 # This adapter always uses both features, so an operator could not act on the warnings.
@@ -98,6 +109,19 @@ class AdkAgent:
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
         return run_guarded(self._run(request))
+
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the state and the newest events of the context's session. See `ports.InspectableAgent`."""
+        session = await self._services.sessions(None).get_session(
+            app_name=context.agent,
+            user_id=context.owner,
+            session_id=context.context_id,
+            config=GetSessionConfig(num_recent_events=limit),
+        )
+        if session is None:
+            return None
+        entries = [_entry(event) for event in reversed(session.events)]
+        return StoredState("ADK session", session.id, readable_json(session.state), entries)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._services)
@@ -193,15 +217,21 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
     artifacts, retention = BlobArtifacts(blobs, clock), dependencies.retention
     return AdkAgent(
         loaded.agent,
-        lambda request: TableSessions(
-            table, blobs, cipher, clock, fence=Fence(request.context, request.fence), retention=retention
-        ),
+        lambda fence: TableSessions(table, blobs, cipher, clock, fence=fence, retention=retention),
         lambda request: artifacts,
         name=config.name,
         resume=config.resume,
         configuration=config.configuration,
         module=loaded.module,
     )
+
+
+def _entry(event: Event) -> StateEntry:
+    calls = [f"calls {each.name}" for each in event.get_function_calls()]
+    results = [f"result of {each.name}" for each in event.get_function_responses()]
+    label = ", ".join([event.author, *calls, *results])
+    content = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return StateEntry(event.id, label, datetime.fromtimestamp(event.timestamp, UTC).isoformat(), content)
 
 
 def agent_from_file(file: Path) -> BaseAgent:

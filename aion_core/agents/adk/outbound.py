@@ -17,6 +17,7 @@ from uuid_utils.compat import uuid7
 from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
 from aion_core.agents.adk.thread import outbox_of_event
+from aion_core.agents.inbound import thread_history
 from aion_core.agents.outbound import (
     INVOKED,
     REPLY,
@@ -28,10 +29,11 @@ from aion_core.agents.outbound import (
     StreamAborted,
     TurnOutput,
     TypingSignal,
+    deterministic_id,
     final_emissions,
     final_key,
     reaction_artifact,
-    thread_history,
+    speaker_of,
     with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
@@ -117,6 +119,8 @@ _REPLY_IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
 
 call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
 """Name of the running agent or tool call. Code that a resumed turn repeats has the same name."""
+running_agent: ContextVar[tuple[str, str]] = ContextVar("aion_adk_agent", default=("", ""))
+"""Branch and name of the running agent, also within its tools."""
 
 
 class ChannelSink:
@@ -136,7 +140,8 @@ class ChannelSink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        await self._channel.send(ReplyChunk(text, message_id))
+        branch, agent = running_agent.get()
+        await self._channel.send(ReplyChunk(text, message_id, agent=agent, branch=branch))
 
     def abort(self, message_id: str) -> None:
         """See `ReplySink.abort`."""
@@ -245,9 +250,8 @@ class AdkOutbound:
         """Yield the messages before a question to the client, because they are not the answer of the next turn."""
         yield from self._flow(self._streams.close_all())
         yield from self._emit_last()
-        if (text := self._unfinished_text()) is not None:
-            message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
-            yield from self._emit(message, final_key(self._request, "question"))
+        if (unfinished := self._unfinished()) is not None:
+            yield from self._emit(unfinished, final_key(self._request, "question"))
 
     def end(self) -> Iterator[Emission]:
         """Yield the remaining emissions after the last event. The last one is the Reply.
@@ -255,8 +259,8 @@ class AdkOutbound:
         Raises AgentFailed if a model call failed and the turn has no answer.
         """
         yield from self._flow(self._streams.close_all())
-        text = self._unfinished_text()
-        if text is not None:
+        unfinished = self._unfinished()
+        if unfinished is not None:
             # An unfinished stream is newer than the last complete message.
             yield from self._emit_last()
         last_parts = list(self._last[0].parts) if self._last is not None else None
@@ -264,14 +268,14 @@ class AdkOutbound:
             yield from self._emit_last()
             self._last = self._output, ""
         outbox = _merged(self._outboxes)
-        if self._failure is not None and text is None and outbox is None and self._messages.reply is None:
+        if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
             # An earlier attempt may have recorded the message under the event's id.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
-            streamed=text or "",
+            streamed=unfinished,
             emitted=self._messages.intermediate,
         )
         for emission in final_emissions(self._request, left):
@@ -287,9 +291,11 @@ class AdkOutbound:
         agent = (event.branch or "", event.author)
         if event.partial:
             if text := visible_text(parts):
-                message_id = self._open_messages.setdefault(agent, event.id)
+                message_id = self._open_messages.get(agent) or deterministic_id(self._request.task.id, event.id)
+                self._open_messages[agent] = message_id
                 self._streamed.setdefault(message_id, []).append(text)
-                yield from self._flow(self._streams.add(Chunk(text, message_id)))
+                speaker = speaker_of(message_id, agent=event.author, branch=event.branch or "")
+                yield from self._flow(self._streams.add(Chunk(text, message_id, speaker=speaker)))
             return
         stream = self._end_stream(agent) if parts or event.error_code else ""
         if (outbox := outbox_of_event(event)) is not None:
@@ -309,7 +315,7 @@ class AdkOutbound:
         message = None
         if visible := a2a_parts(parts) or _tool_results(event):
             self._failure = self._output = None
-            message = Message(role=Role.ROLE_AGENT, parts=visible)
+            message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
         if message is not None or (stream and parts):
             # After tool calls the agent continues, so the message is not the answer.
             continues = bool(event.get_function_calls())
@@ -348,10 +354,11 @@ class AdkOutbound:
                 if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
                     # A custom agent may stream its text without a complete event.
                     stream = self._end_stream((branch, name))
-                    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text)])
+                    message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[Part(text=text)])
                     yield from self._complete(CompleteMessage(stream, message, stream))
             case ReplyChunk():
-                yield from self._flow(self._streams.add(Chunk(call.text, call.message_id)))
+                speaker = speaker_of(call.message_id, agent=call.agent, branch=call.branch)
+                yield from self._flow(self._streams.add(Chunk(call.text, call.message_id, speaker=speaker)))
             case StreamAborted():
                 yield from self._flow(self._streams.abort(call.message_id))
             case DurableReply():
@@ -390,9 +397,11 @@ class AdkOutbound:
         elif (emission := self._messages.emit(message, key)) is not None:
             yield emission
 
-    def _unfinished_text(self) -> str | None:
+    def _unfinished(self) -> Message | None:
         """Return the text of the last message stream that no complete event has closed, or None."""
-        return "".join(self._streamed[last]) if (last := next(reversed(self._streamed), None)) is not None else None
+        if (last := next(reversed(self._streamed), None)) is None:
+            return None
+        return Message(role=Role.ROLE_AGENT, message_id=last, parts=[Part(text="".join(self._streamed[last]))])
 
     def _key(self, site: str) -> str:
         """Return the idempotency key of a helper call, from its call site and its number there."""

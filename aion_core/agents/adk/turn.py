@@ -36,6 +36,7 @@ from aion_core.agents.adk.outbound import (
     ChannelSink,
     EventChannel,
     call_site,
+    running_agent,
 )
 from aion_core.agents.adk.thread import AGENTS, TurnSessionService, can_resume, can_stop, is_finished, is_resumable
 from aion_core.agents.inbound import context_of, inbox_of
@@ -44,6 +45,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.types import A2AInbox
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, StepCompleted, TurnRequest
+from aion_core.stores.retries import Fence
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -62,8 +64,10 @@ class CallbackPlugin(BasePlugin):
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Announce a sub-agent to the client."""
         call_site.set(_agent_site(agent, callback_context))
+        branch = callback_context._invocation_context.branch or ""
+        running_agent.set((branch, agent.name))
         if agent.name != self._root:
-            await self._send(AgentInvoked(agent.name, callback_context._invocation_context.branch or ""))
+            await self._send(AgentInvoked(agent.name, branch))
 
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """End the agent's stream, if it has no complete event."""
@@ -74,6 +78,7 @@ class CallbackPlugin(BasePlugin):
         agent = callback_context._invocation_context.agent
         if isinstance(agent, BaseAgent):
             call_site.set(_agent_site(agent, callback_context))
+            running_agent.set((callback_context._invocation_context.branch or "", agent.name))
         self._internal.llm_call()
 
     async def before_tool_callback(
@@ -81,6 +86,7 @@ class CallbackPlugin(BasePlugin):
     ) -> None:
         """Log `internal:tool-start` without the arguments."""
         call_site.set(f"tool/{tool_context.function_call_id}")
+        running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
         self._internal.tool_start(tool.name, tool_context.function_call_id or "")
 
     async def after_tool_callback(
@@ -143,8 +149,8 @@ class TurnRunner(Runner):
 
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-SessionFactory = Callable[[TurnRequest], BaseSessionService]
-"""Factory of a turn's session service, which checks the turn's fencing number at each write."""
+SessionFactory = Callable[[Fence | None], BaseSessionService]
+"""Factory of a turn's session service, which checks the turn's fencing number at each write; None for reads only."""
 ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
 """Factory of a turn's artifact service."""
 
@@ -199,7 +205,9 @@ class AdkTurn:
         self._request, self._services = request, services
         self._channel = EventChannel()
         self._callbacks = CallbackPlugin(request.task.id, services.root.name, self._channel.send)
-        self._sessions = TurnSessionService(services.sessions(request), services.configuration)
+        self._sessions = TurnSessionService(
+            services.sessions(Fence(request.context, request.fence)), services.configuration
+        )
         self._artifacts = services.artifacts(request) if services.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(

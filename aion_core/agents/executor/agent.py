@@ -41,7 +41,8 @@ NOT_RESUMABLE = (
     "Send the message again with a new id."
 )
 TOO_MANY_RUNS = (
-    f"The turn was run {MAX_RUNS} times from its beginning and did not end. Send the message again with a new id."
+    f"The turn was run {MAX_RUNS} times from its beginning and did not end. It may take longer than its process lives, or "
+    "end its process: read the server's log before you send the message again with a new id."
 )
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""

@@ -11,7 +11,7 @@ from a2a.server.context import ServerCallContext
 from aion_core.ports import ANONYMOUS, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
-from aion_core.tasks import projection
+from aion_core.tasks import lifecycle
 
 CONFIGURATION = "aion.configuration"
 """Key in `call_context.state` for the agent's `configuration` of aion.yaml."""
@@ -72,7 +72,7 @@ async def _related_tasks(request: TurnRequest, tasks: TaskStore) -> list[Task]:
     references = dict.fromkeys(request.message.reference_task_ids)
     logs = await asyncio.gather(*(tasks.log(TaskKey(request.context.owner, task_id)) for task_id in references))
     agent = request.context.agent
-    return [projection.fold(log.events) for log in logs if log is not None and log.head.context.agent == agent]
+    return [lifecycle.fold(log.events) for log in logs if log is not None and log.head.context.agent == agent]
 
 
 def _strings(request: TurnRequest, key: str) -> list[str]:

@@ -14,6 +14,7 @@ from google.protobuf.struct_pb2 import Struct
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.executor.queue import ExecutorEvent, RecordingQueue
+from aion_core.agents.inbound import thread_history
 from aion_core.agents.outbound import (
     TARGET,
     DurableReply,
@@ -22,7 +23,7 @@ from aion_core.agents.outbound import (
     StreamAborted,
     TypingSignal,
     reaction_artifact,
-    thread_history,
+    speaker_of,
     with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
@@ -171,7 +172,7 @@ class ExecutorOutbound:
                 self._reply = event.message
                 yield self._intermediate(self._reply, {})
             case ReplyChunk():
-                yield Chunk(event.text, event.message_id)
+                yield Chunk(event.text, event.message_id, speaker=speaker_of(event.message_id))
             case StreamAborted():
                 yield Chunk("", event.message_id, breaks_off=True)
             case TypingSignal():

@@ -23,24 +23,26 @@ from pydantic import BaseModel, ValidationError
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.state_input import input_advice
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     Graph,
+    config_of,
     finished_values,
     has_nodes,
     messages_of,
     node_names,
     with_envelopes,
 )
-from aion_core.agents.langgraph.turn import GraphSetup, GraphTurn, MemoryFactory, SaverFactory, config_of
+from aion_core.agents.langgraph.turn import GraphSetup, GraphTurn, MemoryFactory, SaverFactory
 from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, AgentMessage, Emission, Paused, Reply, TurnRequest
+from aion_core.ports import Agent, AgentMessage, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
@@ -62,16 +64,17 @@ class LangGraphAgent:
         memories: MemoryFactory | None = None,
         name: str = "",
         configuration: Mapping[str, Any] | None = None,
+        recursion_limit: int | None = None,
         module: ModuleType | None = None,
     ) -> None:
         """Prepare the graph, unless a factory makes one for each turn.
 
         `name` is the agent's name. `configuration` is part of each turn's config, and it is the context of a graph with
-        a context schema. Checkpoints may contain instances of classes in the graph's `module`. Raises
+        a context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances of classes in the graph's `module`. Raises
         ConfigurationError for an unsupported graph. The graph of a factory is checked in each turn.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
-        self._configuration = configuration or {}
+        self._configuration, self._recursion_limit = configuration or {}, recursion_limit
         self._factory = graph if isinstance(graph, PerTurnFactory) else None
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
@@ -86,9 +89,14 @@ class LangGraphAgent:
         """Return a warning if the graph cannot read content of these media types, or "". A factory has no warning."""
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the newest checkpoints of the context's thread. See `ports.InspectableAgent`."""
+        async with self._graph_of(context, "") as (graph, setup):
+            return await stored_thread(graph, setup, context, limit=limit)
+
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         failure: BaseException | None = None
-        async with self._graph_of(request) as (graph, setup):
+        async with self._graph_of(request.context, request.turn.id) as (graph, setup):
             try:
                 async with aclosing(_turn(request, graph, setup)) as emissions:
                     async for emission in emissions:
@@ -101,13 +109,14 @@ class LangGraphAgent:
             raise failure
 
     @asynccontextmanager
-    async def _graph_of(self, request: TurnRequest) -> AsyncIterator[tuple[Graph, GraphSetup]]:
+    async def _graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
         """Context manager with the graph of a turn. It keeps the resources of the graph's factory open."""
         if self._factory is None:
             assert self._prepared is not None  # noqa: S101  # there is one or the other
             yield self._prepared
             return
-        async with self._factory.made(config_of(request, self._configuration)) as made:
+        made_for = config_of(context, turn_id, self._configuration, self._recursion_limit)
+        async with self._factory.made(made_for) as made:
             yield self._prepare(made)
 
     def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
@@ -122,6 +131,7 @@ class LangGraphAgent:
         setup = GraphSetup(
             name=self._name,
             configuration=self._configuration,
+            recursion_limit=self._recursion_limit,
             context=own_context(compiled, self._configuration),
             savers=self._savers,
             memories=self._memories,
@@ -174,7 +184,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
     else:
         for emission in outbound.finish():
             if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
-                outbound.sent.append(emission.message)
+                outbound.add_sent(emission.message)
             if isinstance(emission, Reply):
                 await turn.thread.store_sent(outbound.sent_beside_state())
             yield emission
@@ -189,6 +199,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         memories=partial(TableLongTermMemory, table, clock),
         name=config.name,
         configuration=config.configuration,
+        recursion_limit=config.recursion_limit,
         module=loaded.module,
     )
     if advice := agent.input_advice(config.input_modes):
@@ -199,8 +210,8 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TOO_MANY_STEPS = (
-    "The agent took the most steps of a turn and did not end. Its author sets their number: "
-    "`graph.with_config(recursion_limit=…)`."
+    "The agent took the most steps of a turn and did not end. Its author sets their number: `recursion_limit` of the "
+    "agent in aion.yaml."
 )
 STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
 STATE_LOST = (

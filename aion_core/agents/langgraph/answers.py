@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
@@ -11,14 +12,20 @@ from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.content import ai_messages, content_parts, data_part, has_content, message_of, utf8
-from aion_core.agents.langgraph.thread import INBOX, MESSAGES, OUTBOX, Graph, as_messages, messages_of
+from aion_core.agents.langgraph.thread import (
+    INBOX,
+    MESSAGES,
+    OUTBOX,
+    STRUCTURED,
+    Graph,
+    as_messages,
+    messages_of,
+    updates_in,
+)
 from aion_core.protocol.types import Message, Part, Role
 
 Identity = tuple[str | None, str, str]
 """Identity of a LangChain message: its id, type and content."""
-
-STRUCTURED = "structured_response"
-"""Key of the state for the structured output of LangChain's prebuilt agents."""
 
 # ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -56,6 +63,10 @@ class AddedMessages:
         last = _complete(self._all_added)
         return message_of(last) if last is not None else None
 
+    def contains(self, message: BaseMessage) -> bool:
+        """Return True if the state has the message, as of its last observation."""
+        return self._counts[_identity(message)] > 0
+
     def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
         """Yield the added AIMessages with both content and tool calls, each with its number among those with calls."""
         callers = [message for message in self._all_added if message.tool_calls]
@@ -83,7 +94,7 @@ def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
 
 
 def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
-    return next((message for message in ai_messages(messages) if has_content(message) and not message.tool_calls), None)
+    return next((message for message in ai_messages(messages) if _speaks(message)), None)
 
 
 def _identity(message: BaseMessage) -> Identity:
@@ -91,7 +102,59 @@ def _identity(message: BaseMessage) -> Identity:
     return message.id, message.type, content if isinstance(content, str) else repr(content)
 
 
+@dataclass(frozen=True, slots=True)
+class ReturnedMessages:
+    """Several AIMessages that one node returns at once, not yet recorded."""
+
+    namespace: tuple[str, ...]
+    """Namespace of the node's graph."""
+    node: str
+    run: str
+    """Name of the node's run. It is the same after a crash."""
+    messages: Sequence[AIMessage]
+
+
+def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
+    """Return the messages in a node's return value if there are several and they reach the state of the graph.
+
+    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. The messages of a
+    subgraph come from its nodes.
+    """
+    *namespace, last = run.split("|")
+    node, within = last.partition(":")[0], _graph_at(graph, namespace)
+    writes = list(updates_in(output))
+    messages = [message for written in writes for message in messages_of(written) if _speaks(message)]
+    if len(messages) < 2 or within is None or _is_graph(within, node) or any(OUTBOX in written for written in writes):
+        return None
+    return ReturnedMessages(tuple(namespace), node, run, messages)
+
+
+def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:
+    """Return True for an AIMessage that may be an answer: it has content, and it calls no tools."""
+    return isinstance(message, AIMessage) and has_content(message) and not message.tool_calls
+
+
+def _graph_at(graph: Graph, namespace: Sequence[str]) -> Graph | None:
+    """Return the subgraph at a namespace if each graph on the way to it is a node itself."""
+    for part in namespace:
+        node = graph.nodes.get(part.partition(":")[0])
+        if node is None or not isinstance(node.bound, Pregel):
+            return None
+        graph = node.bound
+    return graph
+
+
+def _is_graph(graph: Graph, node: str) -> bool:
+    return node in graph.nodes and isinstance(graph.nodes[node].bound, Pregel)
+
+
 # ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+NO_ANSWER = (
+    "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
+    "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
+)
 
 
 class GraphAnswer:
@@ -103,28 +166,14 @@ class GraphAnswer:
         self._direct_tools = frozenset(_direct_tools(graph))
         self._outputs = _output_names(graph)
         self._others = _state_names(graph)
-        self._tool_nodes = {"tools", *_tool_nodes(graph)}
         self._before, self._written = before, set[str]()
-        self._nested: Any = None
-        """Last structured response of a subgraph."""
         self.added = AddedMessages(messages_of(before))
 
-    def observe_update(self, update: Any, namespace: Sequence[str] = ()) -> None:
-        """Remember the written keys of the state, and from the subgraph at `namespace` its structured response.
-
-        A subgraph within a tool is left out, because its output is for the tool's caller.
-        """
-        nested = [part.partition(":")[0] for path in namespace for part in path.split("|")]
-        if self._tool_nodes & set(nested):
-            return
+    def observe_update(self, update: Any) -> None:
+        """Remember the keys that a step of the graph itself has written."""
         for written in update.values() if isinstance(update, Mapping) else ():
-            for each in written if isinstance(written, list | tuple) else [written]:
-                if not isinstance(each, Mapping):
-                    continue
-                if not nested:
-                    self._written.update(each)
-                elif each.get(STRUCTURED) is not None:
-                    self._nested = each[STRUCTURED]
+            for values in updates_in(written):
+                self._written.update(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Collect the messages and the written keys of the turn's stored steps."""
@@ -151,15 +200,21 @@ class GraphAnswer:
             answer = Message(role=Role.ROLE_AGENT, message_id=results[-1].id or "", parts=parts) if parts else answer
         return answer
 
-    def output(self, values: Any) -> Message | None:
+    def returned_before(self, values: Any) -> list[AIMessage]:
+        """Return the AIMessages of a functional graph's return value that stand directly before its answer."""
+        messages = messages_of(values) if isinstance(values, Mapping) else as_messages(values)
+        last = list(takewhile(lambda message: isinstance(message, AIMessage), reversed(messages)))
+        return [message for message in last[:0:-1] if _speaks(message)] if self._functional else []
+
+    def output(self, values: Any, structured: Any) -> Message | None:
         """Return the other values of the graph's output that the turn has written, as data, for a turn without text.
 
-        Without such values, return the last structured response of a subgraph.
+        Without such values, return `structured`, the last structured response of a subgraph.
         """
         if self._functional or not isinstance(values, Mapping):
             return None
         part = data_part({key: values[key] for key in self._outputs if self._is_new(values, key)})
-        return _data_message(part or data_part(self._nested))
+        return _data_message(part or data_part(structured))
 
     def written(self, values: Any) -> Message | None:
         """Return all non-empty values that nodes have written beside the messages, for a turn without any output."""
@@ -206,13 +261,6 @@ def _state_names(graph: Graph) -> list[str]:
     """Return the keys of the graph's output, without those of the messages and of A2A."""
     channels = graph.output_channels
     return [name for name in channels if name not in (MESSAGES, INBOX, OUTBOX)] if not isinstance(channels, str) else []
-
-
-def _tool_nodes(graph: Graph) -> Iterator[str]:
-    yield from (name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode))
-    for _, nested in graph.get_subgraphs(recurse=True):
-        if isinstance(nested, Pregel):
-            yield from (name for name, node in nested.nodes.items() if isinstance(node.bound, ToolNode))
 
 
 def _direct_tools(graph: Graph) -> Iterator[str]:

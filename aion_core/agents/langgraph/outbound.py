@@ -14,10 +14,15 @@ from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.inbound import inbound_of
-from aion_core.agents.langgraph.answers import GraphAnswer
+from aion_core.agents.inbound import inbound_of, thread_history
+from aion_core.agents.langgraph.answers import (
+    NO_ANSWER,
+    AddedMessages,
+    GraphAnswer,
+    ReturnedMessages,
+)
 from aion_core.agents.langgraph.content import message_of
-from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, StreamedText, messages_of
+from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, UnreturnedOutput, messages_of
 from aion_core.agents.outbound import (
     FINAL,
     INVOKED,
@@ -31,10 +36,11 @@ from aion_core.agents.outbound import (
     StreamSequencer,
     TurnOutput,
     TypingSignal,
+    deterministic_id,
     final_emissions,
     final_key,
     reaction_artifact,
-    thread_history,
+    speaker_of,
     with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
@@ -42,12 +48,11 @@ from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
-from aion_core.protocol.types import Message
+from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
 
 # ── Model calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
 
 _QUIET = "aion_quiet"
 """Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
@@ -66,9 +71,11 @@ def is_internal(metadata: Mapping[str, Any]) -> bool:
 class ModelStreams:
     """Streams of a turn's model calls and replies, sequenced so that clients get one message at a time."""
 
-    def __init__(self) -> None:
-        self._sequencer = StreamSequencer()
+    def __init__(self, invoked: Collection[tuple[str, ...]]) -> None:
+        """Start without streams. `invoked` are the namespaces of the subgraphs that have started."""
+        self._sequencer, self._invoked = StreamSequencer(), invoked
         self._namespaces: dict[str, tuple[str, ...]] = {}
+        self._speakers: dict[str, dict[str, str]] = {}
         self._streamed: set[str] = set()
         self._texts: dict[str, list[str]] = {}
         """Streamed text of each model call, by message id."""
@@ -85,6 +92,7 @@ class ModelStreams:
         call = message.id or ""
         if call not in self._namespaces:
             self._namespaces[call] = tuple(namespace.split("|"))
+            self._speakers[call] = self._speaker(call, namespace)
         if not emitted:
             self._streamed.add(call)
         self._latest = call
@@ -93,13 +101,13 @@ class ModelStreams:
         text = str(message.text)
         if text:
             self._texts.setdefault(call, []).append(text)
-            yield from self._sequencer.add(Chunk(text, call))
+            yield from self._sequencer.add(Chunk(text, call, speaker=self._speakers[call]))
         if message.chunk_position == "last":
             yield from self._sequencer.close(call)
 
-    def add_reply(self, text: str, message_id: str) -> Iterator[Chunk]:
+    def add_reply(self, text: str, message_id: str, *, namespace: str) -> Iterator[Chunk]:
         """Yield a reply's chunk now, or buffer it if another message is streaming."""
-        yield from self._sequencer.add(Chunk(text, message_id))
+        yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, namespace)))
 
     def discard_reply(self, message_id: str) -> Iterator[Chunk]:
         """Drop the buffered chunks of a complete reply, and yield those of the next message."""
@@ -133,15 +141,29 @@ class ModelStreams:
         """Close all streams and yield the buffered chunks."""
         yield from self._sequencer.close_all()
 
-    def last_text(self) -> str:
-        """Return the text of the last model call, or if it has no text, of the last model call without tool calls."""
+    def last_text(self) -> tuple[str, str]:
+        """Return the text of the last model call, or if it has no text, of the last model call without tool calls.
+
+        Its message id comes first. Both are empty without such a text.
+        """
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
-        return "".join(self._texts.get(last, []))
+        return last, "".join(self._texts.get(last, []))
+
+    def _speaker(self, message_id: str, namespace: str) -> dict[str, str]:
+        """Return the metadata of a message's stream delta. The agent is the innermost started subgraph around its node."""
+        path = tuple(namespace.split("|"))
+        around = next((path[:depth] for depth in range(len(path) - 1, 0, -1) if path[:depth] in self._invoked), ())
+        return speaker_of(message_id, node=_last_name(path), agent=_last_name(around))
 
 
 def _node(path: Sequence[str]) -> str:
     return path[0].partition(":")[0] if path else ""
+
+
+def _last_name(path: Sequence[str]) -> str:
+    """Return the name of the last node in a namespace. If a node calls its subgraph again, a counter follows the node."""
+    return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")
 
 
 # ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
@@ -168,7 +190,7 @@ class GraphReplySink:
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """See `ReplySink.chunk`."""
-        get_stream_writer()(ReplyChunk(text, message_id))
+        get_stream_writer()(ReplyChunk(text, message_id, running_node()))
 
     def abort(self, message_id: str) -> None:
         """See `ReplySink.abort`."""
@@ -224,10 +246,8 @@ namespace too."""
 BESIDE_CALLS = f"{FINAL}words:"
 """Prefix of the idempotency keys of texts beside tool calls. They are not an answer unless they end the turn."""
 
-NO_ANSWER = (
-    "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
-    "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
-)
+TOGETHER = f"{FINAL}returned:"
+"""Prefix of the idempotency keys of messages that one node has returned together."""
 
 
 class LangGraphOutbound:
@@ -238,7 +258,7 @@ class LangGraphOutbound:
         request: TurnRequest,
         graph: Graph,
         history: StateHistory,
-        streamed: StreamedText,
+        streamed: UnreturnedOutput,
         *,
         earlier: str = "",
         clears_outbox: bool = False,
@@ -251,18 +271,26 @@ class LangGraphOutbound:
         self._request, self._streamed, self._earlier = request, streamed, earlier
         self._answer = GraphAnswer(graph, history.before)
         self._answer.observe_steps(history.since)
+        self._nested: dict[tuple[str, ...], AddedMessages] = {}
+        """Messages in the states of the subgraphs, by namespace."""
         self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
-        self._model_streams = ModelStreams()
         self._emitted = EmittedMessages(request)
+        self.sent = self._emitted.replies
+        """Messages for the client that the graph's state may lack: durable replies, then the end of the turn."""
+        self._in_state: set[str] = set()
+        """Ids of emitted messages that the state has under other ids."""
         self._values: Any = None
         self._opened = {artifact.artifact_id for artifact in request.task.artifacts}
         self._ordinals: dict[str, tuple[str, int]] = {}
         self._invoked: set[tuple[str, ...]] = {()}
+        self._model_streams = ModelStreams(self._invoked)
+        self._unnamed: dict[str, str] = {}
+        """Message ids of chunks without an id, by the run of their node."""
 
-    @property
-    def sent(self) -> list[Message]:
-        """Durable replies that the turn has emitted, in order."""
-        return self._emitted.replies
+    def add_sent(self, message: Message) -> None:
+        """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
+        if message.message_id not in self._in_state:
+            self.sent.append(message)
 
     def sent_beside_state(self) -> list[Message]:
         """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
@@ -278,20 +306,31 @@ class LangGraphOutbound:
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
-            # If a node calls its subgraph again, LangGraph appends a counter to the namespace. The node's name is in
-            # the segment before the counter.
-            name = next((part.partition(":")[0] for part in reversed(namespace) if ":" in part), namespace[-1])
-            yield AgentMetadata({INVOKED: name}, f"{'|'.join(namespace)}/invoked")
+            yield AgentMetadata({INVOKED: _last_name(namespace)}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:
             self._values = payload
             self._answer.added.observe(messages_of(payload))
             yield from self._words_beside_calls()
+        elif mode == "values":
+            self._nested.setdefault(namespace, AddedMessages([])).observe(messages_of(payload))
         elif mode == "updates":
-            self._answer.observe_update(payload, namespace)
+            if not namespace:
+                self._answer.observe_update(payload)
             # The nodes in this update have ended, and so have their model calls.
             yield from self._model_streams.close_nodes(namespace, payload)
+
+    def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
+        """Yield the messages that a node has returned together, without those in its state already.
+
+        The answer of the turn has the id of its message. A reply of the author's code is the answer in place of them.
+        """
+        state = self._nested.get(returned.namespace) if returned.namespace else self._answer.added
+        new = [message for message in returned.messages if state is None or not state.contains(message)]
+        if len(new) > 1 and self._emitted.reply is None:
+            for number, message in enumerate(new):
+                yield from self._message(message_of(message), f"{TOGETHER}{returned.run}/{number}")
 
     def close_streams(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, before the turn continues in another process."""
@@ -312,12 +351,14 @@ class LangGraphOutbound:
     def finish(self) -> Iterator[Emission]:
         """Yield the remaining emissions after the last stream event. The last one is the Reply."""
         yield from self._model_streams.close_all()
+        for number, message in enumerate(self._answer.returned_before(self._values)):
+            yield from self._message(message_of(message), f"{TOGETHER}{self._request.turn.id}/{number}")
         output = TurnOutput(
             buffered=self._emitted.reply,
             outbox=self._outbox(),
-            returned=self._answer.returned(self._values),
-            streamed=self._model_streams.last_text() or self._earlier,
-            output=self._answer.output(self._values),
+            returned=self._under_its_id(self._answer.returned(self._values)),
+            streamed=self._streamed_text(),
+            output=self._answer.output(self._values, self._streamed.structured),
             emitted=self._emitted.intermediate,
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
@@ -326,24 +367,39 @@ class LangGraphOutbound:
                 logger.warning(NO_ANSWER)
         yield from final_emissions(self._request, output)
 
+    def _under_its_id(self, returned: Message | None) -> Message | None:
+        """Return a message that the turn has emitted with the same content, or else the returned message itself."""
+        message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
+        if message is not None and message is not returned:
+            self._in_state.add(message.message_id)
+        return message
+
+    def _streamed_text(self) -> Message | None:
+        """Return the text of the last model call as a message, from this process or from an earlier one."""
+        message_id, text = self._model_streams.last_text()
+        message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text or self._earlier)])
+        if text and not self._emitted.has_other(message_id, message):
+            message.message_id = message_id
+        return message if text or self._earlier else None
+
     def _emit(self, payload: Any) -> Iterator[Emission]:
         match payload:
             case ArtifactEmitted():
                 yield self._artifact(payload)
             case MessageEmitted(message=AIMessageChunk() as chunk):
-                # All chunks without an id from one run of a node form one message.
-                chunk = chunk.model_copy(update={"id": chunk.id or payload.node})
+                chunk = chunk.model_copy(update={"id": chunk.id or self._unnamed_id(payload.node)})
                 if not self._model_streams.has_streamed(chunk.id or ""):
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
                 # The whole message is the end of its chunks.
-                yield from self._model_streams.close(message.id or "", payload.node)
+                yield from self._model_streams.close(message.id or "", self._unnamed_id(payload.node))
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
                 yield AgentMetadata(payload.metadata, self._key(payload.node))
             case ReplyChunk():
-                yield from self._model_streams.add_reply(payload.text, payload.message_id)
+                run = payload.node.rpartition("#")[0]
+                yield from self._model_streams.add_reply(payload.text, payload.message_id, namespace=run)
             case StreamAborted():
                 yield from self._model_streams.abort(payload.message_id)
             case DurableReply():
@@ -368,6 +424,12 @@ class LangGraphOutbound:
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return AgentArtifact(artifact, append, emitted.last_chunk, self._key(emitted.node))
+
+    def _unnamed_id(self, node: str) -> str:
+        """Return the message id of the chunks without an id from one run of a node. They form one message."""
+        if node and node not in self._unnamed:
+            self._unnamed[node] = deterministic_id(self._request.task.id, node)
+        return self._unnamed.get(node, "")
 
     def _key(self, node: str) -> str:
         """Return the idempotency key of an emission, from the run of its node and a counter."""

@@ -1,5 +1,7 @@
-"""LangGraph thread of a turn: the graph's input, its stored state, and its streamed text."""
+"""LangGraph thread of a turn: the graph's input, its stored state, and its output outside of the state."""
 
+import copy
+import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,16 +23,20 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry, ChannelWrit
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from aion_core.agents.inbound import inbox_of
-from aion_core.agents.langgraph.content import content_of
+from aion_core.agents.langgraph.content import content_of, data_part
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.ports import TurnRequest
-from aion_core.protocol.types import Message
+from aion_core.ports import ContextKey, TurnRequest
+from aion_core.protocol.types import Message, to_json
+from aion_core.stores.keys import thread_id
 
 logger = logging.getLogger(__name__)
 
 Graph = Pregel[Any, Any, Any, Any]
 
 MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
+
+STRUCTURED = "structured_response"
+"""Key of the state for the structured output of LangChain's prebuilt agents."""
 
 
 # ── Nodes of the graph ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,20 +73,21 @@ def _names(graph: Graph) -> Iterator[str]:
             yield from (f"{namespace}|{name}" for name in nested.nodes)
 
 
-# ── Text that no state holds ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Output that no state holds ────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED_NAMESPACE = "aion:streamed"
 """Checkpoint namespace (`checkpoint_ns`) for a turn's streamed text. It is in the thread and invisible to the graph."""
 
 
-class StreamedText:
-    """Text streamed by a turn's model calls. The last text that no node has returned is stored.
+class UnreturnedOutput:
+    """Output of a turn that the graph's state lacks: streamed text, and structured responses of subgraphs.
 
-    A finished node does not run again, so streamed text that it did not return would be lost with the process.
+    The last text that no node has returned and the last structured response are stored. A finished node does not run
+    again, so they would be lost with the process.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
-        """Start without text. `returns` is True if the graph's state stores the messages that nodes return."""
+        """Start without output. `returns` is True if the graph's state stores the messages that nodes return."""
         self._saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
@@ -88,7 +95,9 @@ class StreamedText:
         self._checkpoint = empty_checkpoint()
         self._streaming: set[UUID] = set()
         self._unreturned: dict[str, str] = {}
-        self._stored = ""
+        self.structured: Any = None
+        """Last structured response of a subgraph as JSON, also from an earlier process; None without one."""
+        self._stored = ("", None)
 
     def start(self, call: UUID) -> None:
         """Mark this model call as streaming to the client."""
@@ -111,19 +120,38 @@ class StreamedText:
             for message in _messages_in(output):
                 self._unreturned.pop(message.id or "", None)
 
+    def add_structured(self, output: Any) -> None:
+        """Remember the structured response in the return value of a subgraph's node, if it has one."""
+        for written in updates_in(output):
+            if (part := data_part(written.get(STRUCTURED))) is not None:
+                self.structured = to_json(part)["data"]
+
     async def store(self) -> None:
-        """Store the last text not returned by any node, unless it is stored already."""
-        text = next(reversed(self._unreturned.values()), "")
-        if self._saver is not None and text != self._stored:
-            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": text}
+        """Store the last text not returned by any node and the last structured response, unless stored already."""
+        output = next(reversed(self._unreturned.values()), ""), self.structured
+        if self._saver is not None and output != self._stored:
+            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
+            if self.structured is not None:
+                metadata["structured"] = json.dumps(self.structured)
             await self._saver.aput(self._config, self._checkpoint, metadata, {})
-            self._stored = text
+            self._stored = output
 
     async def load_earlier(self) -> str:
-        """Return the text stored by an earlier process of this turn, or ""."""
+        """Load the structured response of an earlier process of this turn, and return that process's text, or ""."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
-        return str(metadata.get("text", "")) if metadata.get("run_id") == self._turn else ""
+        if metadata.get("run_id") != self._turn:
+            return ""
+        self.structured = json.loads(str(metadata.get("structured", "null")))
+        return str(metadata.get("text", ""))
+
+
+def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the values that a node writes to its state, from its return value."""
+    for each in output if isinstance(output, list | tuple) else [output]:
+        written = each.update if isinstance(each, Command) else each
+        if isinstance(written, Mapping):
+            yield written
 
 
 def _messages_in(output: Any) -> Iterator[BaseMessage]:
@@ -138,6 +166,31 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
         for value in output:
             if isinstance(value, BaseMessage | Command):
                 yield from _messages_in(value)
+
+
+# ── Configuration ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def config_of(
+    context: ContextKey, turn_id: str, configuration: Mapping[str, Any], recursion_limit: int | None
+) -> RunnableConfig:
+    """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones.
+
+    `recursion_limit` is the maximum number of steps; None for the graph's own.
+    """
+    own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
+    limit: RunnableConfig = {"recursion_limit": recursion_limit} if recursion_limit is not None else {}
+    return {
+        **limit,
+        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
+        # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
+        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
+        "metadata": {"run_id": turn_id},
+    }
+
+
+_RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
+"""Configurable keys that LangGraph uses to find its state. Keys with two leading underscores are reserved too."""
 
 
 # ── Thread ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.inbound import context_of, interrupt_ids
+from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
@@ -37,8 +38,9 @@ from aion_core.agents.langgraph.thread import (
     NODES,
     Graph,
     GraphThread,
-    StreamedText,
+    UnreturnedOutput,
     clears_outbox,
+    config_of,
     messages_of,
     starts_without_code,
     turn_input,
@@ -51,7 +53,6 @@ from aion_core.checkpointing.persistence import BeforePut, OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
-from aion_core.stores.keys import thread_id
 from aion_core.stores.retries import Fence
 
 logger = logging.getLogger(__name__)
@@ -89,6 +90,12 @@ class PendingEmissions:
             self._pending[id(emission)] = emission
         if self._closed:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
+
+    def returned_from(self, namespace: tuple[str, ...], nodes: Collection[str]) -> list[ReturnedMessages]:
+        """Return the pending messages that these nodes of the graph at `namespace` have returned."""
+        with self._lock:
+            returned = (each for each in self._pending.values() if isinstance(each, ReturnedMessages))
+            return [each for each in returned if each.namespace == namespace and each.node in nodes]
 
     def wait_for_event(self) -> None:
         """Mark that the turn is waiting for the next event of the graph's stream."""
@@ -143,17 +150,18 @@ class PendingEmissions:
 class LangChainCallbacks(BaseCallbackHandler):
     """LangChain callbacks of one turn that log `internal:*` events of its model calls and tools.
 
-    They also pass a model's text to `StreamedText` before its node ends, and an aborted call to the turn's stream.
+    They also pass a model's text to `UnreturnedOutput` before its node ends, an aborted call to the turn's stream, and
+    each node's checkpoint_ns and return value to `returned`.
     """
 
-    # Run the callbacks in the calling thread, so that log lines keep the order of the events.
-    run_inline = True
+    run_inline = True  # log lines keep the order of the events
 
-    def __init__(self, task_id: str, streamed: StreamedText) -> None:
-        self._internal, self._streamed = InternalEvents(task_id), streamed
+    def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
+        self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
         self._tools: dict[UUID, str] = {}
         self._visible: set[UUID] = set()
-        self._nodes: set[UUID] = set()
+        self._nodes: dict[UUID, str] = {}
+        """Namespaces of the running nodes, by run id; empty for a node within a tool."""
         self._within_tools: set[UUID] = set()
         """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
@@ -186,7 +194,7 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Pass the complete message of the model call to `StreamedText`."""
+        """Pass the complete message of the model call to `UnreturnedOutput`."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
         for generation in response.generations[0][:1] if response.generations else ():
@@ -215,14 +223,17 @@ class LangChainCallbacks(BaseCallbackHandler):
         if parent_run_id in self._within_tools:
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
-            self._nodes.add(run_id)
+            self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the `StreamedText`."""
+        """Remove a node's returned messages from the unreturned output. Remember a subgraph's structured response."""
         self._within_tools.discard(run_id)
-        if run_id in self._nodes:
-            self._nodes.discard(run_id)
+        if (namespace := self._nodes.pop(run_id, None)) is not None:
             self._streamed.remove_returned(outputs)
+            if "|" in namespace:
+                self._streamed.add_structured(outputs)
+            if namespace:
+                self._returned(namespace, outputs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Log `internal:llm-call`. See `on_chat_model_start`."""
@@ -275,7 +286,6 @@ class SaverFactory(Protocol):
         `types` are the author's classes whose instances checkpoints may contain. With `joins_input`, the input is stored
         together with the checkpoint before the graph's first node.
         """
-        ...
 
 
 class MemoryFactory(Protocol):
@@ -283,7 +293,6 @@ class MemoryFactory(Protocol):
 
     def __call__(self, *, fence: Fence) -> LongTermMemory:
         """Return a long-term memory that checks the turn's fencing number before each write."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +303,8 @@ class GraphSetup:
     """Name of the agent."""
     configuration: Mapping[str, Any]
     """The author's own settings from aion.yaml."""
+    recursion_limit: int | None
+    """Maximum number of steps of a turn; None for the graph's own."""
     context: Mapping[str, Any] | None
     """Context for a graph with its own context schema; None if the context is the turn's AionContext."""
     savers: SaverFactory | None
@@ -304,27 +315,12 @@ class GraphSetup:
     """Names of the graph's nodes, from `node_names`."""
 
 
-def config_of(request: TurnRequest, configuration: Mapping[str, Any]) -> RunnableConfig:
-    """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones."""
-    own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
-    return {
-        "configurable": {**copy.deepcopy(own), "thread_id": thread_id(request.context)},
-        # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
-        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
-        "metadata": {"run_id": request.turn.id},
-    }
-
-
-_RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
-"""Configurable keys that LangGraph uses to find its state. Keys with two leading underscores are reserved too."""
-
-
 class GraphTurn:
     """Execution of one turn of a graph."""
 
     def __init__(self, request: TurnRequest, graph: Graph, setup: GraphSetup) -> None:
         self._request, self._setup, self._pending = request, setup, PendingEmissions()
-        config = config_of(request, setup.configuration)
+        config = config_of(request.context, request.turn.id, setup.configuration, setup.recursion_limit)
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
@@ -349,8 +345,8 @@ class GraphTurn:
         self.has_ended = False
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self.streamed = StreamedText(saver, config, returns=MESSAGES in graph.channels)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed)
+        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed, self._node_returned)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
@@ -412,6 +408,11 @@ class GraphTurn:
                     pending.event_received()
                     for emission in outbound.translate(*event):
                         yield emission
+                    if event[1] == "updates":
+                        for returned in pending.returned_from(event[0], event[2]):
+                            for emission in outbound.returned_together(returned):
+                                yield emission
+                            pending.mark_recorded(returned)
                     if event[1] == "checkpoints":
                         self._observer.step_stored()
                         if not event[0]:
@@ -429,6 +430,10 @@ class GraphTurn:
             pending.close()
             with suppress(ValueError):
                 emission_listener.reset(token)
+
+    def _node_returned(self, run: str, output: Any) -> None:
+        if (returned := returned_together(self._graph, run, output)) is not None:
+            self._pending.add(returned)
 
     async def _record_emissions(self) -> None:
         await self._pending.wait_recorded()

@@ -7,7 +7,6 @@ from typing import Any
 
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
-from a2a.compat.v0_3.proto_utils import ToProto
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
@@ -22,7 +21,7 @@ from aion_core.protocol.message_rules import (
     negotiate,
     without_reserved_metadata,
 )
-from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json, without_marker
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json
 from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
@@ -38,6 +37,7 @@ from aion_core.web.operations.operation import (
 from aion_core.web.request_body import StrictRequest
 from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
 from aion_core.web.v03 import core_request, read_message
+from aion_core.web.v03_proto import response_json
 
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
@@ -153,7 +153,7 @@ SEND_MESSAGE = Operation(
         _write_v03,
         routes=(HttpRoute("POST", "/v1/message:send"),),
         read_http=read_message,
-        write_http=lambda answer: to_json(ToProto.task_or_message(without_marker(_write_v03(answer)))),
+        write_http=response_json,
     ),
     doc=Doc(
         "Send a message and return its task or the agent's answer.",

@@ -22,7 +22,7 @@ from aion_core.web.operations.operation import (
 )
 from aion_core.web.request_body import StrictRequest, read_params, read_query
 from aion_core.web.request_context import call_of
-from aion_core.web.v03 import proto_task
+from aion_core.web.v03_proto import task_json
 
 # ── GetTask ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -55,7 +55,7 @@ GET_TASK = Operation(
         conversions.to_compat_task,
         routes=(HttpRoute("GET", "/v1/tasks/{id}"),),
         read_http=_read_get_v03,
-        write_http=proto_task,
+        write_http=task_json,
     ),
     doc=Doc("Get a task.", "tasks", result="The task."),
 )
@@ -108,7 +108,7 @@ LIST_TASKS = Operation(
         routes=(HttpRoute("GET", "/v1/tasks"),),
         read_http=_read_list_v03,
         write=_write_page_v03,
-        write_http=lambda page: _write_page_v03(page, proto_task),
+        write_http=lambda page: _write_page_v03(page, task_json),
     ),
     doc=Doc(
         "List the caller's tasks, latest status first.",
@@ -144,7 +144,7 @@ CANCEL_TASK = Operation(
         conversions.to_compat_task,
         routes=(HttpRoute("POST", "/v1/tasks/{id}:cancel"),),
         read_http=_read_cancel_v03,
-        write_http=proto_task,
+        write_http=task_json,
     ),
     doc=Doc("Cancel a task before its end.", "tasks", result="The canceled task."),
 )

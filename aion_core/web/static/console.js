@@ -1,31 +1,43 @@
 // Console: chat with an agent of this server, and control of the connection, the task and the worker.
 
-import { element, fields, part, values } from "./render.js";
+import { advice, errors } from "./card.js";
+import { answersOf, fieldsets, questionsOf } from "./form.js";
+import { Webhooks, showState } from "./inspect.js";
+import { element, part } from "./render.js";
+import { pytest } from "./save.js";
+import { TaskList } from "./tasks.js";
 import { Timeline } from "./timeline.js";
-import { Wire, hasEnded, isInterrupted } from "./wire.js";
+import { Wire, hasEnded, isInterrupted, short } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
 const timeline = new Timeline($("events"));
-const conversation = []; // requests and final answers, for "Save as test"
+const tasks = new TaskList($("task-list"), $("more"), (id, context) => open(id, context).catch((error) => say("error", error.message)));
+const webhooks = new Webhooks($("hooks"), () => [wire, shownTask]);
+const narrow = matchMedia("(max-width: 800px)");
+const turns = []; // requests and final answers, for "Save as test"
 let wire;
 let quiet; // Wire for the list of tasks, which would fill the timeline
 let card;
 let contextId;
-let task; // the running or waiting task
-let last; // the last sent message, for "Send same message again"
+let task; // id of the running or waiting task
+let shownTask; // id of the newest task in the chat
+let last; // the last request, for "Send same message again"
 let connection; // AbortController of the open connection
-let page; // token of the next page of tasks
+let isDevelopment = false;
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
-const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
 
 // ── Agents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 async function start() {
   const manifest = await (await fetch(".well-known/manifest.json")).json();
-  for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path }, id));
   const features = await (await fetch("console/features.json")).json();
-  $("kill").hidden = !features.kill;
+  for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path, selected: id === features.agent }, id));
+  isDevelopment = features.development;
+  $("hook").value = features.receiver;
+  for (const each of document.querySelectorAll("#kill, [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
+  panel(isDevelopment ? "stored" : "timeline");
+  panel("chat");
   await choose();
 }
 
@@ -38,10 +50,12 @@ async function choose() {
   quiet = new Wire(url, { headers: credentials, record: () => {} });
   document.title = `${card.name} · aion console`;
   $("card-json").textContent = JSON.stringify(card, null, 2);
-  $("card-notes").replaceChildren(...notes(card).map((each) => element("p", {}, each)));
+  const wrong = errors(card, url).map((each) => element("li", { class: "bad" }, each));
+  $("card-notes").replaceChildren(...wrong, ...advice(card).map((each) => element("li", {}, each)));
+  $("card-open").textContent = wrong.length ? `Agent card (${wrong.length} wrong)` : "Agent card";
   fresh();
   ready(true);
-  await list();
+  await tasks.load(quiet);
 }
 
 /** Let the user write, once the agent is known. */
@@ -49,26 +63,23 @@ function ready(isReady) {
   $("text").disabled = $("submit").disabled = !isReady;
 }
 
-/** Return remarks on a card that would make it less useful to clients. */
-function notes({ description, skills = [], provider, securitySchemes }) {
-  return [
-    !description && "The card has no description: clients choose agents by it.",
-    !skills.length && "The card has no skills: other agents find this one by its skills.",
-    skills.some(({ examples }) => !examples?.length) && "A skill has no examples.",
-    !provider && "The card names no provider.",
-    !securitySchemes && "The card has no security schemes: everyone who can reach the server may use the agent.",
-  ].filter(Boolean);
-}
-
 // ── Conversation ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function fresh() {
-  contextId = task = last = undefined;
-  conversation.length = 0;
+  contextId = task = shownTask = last = undefined;
+  turns.length = 0;
   $("log").replaceChildren();
   ask(undefined);
   show("no task");
   enable(false);
+  inspect();
+}
+
+/** Show the agent's stored state and the task's webhooks again. */
+function inspect() {
+  if (!isDevelopment) return;
+  showState($("entries"), wire, contextId);
+  webhooks.load();
 }
 
 function say(kind, ...nodes) {
@@ -89,22 +100,25 @@ function enable(running) {
   $("repeat").disabled = !last || running;
 }
 
-async function send(message) {
-  last = message;
+async function send(request) {
+  last = request;
   ask(undefined);
+  const isAnswer = Boolean(request.message.taskId);
   const answers = new Map(); // artifact id or message id → its element and parts
   let answer = "";
   enable(true);
   try {
     const streams = { connection: (each) => (connection = each), lost };
-    for await (const event of wire.converse({ message }, streams)) answer = receive(event, answers) || answer;
-    conversation.push({ message, answer, state: $("state").textContent });
+    for await (const event of wire.converse(request, streams)) answer = receive(event, answers) || answer;
+    const artifacts = [...answers.values()].flatMap(({ parts }) => parts).map(({ text }) => text ?? "").find(Boolean);
+    turns.push({ parts: request.message.parts, isAnswer, answer: answer || artifacts, state: $("state").textContent });
   } catch (error) {
     say("error", error.message);
   }
   for (const { shown } of answers.values()) shown.classList.remove("streaming");
   enable(false);
-  await list();
+  inspect();
+  await tasks.load(quiet);
 }
 
 function lost(cursor, closed) {
@@ -116,7 +130,7 @@ function lost(cursor, closed) {
 /** Show one event. Return the text of a final answer, or "". */
 function receive({ task: told, statusUpdate, artifactUpdate, message }, answers) {
   if (told) {
-    task = told.id;
+    task = shownTask = told.id;
     contextId = told.contextId;
     for (const artifact of told.artifacts ?? []) draw(answers, artifact.artifactId, artifact.parts, false);
   }
@@ -136,9 +150,10 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (status) {
     show(short(status.state));
     if (status.state === "TASK_STATE_FAILED") say("error", "The task failed.");
-    if (isInterrupted(status.state)) ask(status.message);
+    if (isInterrupted(status.state)) ask(status);
     if (hasEnded(status.state)) task = undefined;
   }
+  if (message) show("completed");
   $("cancel").disabled = !task;
   return (whole?.parts ?? []).map(({ text }) => text ?? "").join("");
 }
@@ -161,25 +176,27 @@ function draw(answers, id, parts, append) {
 
 // ── Questions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Show a form for the question of an interrupted task, or none. */
-function ask(message) {
+/** Show a form for the questions of an interrupted task, or none. */
+function ask(status) {
   const form = $("question");
-  form.hidden = !message;
+  form.hidden = !status?.message;
   form.replaceChildren();
-  if (!message) return;
-  const data = message.parts.find((each) => each.data !== undefined)?.data;
-  const options = Array.isArray(data?.options) ? { enum: data.options } : undefined;
-  const schema = data?.response_schema ?? data?.schema ?? options;
-  const interruptId = message.metadata?.interruptId;
-  const buttons = element("div", { class: "bar" }, element("button", { type: "submit" }, "Answer"));
-  form.append(...fields(schema), buttons);
+  if (form.hidden) return;
+  const isSecret = status.state === "TASK_STATE_AUTH_REQUIRED";
+  const questions = questionsOf(status.message);
+  form.append(...fieldsets(questions, isSecret), element("button", { type: "submit" }, "Answer"));
   form.onsubmit = (event) => {
     event.preventDefault();
-    const given = values(form);
-    const alone = Object.keys(given).length === 1 && "answer" in given;
-    const content = alone && typeof given.answer === "string" ? { text: given.answer } : { data: alone ? given.answer : given };
-    say("user", ...part(content));
-    send(compose([content], interruptId && { interruptId }));
+    let parts;
+    try {
+      parts = answersOf(form, questions);
+    } catch (error) {
+      say("error", error.message);
+      return;
+    }
+    say("user", ...(isSecret ? ["••••"] : parts.flatMap(part)));
+    const [{ id }] = questions;
+    send(compose(parts, questions.length === 1 && id && { interruptId: id }));
   };
   form.querySelector("[name]")?.focus();
 }
@@ -187,8 +204,9 @@ function ask(message) {
 function compose(parts, metadata) {
   // Without a context id of its own, a repeated message would begin another context.
   contextId ??= crypto.randomUUID();
-  const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task };
-  return metadata ? { ...message, metadata } : message;
+  const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task, ...(metadata && { metadata }) };
+  const isNotified = isDevelopment && $("notified").checked && $("hook").value;
+  return isNotified ? { message, configuration: { taskPushNotificationConfig: { url: $("hook").value } } } : { message };
 }
 
 async function filePart(file) {
@@ -201,103 +219,59 @@ async function filePart(file) {
   return { raw: read.slice(read.indexOf(",") + 1), filename: file.name, mediaType: file.type || "application/octet-stream" };
 }
 
-// ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Stored tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-let listings = 0;
-
-async function list(more = false) {
-  const listing = ++listings;
-  $("task-list").setAttribute("aria-busy", "true");
-  try {
-    const found = await quiet.call("ListTasks", { pageSize: 20, ...(more && page ? { pageToken: page } : {}) });
-    if (listing !== listings) return; // a later request is under way, and its answer is newer
-    page = found.nextPageToken;
-    const items = (found.tasks ?? []).map((each) => {
-      const button = element("button", { class: "task", type: "button" }, short(each.status.state), element("small", {}, each.id));
-      button.addEventListener("click", () => open(each.id));
-      return element("li", {}, button);
-    });
-    if (!more) $("task-list").replaceChildren();
-    $("task-list").append(...items);
-    $("more").hidden = !page;
-  } catch (error) {
-    if (listing === listings) $("task-list").replaceChildren(element("li", {}, error.message));
-  } finally {
-    if (listing === listings) $("task-list").setAttribute("aria-busy", "false");
-  }
-}
-
-async function open(id) {
-  const found = await wire.call("GetTask", { id });
+/** Show a stored task, or without an id a whole context. */
+async function open(id, context) {
+  const found = id ? await wire.call("GetTask", { id }) : await wire.call("GetContext", { contextId: context });
   fresh();
-  contextId = found.contextId;
-  task = hasEnded(found.status.state) ? undefined : id;
+  contextId = context;
+  shownTask = id;
+  task = !id || hasEnded(found.status.state) ? undefined : id;
   const seen = new Set();
-  for (const message of [...(found.history ?? []), found.status.message].filter(Boolean)) {
+  for (const message of [...(found.history ?? []), found.status?.message].filter(Boolean)) {
     if (seen.has(message.messageId)) continue;
     seen.add(message.messageId);
     say(message.role === "ROLE_USER" ? "user" : "agent", ...message.parts.flatMap(part));
   }
   for (const artifact of found.artifacts ?? []) say("agent", ...artifact.parts.flatMap(part));
-  show(short(found.status.state));
-  if (isInterrupted(found.status.state)) ask(found.status.message);
+  if (found.status) show(short(found.status.state));
+  if (id && isInterrupted(found.status.state)) ask(found.status);
   enable(false);
+  inspect();
   panel("chat");
 }
 
 // ── Controls ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** Show a panel: alone on a narrow screen, else those of the state and the webhooks below the timeline. */
 function panel(name) {
-  document.querySelector("main").dataset.panel = name;
-  for (const each of document.querySelectorAll("#tabs button")) each.setAttribute("aria-pressed", String(each.dataset.panel === name));
+  const { dataset } = document.querySelector("main");
+  if (name === "stored" || name === "webhooks") dataset.side = name;
+  dataset.panel = name;
+  mark();
+  if (name === "webhooks") webhooks.load();
 }
 
-/** Return a pytest of the conversation. It needs a running server, since the agent's code is the server's. */
-function test() {
-  const steps = conversation.map(({ message: { parts }, answer, state }, turn) =>
-    [
-      `    answer = send(${JSON.stringify(parts)}, context)`,
-      `    context = answer["contextId"]`,
-      `    assert answer["status"]["state"] == "TASK_STATE_${state.toUpperCase().replaceAll(" ", "_")}"  # turn ${turn + 1}`,
-      answer && `    assert ${JSON.stringify(answer)} in text(answer)`,
-    ].filter(Boolean).join("\n"),
-  );
-  return `"""Conversation saved by the aion console. Start \`aion dev\`, then run pytest."""
-
-import uuid
-
-import httpx
-
-URL = ${JSON.stringify(wire.url)}
-
-
-def send(parts: list[dict], context: str | None) -> dict:
-    """Send a message, wait for the end of its turn, and return the task."""
-    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": parts, "contextId": context or ""}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    result = httpx.post(URL, json=body, headers={"A2A-Version": "1.0"}, timeout=120).json()["result"]
-    return result.get("task") or {**result["message"], "status": {"state": "TASK_STATE_COMPLETED", "message": result["message"]}}
-
-
-def text(task: dict) -> str:
-    """Return the text of the task's last message."""
-    return "".join(part.get("text", "") for part in task["status"].get("message", {}).get("parts", []))
-
-
-def test_conversation() -> None:
-    context = None
-${steps.join("\n") || "    assert context is None"}
-`;
+function mark() {
+  const { panel: alone, side } = document.querySelector("main").dataset;
+  for (const each of document.querySelectorAll("#tabs button")) each.setAttribute("aria-pressed", String(each.dataset.panel === (narrow.matches ? alone : side)));
 }
 
 $("agent").addEventListener("change", choose);
 $("fresh").addEventListener("click", fresh);
-$("refresh").addEventListener("click", () => list());
-$("more").addEventListener("click", () => list(true));
+$("refresh").addEventListener("click", () => tasks.load(quiet));
+$("more").addEventListener("click", () => tasks.load(quiet, true));
+$("reload").addEventListener("click", inspect);
+$("answered").addEventListener("change", (event) => wire.own("receiver", {}, { status: Number(event.target.value) }).catch((error) => say("error", error.message)));
+narrow.addEventListener("change", mark);
 $("clear").addEventListener("click", () => timeline.clear());
 $("card-open").addEventListener("click", () => $("card").showModal());
 $("card-close").addEventListener("click", () => $("card").close());
-$("credential").addEventListener("change", () => list());
+$("credential").addEventListener("change", () => {
+  inspect();
+  tasks.load(quiet);
+});
 $("drop").addEventListener("click", () => connection?.abort());
 $("cancel").addEventListener("click", () => wire.call("CancelTask", { id: task }).catch((error) => say("error", error.message)));
 $("repeat").addEventListener("click", () => {
@@ -306,10 +280,10 @@ $("repeat").addEventListener("click", () => {
 });
 $("kill").addEventListener("click", async () => {
   timeline.note("The worker process is killed.");
-  await fetch("console/kill", { method: "POST", headers: { "Content-Type": "application/json" } }).catch(() => {});
+  await wire.own("kill", {}, {}).catch(() => {}); // the process is gone before it answers
 });
 $("save").addEventListener("click", () => {
-  const link = element("a", { href: URL.createObjectURL(new Blob([test()], { type: "text/x-python" })), download: "test_conversation.py" });
+  const link = element("a", { href: URL.createObjectURL(new Blob([pytest(wire.url, $("credential").value && $("header").value, turns)], { type: "text/x-python" })), download: "test_conversation.py" });
   link.click();
   URL.revokeObjectURL(link.href);
 });

@@ -11,16 +11,26 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+const PREVIEW = 20000; // characters of a text file
+
 /** Return the nodes of one part of a message or artifact. */
 export function part({ text, data, raw, url, filename, mediaType = "" }) {
   if (text !== undefined) return markdown(text);
-  if (data !== undefined) return [element("pre", { tabindex: "0" }, JSON.stringify(data, null, 2))];
+  if (data !== undefined) return [code(JSON.stringify(data, null, 2))];
   const name = filename || mediaType || "file";
-  const source = raw !== undefined ? `data:${mediaType || "application/octet-stream"};base64,${raw}` : url;
-  if (raw === undefined && !/^https?:/i.test(url ?? "")) return [element("code", {}, String(url))];
-  if (/^image\/(png|jpeg|gif|webp)$/.test(mediaType) && raw !== undefined) return [element("img", { src: source, alt: name })];
-  return [element("a", { href: source, download: name, rel: "noreferrer noopener", target: "_blank" }, name)];
+  if (raw === undefined) return /^https?:/i.test(url ?? "") ? [link(url, name)] : [element("code", {}, String(url))];
+  const src = `data:${mediaType || "application/octet-stream"};base64,${raw}`;
+  if (/^image\/(png|jpeg|gif|webp)$/.test(mediaType)) return [element("img", { src, alt: name })];
+  const player = /^(audio|video)\//.exec(mediaType)?.[1];
+  if (player) return [element(player, { src, controls: true, "aria-label": name })];
+  const file = element("a", { href: src, download: name }, name);
+  if (!/^text\/|[/+]json$/.test(mediaType)) return [file];
+  const bytes = Uint8Array.from(atob(raw), (each) => each.charCodeAt(0));
+  return [file, code(new TextDecoder().decode(bytes).slice(0, PREVIEW))];
 }
+
+const code = (text) => element("pre", { tabindex: "0" }, text);
+const link = (href, text) => element("a", { href, rel: "noreferrer noopener", target: "_blank" }, text);
 
 /** Return the nodes of a text in the common subset of Markdown: headings, lists, code, quotes, emphasis, links. */
 export function markdown(text) {
@@ -30,9 +40,9 @@ export function markdown(text) {
     const line = lines.shift();
     const heading = /^(#{1,6}) (.*)/.exec(line);
     if (line.startsWith("```")) {
-      const code = until(lines, (each) => each.startsWith("```"));
+      const block = until(lines, (each) => each.startsWith("```"));
       lines.shift();
-      nodes.push(element("pre", { tabindex: "0" }, code.join("\n")));
+      nodes.push(code(block.join("\n")));
     } else if (heading) {
       nodes.push(element("p", {}, element("strong", {}, ...inline(heading[2]))));
     } else if (/^\s*([-*+]|\d+[.)]) /.test(line)) {
@@ -40,11 +50,15 @@ export function markdown(text) {
       const list = element(/^\s*\d/.test(line) ? "ol" : "ul");
       for (const item of items) list.append(element("li", {}, ...inline(item.replace(/^\s*\S+ /, ""))));
       nodes.push(list);
+    } else if (line.startsWith("|") && /^\|?[\s:|-]+$/.test(lines[0] ?? "")) {
+      lines.shift();
+      const rows = [line, ...until(lines, (each) => !each.startsWith("|"))].map((each) => each.replace(/^\||\|\s*$/g, "").split("|"));
+      nodes.push(element("table", {}, ...rows.map((row, place) => element("tr", {}, ...row.map((each) => element(place ? "td" : "th", {}, ...inline(each.trim())))))));
     } else if (line.startsWith("> ")) {
       const quoted = [line, ...until(lines, (each) => !each.startsWith(">"))].map((each) => each.replace(/^> ?/, ""));
       nodes.push(element("blockquote", {}, ...inline(quoted.join(" "))));
     } else if (line.trim()) {
-      const paragraph = [line, ...until(lines, (each) => !each.trim() || /^(```|#{1,6} |> |\s*([-*+]|\d+[.)]) )/.test(each))];
+      const paragraph = [line, ...until(lines, (each) => !each.trim() || /^(```|#{1,6} |> |\||\s*([-*+]|\d+[.)]) )/.test(each))];
       const parts = paragraph.flatMap((each, place) => (place ? [element("br"), ...inline(each)] : inline(each)));
       nodes.push(element("p", {}, ...parts));
     }
@@ -63,46 +77,14 @@ function inline(text) {
   let place = 0;
   for (const found of text.matchAll(pattern)) {
     nodes.push(text.slice(place, found.index));
-    const [whole, code, strong, em, label, target] = found;
-    if (code) nodes.push(element("code", {}, code));
+    const [whole, literal, strong, em, label, target] = found;
+    if (literal) nodes.push(element("code", {}, literal));
     else if (strong) nodes.push(element("strong", {}, strong));
     else if (em) nodes.push(element("em", {}, em));
-    else if (/^https?:/i.test(target)) nodes.push(element("a", { href: target, rel: "noreferrer noopener", target: "_blank" }, label));
+    else if (/^https?:/i.test(target)) nodes.push(link(target, label));
     else nodes.push(whole);
     place = found.index + whole.length;
   }
   nodes.push(text.slice(place));
   return nodes.filter((each) => each !== "");
-}
-
-/** Return the form fields of an answer's JSON Schema: an object's properties, choices, numbers, or one text. */
-export function fields(schema) {
-  if (schema?.type === "object" && schema.properties) {
-    return Object.entries(schema.properties).map(([name, each]) =>
-      field(name, each, (schema.required ?? []).includes(name)),
-    );
-  }
-  return [field("answer", schema ?? {}, true)];
-}
-
-function field(name, schema, required) {
-  const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : undefined);
-  const input = choices
-    ? element("select", {}, ...choices.map((each) => element("option", { value: JSON.stringify(each) }, String(each))))
-    : element("input", { type: /^(integer|number)$/.test(schema.type) ? "number" : "text" });
-  if (schema.type === "number") input.step = "any";
-  input.name = name;
-  input.required = required && !choices;
-  input.dataset.kind = choices ? "json" : /^(integer|number)$/.test(schema.type) ? "number" : schema.type === "object" || schema.type === "array" ? "json" : "text";
-  return element("label", {}, schema.title ?? schema.description ?? name, input);
-}
-
-/** Return the values of a form made by `fields`. Throws a SyntaxError if a value is not the JSON that its field requires. */
-export function values(form) {
-  const found = {};
-  for (const input of form.querySelectorAll("[name]")) {
-    if (input.value === "" && !input.required) continue;
-    found[input.name] = { json: JSON.parse, number: Number, text: String }[input.dataset.kind](input.value);
-  }
-  return found;
 }

@@ -1,7 +1,7 @@
 // Timeline: every message in both directions, chunks in groups, each as raw JSON and as code to copy.
 
 import { element } from "./render.js";
-import { hasEnded } from "./wire.js";
+import { hasEnded, short } from "./wire.js";
 
 export class Timeline {
   #list;
@@ -65,14 +65,15 @@ function clock() {
 function title(direction, body) {
   if (direction === "out") return body.method;
   if (body.error) return `error ${body.error.code}: ${body.error.message}`;
-  const { task, statusUpdate, artifactUpdate, message, tasks } = body.result ?? {};
-  if (statusUpdate) return `status ${short(statusUpdate.status.state)}`;
-  if (artifactUpdate) return `artifact ${artifactUpdate.artifact.name || artifactUpdate.artifact.artifactId}`;
-  if (task) return `task ${short(task.status.state)}`;
-  return message ? "message" : tasks ? `${tasks.length} tasks` : body.result?.status ? `task ${short(body.result.status.state)}` : "result";
+  return body.result?.status ? `task ${short(body.result.status.state)}` : eventTitle(body.result ?? {});
 }
 
-const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
+/** Return the title of a streamed or posted event. */
+export function eventTitle({ task, statusUpdate, artifactUpdate, message }) {
+  if (statusUpdate) return `status ${short(statusUpdate.status.state)}`;
+  if (artifactUpdate) return `artifact ${artifactUpdate.artifact.name || artifactUpdate.artifact.artifactId}`;
+  return task ? `task ${short(task.status.state)}` : message ? "message" : "result";
+}
 
 function kind(direction, body) {
   if (direction === "out") return "out";

@@ -5,6 +5,8 @@ const INTERRUPTED = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUI
 const ATTEMPTS = 60; // one each second: longer than a lease, so that another worker can take over
 
 export const hasEnded = (state) => ENDED.has(state);
+/** A state as in the texts of the console. */
+export const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
 export const isInterrupted = (state) => INTERRUPTED.has(state);
 
 /** Error response of the server, with its JSON-RPC code or HTTP status. */
@@ -27,6 +29,18 @@ export class Wire {
     const body = await response.json().catch(() => ({ error: { code: response.status, message: response.statusText } }));
     this.record({ direction: "in", body });
     return result(body, response);
+  }
+
+  /** Make a request of the console itself: GET, or POST with a body. The timeline does not show it. */
+  async own(name, params, body) {
+    const response = await fetch(`${this.url}/console/${name}?${new URLSearchParams(params)}`, {
+      method: body ? "POST" : "GET",
+      headers: { "Content-Type": "application/json", ...this.headers() },
+      body: body && JSON.stringify(body),
+    });
+    const read = await response.json();
+    if (read?.error) throw new ServerError(response.status, read.error.message ?? read.error);
+    return read;
   }
 
   /**

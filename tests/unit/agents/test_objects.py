@@ -129,12 +129,15 @@ def test_missing_agent_object_is_named(folder: Path, source: str, path: str, sen
 
 
 def load(folder: Path, source: str, **configuration: Any) -> None:
+    write(folder, source)
+    load_agent(folder, AgentConfig(path="agent.py:graph", configuration=configuration))
+
+
+def load_agent(folder: Path, config: AgentConfig) -> None:
     from aion_core.bootstrap.stores import build_stores
     from aion_core.clock import SystemClock
 
-    write(folder, source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
-    config = AgentConfig(path="agent.py:graph", configuration=configuration)
     LazyAgent("ada", config, folder, stores.agents).load()
 
 
@@ -158,6 +161,19 @@ def test_missing_required_context_field_is_named(folder: Path, kind: str) -> Non
         f"{source.count(chr(10)) + GRAPHS.count(chr(10))}). Give it under `configuration` in aion.yaml."
     )
     load(folder, source, provider="openai")
+
+
+def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
+    pytest.importorskip("google.adk")
+    (folder / "other.py").write_text(
+        "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='a', model='m')\n"
+    )
+    with pytest.raises(ConfigurationError) as failed:
+        load_agent(folder, AgentConfig(path="other.py", recursion_limit=5))
+    assert str(failed.value) == (
+        "Agent 'ada': other.py is an ADK agent, and `recursion_limit` limits the steps of a LangGraph graph only. Remove "
+        "the key in aion.yaml."
+    )
 
 
 def test_typed_dict_requires_no_field(folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from tests.support.clock import ManualClock
-from tests.support.issuer import Issuer
+from tests.support.issuer import Issuer, issuing
 from tests.unit.auth.auth_app import AuthApp, issuer_scheme
 from tests.unit.auth.passwords import USERS, basic_header
 
@@ -72,3 +72,21 @@ async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) 
         assert (refused.status_code, refused.content, refused.headers) == (401, missing.content, missing.headers), (
             header
         )
+
+
+async def test_refusals_of_tokens_of_two_issuers_are_identical(issuer: Issuer, clock: ManualClock) -> None:
+    """The response tells neither the issuer nor the cause; only its error code tells that there was a token."""
+    with issuing() as other:
+        other.add("k-1", "ES256")
+        app = AuthApp(clock, jwt=issuer_scheme(issuer), second=issuer_scheme(other))
+        for each in (issuer, other):
+            assert (await app.get_with_token(each.token())).status_code == 200
+        sent = [issuer.token(exp=1), other.token(exp=1), other.token(aud="x"), issuer.token(iss=other.url), "x"]
+        refused = [await app.get_with_token(token) for token in (*sent, issuer.token(iss="https://unknown.example"))]
+    first = refused[0]
+    assert first.headers["www-authenticate"] == 'Bearer realm="aion", error="invalid_token"'
+    assert [
+        each
+        for each in refused
+        if (each.status_code, each.content, each.headers) != (401, first.content, first.headers)
+    ] == []

@@ -9,7 +9,7 @@ import pytest
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, ValidationError
@@ -107,6 +107,7 @@ async def test_envelopes_survive_in_pydantic_state() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
+@example(message=Message(metadata={"zero": -0.0}))
 def test_every_outbox_message_survives_checkpoint_and_json(message: Message) -> None:
     outbox = A2AOutbox(message=message)
     assert serializer().loads_typed(serializer().dumps_typed(outbox)) == outbox

@@ -67,15 +67,17 @@ async def test_failed_sweep_is_repeated_until_server_ends() -> None:
         made.append(clock.now().timestamp())
         raise RuntimeError("not now")
 
-    running = asyncio.create_task(engine.Background(sweep, clock).run())
-    await _until(clock, 30, lambda: False)
+    running = asyncio.create_task(engine.Background(sweep, clock, lease_seconds=20).run())
+    await _until(clock, 10, lambda: False)
+    await _until(clock, 10, lambda: False)
     assert len(made) == 1
+    await _until(clock, 10, lambda: False)
     for _ in range(3):
         await _until(clock, 60, lambda: False)
-    assert [round(at - made[0]) for at in made] == [0, 60, 120, 180]
+    assert [round(at - made[0]) for at in made] == [0, 20, 80, 140, 200]
     running.cancel()
     await _until(clock, 60, running.done)
-    assert len(made) == 4
+    assert len(made) == 5
 
 
 async def _until(clock: ManualClock, seconds: float, done: Callable[[], bool]) -> None:

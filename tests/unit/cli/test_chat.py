@@ -1,5 +1,6 @@
 """Answers in the terminal: text, files, and names of files."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from google.protobuf.json_format import ParseDict
+from rich.console import Console
 
-from aion_core.cli.chat import PlainPrinter, described, document, saved_files
+from aion_core.cli.chat import PlainPrinter, choices_of, described, document, markdown_of, printable, saved_files
 from aion_core.cli.chat_session import Answer
 from aion_core.protocol.types import STREAM_DELTA_ID
 
@@ -46,6 +49,37 @@ def test_whole_message_replaces_streamed_text() -> None:
 
 def test_restarted_text_replaces_earlier_chunks() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
+
+
+def artifact(text: str, *, append: bool = False) -> StreamResponse:
+    update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text=text)]), append=append)
+    return StreamResponse(artifact_update=update)
+
+
+def test_text_of_artifact_is_shown() -> None:
+    answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
+    assert answer.shown == "one two"
+    assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
+
+
+def test_artifacts_text_follows_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor reports its progress, then answers with an artifact; each text is printed once."""
+    answer, show = Answer(), PlainPrinter()
+    for event in (
+        status(TaskState.TASK_STATE_WORKING, "Reading."),
+        artifact("one\n"),
+        artifact("two\n", append=True),
+        status(TaskState.TASK_STATE_COMPLETED),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
+
+
+def test_artifact_with_messages_text_is_shown_once() -> None:
+    both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
+    assert both.shown == "one"
+    assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
 
 
 def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,3 +121,30 @@ def test_file_is_saved_within_folder(tmp_path: Path, name: str, saved: str) -> N
 def test_file_and_data_are_described() -> None:
     assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
+
+
+def test_agents_control_characters_and_html_stay_text() -> None:
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert "<b onclick=x>" in printed
+    assert "\x1b]" not in printed
+    assert "\x9b" not in printed
+    assert printable("a\tb\n\x1b[2J") == "a\tb\n\N{REPLACEMENT CHARACTER}[2J"
+    assert "\x1b" not in described(Part(raw=b"1", filename="\x1b[2Ja.bin"))
+
+
+@pytest.mark.parametrize(
+    ("data", "choices"),
+    [
+        ({"options": ["Monday", "Tuesday"]}, ["Monday", "Tuesday"]),
+        ({"schema": {"enum": ["yes", "no"]}}, ["yes", "no"]),
+        ({"options": "none"}, []),
+        ({}, []),
+    ],
+)
+def test_choices_come_from_questions_data(data: dict[str, object], choices: list[str]) -> None:
+    part = ParseDict({"data": data}, Part())
+    assert choices_of(Answer(question=True, parts={"1": part})) == choices
+    assert choices_of(Answer(parts={"1": part})) == []

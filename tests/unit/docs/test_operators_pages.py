@@ -22,7 +22,7 @@ OWN = ("deploy", "limits", "runbook", "cost")
 
 
 def sections() -> dict[str, str]:
-    parts = re.split(r"^#{1,2} (.+)$", RUNBOOK, flags=re.MULTILINE)
+    parts = re.split(r"^#{1,2} (?!Needs )(.+)$", RUNBOOK, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 

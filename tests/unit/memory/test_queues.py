@@ -8,7 +8,7 @@ import pytest
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MAX_RECEIVES, MemoryWorkQueue
 from aion_core.ports import ContextKey, WakeUp
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
 
@@ -24,11 +24,6 @@ class Listener:
         self.heard += 1
         if self.heard <= self._failures:
             raise ValueError("not now")
-
-
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 async def test_failed_message_is_retried_with_backoff(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:

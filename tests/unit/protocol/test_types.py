@@ -50,4 +50,6 @@ def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
 def test_number_keeps_its_value(number: float) -> None:
     (part,) = to_json(artifact(number))["parts"]
     assert part["data"] == number
-    assert isinstance(part["data"], int) == (number == int(number) and abs(number) < 2**53)
+    assert str(part["data"]) == "-0.0" if str(number) == "-0.0" else True
+    is_whole = number == int(number) and abs(number) < 2**53 and str(number) != "-0.0"
+    assert isinstance(part["data"], int) == is_whole

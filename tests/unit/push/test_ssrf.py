@@ -221,3 +221,18 @@ def test_deployment_may_restrict_webhook_hosts() -> None:
     ):
         with pytest.raises(WebhookBlocked):
             check_url(url, named)
+
+
+def test_receiver_is_only_allowed_url_of_own_service() -> None:
+    policy = WebhookPolicy.for_service(
+        "http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8"], receiver="http://127.0.0.1:8000/console/receiver"
+    )
+    target = check_url("http://127.0.0.1:8000/console/receiver#fragment", policy)
+    assert check_addresses(target, ["127.0.0.1"], policy) == ["127.0.0.1"]
+    for path in ("", "/", "/console/receiver/", "/console/receiver?a=b", "/console/receiver/../../agents/x"):
+        with pytest.raises(WebhookBlocked, match="itself"):
+            check_url(f"http://127.0.0.1:8000{path}", policy)
+    with pytest.raises(WebhookBlocked, match="itself"):
+        check_url(
+            "http://127.0.0.1:8000/console/receiver", WebhookPolicy.for_service("http://127.0.0.1:8000", http=True)
+        )

@@ -25,7 +25,7 @@ from aion_core.ports import (
 from aion_core.ports.table import Item, Key, SingleWrite, Write, WriteRefused
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import admission, lifecycle, projection
+from aion_core.tasks import admission, lifecycle
 from tests.support.clock import ManualClock
 from tests.unit.stores.test_retries import run
 
@@ -109,7 +109,7 @@ class Story:
     async def follow_up(self) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         log = await self.store.log(TaskKey("owner", "t-1"))
         assert log is not None
-        sent = admission.follow_up(message(2), log.head, projection.fold(log.events), turn_id="turn-2", at=AT)
+        sent = admission.follow_up(message(2), log.head, lifecycle.fold(log.events), turn_id="turn-2", at=AT)
         return await self.store.follow_up(sent, holder="me")
 
 

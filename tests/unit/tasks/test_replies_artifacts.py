@@ -13,7 +13,7 @@ from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks import replies
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.engines import Stack
 from tests.support.requests import request
 from tests.support.service import http, parts
@@ -168,11 +168,11 @@ async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> N
     second = asyncio.create_task(
         made.service.send(CallContext("owner", "test"), request("more", message_id="m-2", task_id=task_id))
     )
-    await asyncio.sleep(0.01)
+    await settle()
     agent.go.set()
     while not (first.done() and second.done()):
         clock.move(0.1)
-        await asyncio.sleep(0.001)
+        await settle()
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
@@ -246,7 +246,7 @@ async def done(work: "asyncio.Task[Any]", clock: ManualClock) -> Any:
         if work.done():
             break
         clock.move(0.5)
-        await asyncio.sleep(0.002)
+        await settle()
     return await asyncio.wait_for(work, 5)
 
 

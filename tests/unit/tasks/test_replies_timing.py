@@ -20,7 +20,7 @@ from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.service import READ_SECONDS
 from aion_core.tasks.turn import TurnExecution
 from tests.support.agents.scripted import says
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.conversation import StoreConversation
 from tests.support.requests import request
 from tests.support.service import http, parts, send
@@ -98,7 +98,7 @@ async def test_message_mode_streams_task_at_deadline() -> None:
     await agent.began.wait()
     for _ in range(100):
         clock.move(1)
-        await asyncio.sleep(0.001)
+        await settle()
     item = await listening
     assert [each.id for each in item] == ["1", "2"]
     assert isinstance(item[0].payload, Task)
@@ -115,14 +115,14 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
     await agent.began.wait()
     second = asyncio.create_task(streamed(made, "hi", message_id="m-2"))
-    await asyncio.sleep(0.01)
+    await settle()
     clock.move(QUICK_SECONDS + READ_SECONDS)
-    await asyncio.sleep(0.01)
+    await settle()
     agent.go.set()
     await first
     while not second.done():
         clock.move(0.1)
-        await asyncio.sleep(0.001)
+        await settle()
     names = kinds(second.result())
     if reply is ReplyAs.MESSAGE:
         assert names == ["Message"]
@@ -147,14 +147,14 @@ async def test_auto_mode_waits_for_recording_answer() -> None:
     listening = asyncio.create_task(streamed(made, "hi"))
     await recording.wait()
     elsewhere = asyncio.create_task(streamed(other, "hi"))
-    await asyncio.sleep(0.01)
+    await settle()
     clock.move(QUICK_SECONDS + READ_SECONDS / 2)
-    await asyncio.sleep(0.01)
+    await settle()
     go.set()
-    await asyncio.sleep(0.01)
+    await settle()
     while not elsewhere.done():
         clock.move(0.01)
-        await asyncio.sleep(0.001)
+        await settle()
     assert kinds(await listening) == kinds(elsewhere.result()) == ["Message"]
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
 
@@ -228,12 +228,12 @@ async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs
     await agent.began.wait()
     other = another_process(made, store, clock, reply)
     again = asyncio.create_task(streamed(other, "slow"))
-    await asyncio.sleep(0.01)
+    await settle()
     agent.go.set()
     message = await first
     while not again.done():
         clock.move(0.1)
-        await asyncio.sleep(0.001)
+        await settle()
     assert [item.payload for item in again.result()] == [message]
 
 
@@ -254,7 +254,7 @@ async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> Non
     again = asyncio.create_task(heir.service.send(caller(), request("slow")))
     while not again.done():
         clock.move(1)
-        await asyncio.sleep(0.001)
+        await settle()
     assert isinstance(again.result(), Message if reply is ReplyAs.MESSAGE else Task)
     assert agent.runs["slow"] == 1
 
@@ -268,11 +268,11 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
     await agent.began.wait()
     (task_id,) = [key.task_id for key in store.task_keys()]
     second = asyncio.create_task(made.service.send(caller(), request("more", message_id="m-2", task_id=task_id)))
-    await asyncio.sleep(0.01)
+    await settle()
     agent.go.set()
     while not (first.done() and second.done()):
         clock.move(0.1)
-        await asyncio.sleep(0.001)
+        await settle()
     assert first.result() == second.result()
     task = first.result()
     assert isinstance(task, Task)

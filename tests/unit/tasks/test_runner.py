@@ -17,7 +17,7 @@ from aion_core.tasks.call import CallContext, Deadline, margins
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, Sour, Stepping
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
@@ -166,8 +166,7 @@ async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, st
         if until.done():
             return
         clock.move(step)
-        for _ in range(12):
-            await asyncio.sleep(0)
+        await settle()
     raise AssertionError("it does not end")
 
 
@@ -196,7 +195,7 @@ async def test_turn_of_forty_minutes_runs_steps_once() -> None:
             items.extend(item.id for item in batch)
 
     sending = asyncio.create_task(send_task(made.service, call, request()))
-    await asyncio.sleep(0.01)
+    await settle()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     watching = asyncio.create_task(watch(key.task_id))
     await let_time_pass(clock, sending)
@@ -276,7 +275,7 @@ async def test_stream_ends_before_process_stops_and_resumes() -> None:
             ids.extend(item.id for item in batch if item.id)
 
     first = asyncio.create_task(listen(""))
-    await asyncio.sleep(0.01)
+    await settle()
     (key,) = made.store.task_keys()  # type: ignore[attr-defined]
     await let_time_pass(clock, first)
     assert 0 < len(ids) < 30
@@ -302,7 +301,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
             items.extend(batch)
 
     listening = asyncio.create_task(listen())
-    await asyncio.sleep(0.01)
+    await settle()
     blocked = asyncio.create_task(send_task(made.service, call, request(message_id="m-2", context_id="c-2")))
     while len(agent.ran) < 2 and agent.ran[0] < 2:
         clock.move(5)

@@ -38,7 +38,7 @@ from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, says
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import parts, send_task
 from tests.support.stores import MemoryTaskStore
@@ -335,7 +335,7 @@ async def test_reader_survives_short_outage_of_store() -> None:
             items.extend(item.id for item in batch)
 
     following = asyncio.create_task(follow())
-    await asyncio.sleep(0.01)
+    await settle()
     store.away = 4
     agent.go.set()
     while not following.done():

@@ -1,5 +1,7 @@
 """Store errors: they cost no needless tries, and one failure does not hide other results."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
@@ -22,11 +24,12 @@ from aion_core.ports import (
     TurnStarted,
     WakeUp,
 )
+from aion_core.tasks import heartbeat
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import MAX_TRIES
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import says
+from tests.support.agents.scripted import Stubborn, says
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
@@ -124,6 +127,36 @@ async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None
     store.refuse(log=1)
     await made.worker.handle(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
+
+
+@pytest.mark.parametrize("noticed_by", ["heartbeat", "write"])
+async def test_lost_lease_is_logged_once(
+    noticed_by: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line names the lease. The agent does not stop, and its later write is refused, too."""
+    if noticed_by == "heartbeat":
+        monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 0.01)
+    agent = Stubborn()
+    made = parts(agent, clock=clock)
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(made.service, call, request()))
+    await asyncio.wait_for(agent.spoke.wait(), 20)
+    clock.move(31)
+    taken = await made.store.begin(CONTEXT, holder="heir")
+    assert isinstance(taken, TurnStarted)
+    if noticed_by == "write":
+        agent.go.set()
+    async with asyncio.timeout(20):
+        while not (lines := [each for each in caplog.records if "belongs to another holder" in each.message]):
+            await asyncio.sleep(0.01)
+    agent.go.set()
+    await asyncio.gather(*call.background)
+    sending.cancel()
+    [line] = [each for each in caplog.records if "belongs to another holder" in each.message]
+    assert line is lines[0]
+    assert line.levelno == logging.WARNING
+    assert vars(line)["fence"] == taken.lease.fence - 1
+    assert vars(line)["holder"] not in ("", "heir")
 
 
 async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:

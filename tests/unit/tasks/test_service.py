@@ -118,11 +118,11 @@ async def test_send_returns_task_end_recorded_by_another_holder() -> None:
     status = lifecycle.status_at(TaskState.TASK_STATE_COMPLETED, clock.now())
     status.message.CopyFrom(Message(message_id="heirs", parts=[Part(text="by the heir")]))
     await store.finish(heir.lease, heir.head, TaskStatusUpdateEvent(status=status))
-    for _ in range(200):
-        clock.move(0.3)
-        await asyncio.sleep(0.005)
-        if sending.done():
-            break
+    async with asyncio.timeout(20):
+        while not sending.done():
+            clock.move(0.3)
+            # The heartbeat renews from its own thread.
+            await asyncio.sleep(0.005)
     task = await sending
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert task.status.message.parts[0].text == "by the heir"
@@ -212,7 +212,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
     task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
     agent.go.set()
-    await asyncio.sleep(0.1)
+    await asyncio.wait(call.background)
     assert await made.service.get(call, task.id) == task
 
 

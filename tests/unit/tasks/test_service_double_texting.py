@@ -12,6 +12,7 @@ from aion_core.ports import Log, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import AskingAgent, GatedAgent
+from tests.support.clock import settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
@@ -33,7 +34,7 @@ async def running(policy: WhenBusy) -> tuple[ServiceParts, GatedAgent, CallConte
 async def test_queued_message_gets_its_own_task() -> None:
     made, agent, call, first, _ = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2")))
-    await asyncio.sleep(0.05)
+    await settle()
     assert agent.asked == ["one"]
     agent.go.set()
     one, two = await first, await second
@@ -45,7 +46,7 @@ async def test_message_to_running_task_is_answered_in_that_task() -> None:
     """The task does not end before the answer to the second message."""
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
-    await asyncio.sleep(0.05)
+    await settle()
     third = await send_task(
         made.service, call, request("three", message_id="m-3", task_id=task_id, return_immediately=True)
     )
@@ -65,7 +66,7 @@ async def test_repeated_queued_message_runs_once() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     again = request("two", message_id="m-2", task_id=task_id)
     repeats = [asyncio.create_task(send_task(made.service, call, again)) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    await settle()
     agent.go.set()
     await asyncio.gather(first, *repeats)
     assert agent.asked == ["one", "two"]
@@ -100,7 +101,7 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     await agent.spoke.wait()
     async with asyncio.timeout(10):
         while not agent.stopped:
-            await asyncio.sleep(0.05)
+            await settle()
     agent.go.set()
     one, two = await first, await second
     assert one == two

@@ -68,6 +68,16 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
+)
+def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tries: int, handoffs: int) -> None:
+    """The holder's own try counts for the step that it did not finish; no try is lost from the sum."""
+    before = turn(tries=3, handoffs=4)
+    record = replace(HELD, running=before, holder=holder, advanced=advanced)
+    assert transitions.taken_over(before, record) == turn(tries=tries, handoffs=handoffs)
+
+
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage | None) -> None:
     """Its event has the next number and the time of the attempt; it notifies subscribers."""

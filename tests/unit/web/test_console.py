@@ -7,13 +7,17 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from aion_core.web.console import MEDIA_TYPES, ConsoleMiddleware
+from aion_core.web.console_receiver import WebhookReceiver
+from tests.support.server import ROOT
 
 HTML = {"accept": "text/html,application/xhtml+xml"}
 
 
-def client(killed: list[str] | None = None) -> httpx.AsyncClient:
-    kill = None if killed is None else lambda: killed.append("killed")
-    app = ConsoleMiddleware(PlainTextResponse("the agent's"), kill)
+STATIC = ROOT / "aion_core" / "web" / "static"
+
+
+def client(receiver: WebhookReceiver | None = None) -> httpx.AsyncClient:
+    app = ConsoleMiddleware(PlainTextResponse("the agent's"), receiver)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -27,22 +31,24 @@ async def test_root_serves_console_to_browsers_only() -> None:
         assert (await http.get("/tasks/1", headers=HTML)).text == "the agent's"
 
 
-async def test_console_files_are_small_and_need_no_other_origin() -> None:
+async def test_console_files_need_no_other_origin() -> None:
     async with client() as http:
         names = [*re.findall(r'(?:href|src)="console/([^"]+)"', (await http.get("/", headers=HTML)).text)]
         for name in names:
-            names += [
-                each
-                for each in re.findall(r'from "\./([^"]+)"', (await http.get(f"/console/{name}")).text)
-                if each not in names
-            ]
+            text = (await http.get(f"/console/{name}")).text
+            names += [each for each in re.findall(r'from "\./([^"]+)"', text) if each not in names]
         answers = [await http.get(f"/console/{name}") for name in ["index.html", *names]]
     assert {answer.status_code for answer in answers} == {200}
-    assert sum(len(answer.content) for answer in answers) < 80_000
     assert not re.search(r"https?://(?!$)[a-z]", "".join(answer.text for answer in answers))
     assert {answer.headers["content-type"].partition(";")[0] for answer in answers} == set(MEDIA_TYPES.values()) - {
         "application/json"
     }
+    unused = {file.name for file in STATIC.iterdir()} - {"index.html", *names}
+    assert unused == {"api.css", "api.html", "api.js", "openapi.json.gz"}
+
+
+def test_static_files_are_small() -> None:
+    assert sum(file.stat().st_size for file in STATIC.iterdir()) <= 80 * 1024
 
 
 async def test_unchanged_console_file_is_not_sent_again() -> None:
@@ -50,6 +56,9 @@ async def test_unchanged_console_file_is_not_sent_again() -> None:
         first = await http.get("/console/console.js")
         again = await http.get("/console/console.js", headers={"if-none-match": first.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
+        head = await http.head("/console/console.js")
+        assert (head.headers["content-length"], head.content) == (str(len(first.content)), b"")
+        assert (first.headers["cache-control"], first.headers["x-content-type-options"]) == ("no-cache", "nosniff")
 
 
 @pytest.mark.parametrize("path", ["/console/missing.js", "/console/%2e%2e/settings.py", "/console/"])
@@ -58,16 +67,17 @@ async def test_unknown_console_file_is_not_found(path: str) -> None:
         assert (await http.get(path)).status_code == 404
 
 
-async def test_only_development_console_kills_process() -> None:
-    killed: list[str] = []
-    async with client() as deployed, client(killed) as development:
-        assert (await deployed.get("/console/features.json")).json() == {"kill": False}
-        assert (await deployed.post("/console/kill")).status_code == 405
-        assert (await development.get("/console/features.json")).json() == {"kill": True}
-        assert (await development.get("/console/kill")).status_code == 404
-        assert killed == []
-        assert (await development.post("/console/kill")).status_code == 202
-        assert killed == ["killed"]
+async def test_features_name_receiver_in_development_only() -> None:
+    receiver = WebhookReceiver("http://test/console/receiver")
+    async with client() as deployed, client(receiver) as development:
+        assert (await deployed.get("/console/features.json")).json() == {
+            "agent": "",
+            "development": False,
+            "receiver": "",
+        }
+        assert (await development.get("/console/features.json")).json()["receiver"] == receiver.url
+        assert (await deployed.post("/console/receiver")).status_code == 405
+        assert (await development.post("/console/receiver")).status_code == 204
 
 
 async def test_api_page_and_its_document_are_served() -> None:

@@ -1,6 +1,5 @@
 """Frames of streams against those of the SDK's dispatchers for the same events."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -13,14 +12,16 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Message as ASGIMessage
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Chunk, Emission, Log, Reply, TaskKey, TurnRequest
+from aion_core.ports import AgentMessage, Chunk, Emission, Log, Reply, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.sse import Frames, jsonrpc_v1
+from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -125,21 +126,31 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
     assert said["error"]["message"] == sdk_said["error"]["message"]
 
 
+class ReleasedByComments:
+    """App with an agent that waits for three comments in the stream."""
+
+    def __init__(self, agent: GatedAgent, app: ASGIApp) -> None:
+        self._agent, self._app, self._comments = agent, app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: ASGIMessage) -> None:
+            self._comments += message.get("body", b"").startswith(b":")
+            if self._comments > 2:
+                self._agent.go.set()
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
 async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP entry points close idle connections."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
-    answers = []
     for of in (ServiceParts.app, the_sdks_app):
         agent = GatedAgent()
-        async with http(of(parts(agent))) as client:
+        async with http(ReleasedByComments(agent, of(parts(agent)))) as client:
             headers = {"A2A-Version": "1.0"}
-            asked = asyncio.ensure_future(client.post("/", json=send(method="SendStreamingMessage"), headers=headers))
-            await agent.spoke.wait()
-            await asyncio.sleep(0.2)
-            agent.go.set()
-            answers.append(await asked)
-    for answer in answers:
+            answer = await client.post("/", json=send(method="SendStreamingMessage"), headers=headers)
         comments = [line for line in answer.text.splitlines() if line.startswith(":")]
         assert len(comments) > 2
         assert len(frames(answer)) == 5, "and no frame more"
@@ -211,3 +222,47 @@ def test_error_frame_escapes_unicode_line_ends() -> None:
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
     assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
+
+
+class Wordy(Scripted):
+    """Agent with many messages, chunks of text and an answer."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        for number in range(40):
+            yield AgentMessage(Message(message_id=f"m-{number}", parts=[Part(text="x" * 500)]), key=f"k-{number}")
+            yield Chunk(f"chunk {number} ", "call")
+        yield Reply(Message(message_id="a-1", parts=[Part(text="y" * 500)]))
+
+
+async def test_stream_ends_before_maximum_size_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stream ends after a whole frame, below the maximum size. The last event id leads to the rest."""
+    monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 5_000)
+    ids: list[int] = []
+    streams, completed, task_id = 0, False, ""
+    async with http(parts(Wordy()).app()) as client:
+        body = send(method="SendStreamingMessage")
+        while not completed:
+            headers = {"Last-Event-ID": str(ids[-1])} if ids else {}
+            answer = await client.post("/", json=body, headers=headers)
+            streams += 1
+            assert len(answer.content) <= 5_000
+            assert answer.content.endswith(b"\n\n")
+            received = frames(answer)
+            ids += [int(frame["id"]) for frame in received if frame.get("id", "").isdecimal()]
+            results = [json.loads(frame["data"])["result"] for frame in received if "data" in frame]
+            task_id = task_id or results[0]["task"]["id"]
+            body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+            completed = any("COMPLETED" in json.dumps(result) for result in results)
+    assert ids == list(range(1, 44))
+    assert streams > 5
+
+
+async def test_frame_above_maximum_size_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 10)
+    async with http(parts(Wordy()).app()) as client:
+        answer = await client.post("/", json=send(method="SendStreamingMessage"))
+    assert [frame["id"] for frame in frames(answer)] == ["1"]
+
+
+def test_maximum_stream_size_is_below_lambdas() -> None:
+    assert MAX_STREAM_BYTES < 200_000_000

@@ -11,14 +11,16 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.tools import tool
+from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.types import StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
+from aion.shared.types import A2AOutbox
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.outbound import NO_ANSWER
+from aion_core.agents.langgraph.answers import NO_ANSWER
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
@@ -142,6 +144,71 @@ async def test_interrupt_value_without_prompt_is_shown_as_json(method: str) -> N
     shown, data = asked["status"]["message"]["parts"]
     assert shown["text"] == '{"frage": "Größe?", "ok": true}'
     assert data["data"] == {"frage": "Größe?", "ok": True}
+
+
+# ── Several messages of a node ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_message_of_a_node_is_recorded_once(method: str) -> None:
+    def answers(state: State) -> State:
+        return {"messages": [AIMessage("first"), ("ai", "second"), AIMessage("")]}
+
+    (task,) = await held(in_a_row(answers), method, "go")
+    assert texts(task) == ["first", "second"]
+
+
+async def test_messages_of_other_nodes_are_not_recorded(method: str) -> None:
+    """Nor those that are in the state already."""
+
+    def drafts(state: State) -> State:
+        return {"messages": [AIMessage("draft", id="d")]}
+
+    def answers(state: State) -> State:
+        return {"messages": [*state["messages"], AIMessage("answer")]}
+
+    first, second = await held(in_a_row(drafts, answers), method, "one", "two")
+    assert texts(first) == texts(second) == ["answer"]
+
+
+async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
+    class WithOutbox(MessagesState):
+        a2a_outbox: A2AOutbox | None
+
+    def leaves(state: Any) -> State:
+        outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="outbox")]))
+        return {"a2a_outbox": outbox, "messages": [AIMessage("first"), AIMessage("second")]}
+
+    async def replies(state: State) -> State:
+        await get_aion_context().thread.reply("reply")
+        return {"messages": [AIMessage("first"), AIMessage("second")]}
+
+    graph = StateGraph(WithOutbox).add_node("leaves", leaves).add_edge(START, "leaves")
+    for agent, answer in ((graph, "outbox"), (in_a_row(replies), "reply")):
+        (task,) = await held(agent, method, "go")
+        assert texts(task) == [answer]
+
+
+async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None:
+    @entrypoint()
+    async def workflow(given: Any) -> Any:
+        return [*given["messages"], AIMessage("first"), AIMessage("second")]
+
+    (task,) = await held(workflow, method, "go")
+    assert texts(task) == ["first", "second"]
+
+
+async def test_emitted_answer_keeps_its_id(method: str) -> None:
+    """It is in the task and in the graph's state once."""
+    seen: list[list[str]] = []
+
+    def answers(state: State, writer: StreamWriter) -> State:
+        seen.append([message.text for message in state["messages"]])
+        emit_message(writer, AIMessage("The answer."))
+        return {"messages": [AIMessage("The answer.")]}
+
+    first, _ = await held(in_a_row(answers), method, "one", "two")
+    assert texts(first) == ["The answer."]
+    assert seen == [["one"], ["one", "The answer.", "two"]]
 
 
 # ── Beside tool calls ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,12 +20,12 @@ def texts(*spoken: list[Chunk]) -> list[tuple[str, str, bool]]:
 
 
 def test_reply_is_buffered_while_model_streams() -> None:
-    streams = ModelStreams()
+    streams = ModelStreams({()})
     streamed = texts(
         list(streams.add(chunk("m1 ", "model"))),
-        list(streams.add_reply("r1 ", "reply")),
+        list(streams.add_reply("r1 ", "reply", namespace="")),
         list(streams.add(chunk("m2", "model", last=True))),
-        list(streams.add_reply("r2", "reply")),
+        list(streams.add_reply("r2", "reply", namespace="")),
         list(streams.discard_reply("reply")),
     )
     assert streamed == [
@@ -36,10 +36,10 @@ def test_reply_is_buffered_while_model_streams() -> None:
         ("reply", "r2", False),
         ("reply", END, False),
     ]
-    streams = ModelStreams()
+    streams = ModelStreams({()})
     streamed = texts(
         list(streams.add(chunk("m1 ", "model"))),
-        list(streams.add_reply("r1 ", "reply")),
+        list(streams.add_reply("r1 ", "reply", namespace="")),
         list(streams.discard_reply("reply")),
         list(streams.add(chunk("m2", "model", last=True))),
     )
@@ -47,9 +47,9 @@ def test_reply_is_buffered_while_model_streams() -> None:
 
 
 def test_aborted_reply_releases_stream_and_drops_buffer() -> None:
-    streams = ModelStreams()
+    streams = ModelStreams({()})
     streamed = texts(
-        list(streams.add_reply("r1 ", "reply")),
+        list(streams.add_reply("r1 ", "reply", namespace="")),
         list(streams.add(chunk("m1 ", "model"))),
         list(streams.add(chunk("x1 ", "other"))),
         list(streams.abort("other")),
@@ -61,17 +61,17 @@ def test_aborted_reply_releases_stream_and_drops_buffer() -> None:
 
 def test_replies_and_aborted_text_are_no_fallback() -> None:
     """A reply is the answer by itself."""
-    streams = ModelStreams()
+    streams = ModelStreams({()})
     list(streams.add(chunk("kept", "one", last=True)))
     list(streams.add(chunk("cut", "two")))
     list(streams.abort("two"))
-    list(streams.add_reply("a reply", "three"))
-    assert streams.last_text() == "kept"
+    list(streams.add_reply("a reply", "three", namespace=""))
+    assert streams.last_text()[1] == "kept"
 
 
 def test_tool_call_text_is_fallback_only_if_last() -> None:
-    streams = ModelStreams()
+    streams = ModelStreams({()})
     list(streams.add(chunk("Opening it.", "one", last=True, tool=True)))
-    assert streams.last_text() == "Opening it."
+    assert streams.last_text()[1] == "Opening it."
     list(streams.add(chunk("", "two", last=True)))
-    assert streams.last_text() == ""
+    assert streams.last_text() == ("", "")

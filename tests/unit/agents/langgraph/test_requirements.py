@@ -14,6 +14,7 @@ from langgraph.runtime import Runtime
 
 from aion.langgraph import AionContext
 from aion_core.protocol.types import Message, Part, Role, Task
+from tests.support import asgi
 from tests.support.service import http, parts, send
 from tests.unit.agents.langgraph.requests import RequestEnvelope, one_node
 
@@ -59,24 +60,21 @@ async def test_return_immediately_returns_working_task(version: str) -> None:
         return {"messages": [AIMessage("done")]}
 
     sends, _, gets = METHODS[version]
-    async with http(parts(one_node(node)).app()) as client:
+    made = parts(one_node(node))
+    async with http(made.app()) as client:
         request = send(method=sends)
         flag = {"returnImmediately": True} if version == "v1" else {"blocking": False}
         request["params"]["configuration"] = flag
-        sending = asyncio.create_task(post(client, request))
-        # This client's transport returns a response only after the request's work has ended, so its content counts.
-        running = asyncio.create_task(began.wait())
-        await asyncio.wait({sending, running}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.sleep(0.05)
-        go.set()
-        task = await sending
+        _, answer = await asgi.post(made.app(), request)
+        result = json.loads(answer)["result"]
+        task = result.get("task", result)
         assert state(task) == "working"
+        await began.wait()
+        go.set()
         get = {"jsonrpc": "2.0", "id": 1, "method": gets, "params": {"id": task["id"]}}
-        for _ in range(100):
-            if state(await post(client, get)) == "completed":
-                break
-            await asyncio.sleep(0.02)
-        assert state(await post(client, get)) == "completed"
+        async with asyncio.timeout(20):
+            while state(await post(client, get)) != "completed":
+                await asyncio.sleep(0.01)
         subscribe = send(method=METHODS[version][1])  # the same message: from its first event
         events = events_of(await client.post("/", json=subscribe))
     assert [state(event) for event in events] == ["submitted", "working", "completed"]

@@ -6,12 +6,12 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.agents.langgraph.thread import StreamedText
+from aion_core.agents.langgraph.thread import UnreturnedOutput
 
 
-def streamed(saver: InMemorySaver, turn: str) -> StreamedText:
+def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
     config: RunnableConfig = {"configurable": {"thread_id": "c"}, "metadata": {"run_id": turn}}
-    return StreamedText(saver, config, returns=True)
+    return UnreturnedOutput(saver, config, returns=True)
 
 
 async def test_streamed_text_belongs_only_to_its_turn() -> None:

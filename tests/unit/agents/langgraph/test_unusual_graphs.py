@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +23,11 @@ from pydantic import BaseModel
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AOutbox
+from aion_core.clock import SystemClock
+from aion_core.ports import Lease
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 from tests.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 from tests.unit.agents.langgraph.test_agent import ToolCaller
 
@@ -109,18 +112,23 @@ async def test_many_chunks_complete_within_their_memory(many: int, request: pyte
 
 
 async def test_blocking_graph_does_not_lose_its_lease() -> None:
-    async def blocks(state: State) -> State:
-        time.sleep(2.5)  # blocks the event loop on purpose
-        return {"messages": [AIMessage("still here")]}
+    renewals = threading.Semaphore(0)
 
-    from aion_core.clock import SystemClock
-    from tests.support.stores import MemoryTaskStore
+    class RenewedStore(MemoryTaskStore):
+        def renew(self, lease: Lease) -> bool:
+            renewals.release()
+            return super().renew(lease)
+
+    async def blocks(state: State) -> State:
+        # Blocks the event loop on purpose.
+        renewed = [renewals.acquire(timeout=20) for _ in range(3)]
+        return {"messages": [AIMessage(f"still here: {renewed}")]}
 
     clock = SystemClock()
-    made = parts(one_node(blocks), MemoryTaskStore(clock, lease_seconds=1), clock, lease_seconds=0.6)
+    made = parts(one_node(blocks), RenewedStore(clock), clock, lease_seconds=0.3)
     async with http(made.app()) as client:
         task = await ask(client)
-    assert said(task) == "still here"
+    assert said(task) == "still here: [True, True, True]"
 
 
 async def test_emission_after_turn_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:

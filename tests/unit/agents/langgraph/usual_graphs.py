@@ -211,6 +211,14 @@ def silent() -> Any:
     return StateGraph(MessagesState).add_node("work", work).add_edge(START, "work")
 
 
+@case("Several messages of a node", UsualTurn(answer="At 14:00.", before=("There is one train.",)))
+def several_messages() -> Any:
+    def train(state: MessagesState) -> State:
+        return {"messages": [AIMessage("There is one train."), AIMessage("At 14:00.")]}
+
+    return StateGraph(MessagesState).add_node("train", train).add_edge(START, "train")
+
+
 @case("Graph that never ends", UsualTurn(state="FAILED", answer=TOO_MANY_STEPS))
 def endless() -> Any:
     def again(state: MessagesState) -> Command[Literal["again"]]:

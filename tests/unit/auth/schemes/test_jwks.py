@@ -25,7 +25,7 @@ from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Metric, NoopTraces
 from aion_core.web.middleware import ObservabilityMiddleware
 from tests.support.asgi import ask
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.unit.auth.auth_app import AuthApp, issuer_scheme
 
@@ -196,12 +196,7 @@ class SlowIssuer:
             self.fetches[-1].set_exception(answered)
         else:
             self.fetches[-1].set_result(answered)
-        await settled()
-
-
-async def settled() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+        await settle()
 
 
 @pytest.fixture
@@ -217,7 +212,7 @@ def keys(slow: SlowIssuer, issuer: Issuer, clock: ManualClock) -> IssuerKeys:
 async def waiting(keys: IssuerKeys, *key_ids: str) -> list[asyncio.Task[Any]]:
     """Return one running request for each key id."""
     found = [asyncio.create_task(keys.key(key_id)) for key_id in key_ids]
-    await settled()
+    await settle()
     return found
 
 
@@ -239,7 +234,7 @@ async def test_first_callers_share_failed_fetch(keys: IssuerKeys, slow: SlowIssu
 async def test_canceled_caller_leaves_fetch_to_others(keys: IssuerKeys, slow: SlowIssuer) -> None:
     first, second = await waiting(keys, "k-1", "k-1")
     first.cancel()
-    await settled()
+    await settle()
     await slow.answer()
     assert second.result() is not None
     assert len(slow.fetches) == 1
@@ -320,7 +315,7 @@ async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: Slo
     context = copy_context()
     context.run(variable.set, credentials)
     caller = asyncio.create_task(keys.key("k-1"), context=context)
-    await settled()
+    await settle()
     await slow.answer()
     assert (await caller) is not None
     retained = weakref.ref(credentials)

@@ -1,0 +1,46 @@
+"""Stored state of a context's LangGraph thread: its newest checkpoints as plain JSON."""
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import StateSnapshot
+
+from aion_core.agents.langgraph.thread import NODES, Graph
+from aion_core.agents.langgraph.turn import GraphSetup
+from aion_core.agents.readable_json import readable_json
+from aion_core.ports import ContextKey, StateEntry, StoredState
+from aion_core.stores.keys import thread_id
+from aion_core.stores.retries import Fence
+
+
+async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
+    """Return the newest checkpoints of the context's thread; None without a checkpointer. Raises StoreError."""
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
+        if setup.savers is None:
+            return None
+        # Reads ignore the fence, and nothing is written.
+        saver = setup.savers(fence=Fence(context, 0), before_put=_never, types=setup.types)
+        graph = graph.copy(update={"checkpointer": saver})
+    thread = thread_id(context)
+    config: RunnableConfig = {"configurable": {"thread_id": thread}}
+    history = [snapshot async for snapshot in graph.aget_state_history(config, limit=limit)]
+    values = readable_json(history[0].values) if history else None
+    return StoredState("LangGraph thread", thread, values, [_entry(snapshot) for snapshot in history])
+
+
+def _entry(snapshot: StateSnapshot) -> StateEntry:
+    metadata = {key: value for key, value in (snapshot.metadata or {}).items() if key != NODES}
+    label = f"step {metadata.get('step')}, {metadata.get('source')}"
+    if snapshot.next:
+        label += f", next {', '.join(snapshot.next)}"
+    content = {
+        "values": snapshot.values,
+        "next": snapshot.next,
+        "interrupts": [{"id": each.id, "value": each.value} for each in snapshot.interrupts],
+        "metadata": metadata,
+    }
+    checkpoint_id = str(snapshot.config["configurable"]["checkpoint_id"])
+    return StateEntry(checkpoint_id, label, snapshot.created_at or "", readable_json(content))
+
+
+async def _never() -> None:
+    raise AssertionError("The console does not write checkpoints.")

@@ -1,0 +1,115 @@
+"""Present state of a task in one sentence, with the commands for its operator. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from aion_core.cli.dlq import QueuedLetter
+from aion_core.cli.render import TaskReport, time_text
+from aion_core.ports import Delivery
+from aion_core.protocol.types import TaskState
+from aion_core.stores.inspection import ContextStatus
+from aion_core.tasks.contexts import moment
+from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Present state of a task, and the operator's possibilities."""
+
+    sentence: str
+    commands: tuple[str, ...]
+    """Commands of the sentence, without quotes."""
+
+
+def verdict_of(
+    report: TaskReport, letters: Sequence[QueuedLetter], *, owner: str, place: str, server_runs: bool
+) -> Verdict:
+    """Return the task's present state. `owner` and `place` are the commands' options, such as ` --stack aion-prod`.
+
+    `server_runs` is False if the task's development server is stopped.
+    """
+    task_id, options = report.head.key.task_id, f"{owner}{place}"
+    cancel = f"aion tasks cancel {task_id}{options}"
+    parts: list[tuple[str, str]] = [_state(report, cancel, options)]
+    if not server_runs and report.head.state not in TERMINAL:
+        parts.append(("its development server is stopped: {}", "aion dev"))
+    parts += _pushes(report, options)
+    for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
+        text = f"a message of its {queue} queue is a dead letter: correct the cause, then {{}}"
+        parts.append((text, f"aion dlq redrive --queue {queue}{place}"))
+    sentence = "; ".join(text.replace("{}", f"`{command}`") for text, command in parts)
+    return Verdict(f"{sentence}.", tuple(dict.fromkeys(command for _, command in parts if command)))
+
+
+def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
+    """Return the sentence of the task's state, with {} in place of its command."""
+    head, since = report.head, time_text(report.head.timestamp)
+    if head.state in TERMINAL:
+        return {
+            TaskState.TASK_STATE_COMPLETED: f"The task is completed since {since}: nothing is to be done",
+            TaskState.TASK_STATE_CANCELED: f"The task is canceled since {since}: its client may send a new message",
+            TaskState.TASK_STATE_REJECTED: f"The agent rejected the task at {since}: its client may send another message",
+        }.get(
+            head.state,
+            f"The task has failed at {since}: correct the cause, then its client may send the message again with a new id",
+        ), ""
+    if head.state in INTERRUPTED:
+        wants = "an answer" if head.state == TaskState.TASK_STATE_INPUT_REQUIRED else "credentials"
+        return f"The task waits for {wants} of its client since {since}; {{}} ends it", cancel
+    if report.context is None or report.context.record.expired:
+        return "The task has no context any more, and no worker runs it; {} ends it", cancel
+    return _turn(report, report.context, cancel, options)
+
+
+def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str) -> tuple[str, str]:
+    """Return the sentence of an active task's running or waiting turn."""
+    record, task_id = context.record, report.head.key.task_id
+    if record.running is not None and record.runs(task_id):
+        tries = f"try {record.running.tries}"
+        if not record.holder:
+            return "The turn is suspended between two workers, and a wake-up message resumes it; {} ends it", cancel
+        until = time_text(moment(record.until))
+        if moment(record.until) > report.now:
+            return f"The turn runs ({tries}) under a lease until {until}, which its worker renews; {{}} ends it", cancel
+        return (
+            f"The worker of the turn ({tries}) is gone: its lease ended at {until}, and a wake-up message or the sweep, "
+            "each minute, starts another worker; {} ends the task",
+            cancel,
+        )
+    if not record.waits_for(task_id):
+        return "The task is active without a turn, and no worker will run it; {} ends it", cancel
+    if record.running is not None:
+        ahead = record.active_task
+        return f"The turn waits behind the running task {ahead} of its context: {{}}", f"aion why {ahead}{options}"
+    if record.interrupted is not None:
+        ahead = record.interrupted
+        return (
+            f"The turn waits until the task {ahead} of its context is answered or canceled: {{}}",
+            f"aion why {ahead}{options}",
+        )
+    return "The turn is queued, and a wake-up message or the sweep, each minute, starts it; {} ends it", cancel
+
+
+def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
+    for each in report.deliveries:
+        redrive = f"aion push redrive {each.task.task_id} {each.config_id}{options}"
+        if each.disabled or each.dead:
+            yield f"{delivery_text(each)}: correct the receiver, then {{}}", redrive
+        elif each.tries:
+            yield delivery_text(each), ""
+
+
+def delivery_text(delivery: Delivery) -> str:
+    """Return the state of a push config's notifications as a clause."""
+    name = f"the webhook {delivery.config_id}"
+    failed = f", at last with {delivery.failure}" if delivery.failure else ""
+    if delivery.disabled:
+        return f"{name} is disabled ({delivery.failure or 'HTTP 410'})"
+    if delivery.dead:
+        events = "1 dead letter" if delivery.dead == 1 else f"{delivery.dead} dead letters"
+        return f"{name} has {events}, from event {delivery.dead_from} on{failed}"
+    if delivery.tries:
+        due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
+        tries = "1 time" if delivery.tries == 1 else f"{delivery.tries} times"
+        return f"{name} failed {tries} for event {delivery.cursor + 1}{failed}{due}"
+    return f"{name} has all events through number {delivery.cursor}"

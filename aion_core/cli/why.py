@@ -1,0 +1,242 @@
+"""`aion why` prints the story of one task in sentences, and its present state."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aion_core.cli import options
+from aion_core.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
+from aion_core.cli.error_text import error_text
+from aion_core.cli.options import PLACES, Deployment
+from aion_core.cli.options import owner as named_owner
+from aion_core.cli.render import UNREADABLE, TaskReport, task_report, time_text
+from aion_core.cli.steps import result_of, waiting
+from aion_core.cli.story import StoryEvent, story_of
+from aion_core.cli.tasks import find_heads
+from aion_core.cli.verdict import Verdict, delivery_text, verdict_of
+from aion_core.dev.data_folder import SQLITE
+from aion_core.errors import AionError
+from aion_core.log import one_line
+from aion_core.tasks.lifecycle import time_of
+
+if TYPE_CHECKING:
+    from aion_core.bootstrap.operator import Operator
+    from aion_core.deploy.logs import LogLine
+    from aion_core.ports import Head
+
+SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
+
+EARLIER = timedelta(minutes=1)
+"""Time before a task's first event from which log lines are read: clocks differ."""
+
+COLOURS = {"error": "red", "invocation": "red", "warning": "yellow", "takeover": "yellow"}
+
+
+@dataclass(frozen=True)
+class TaskStory:
+    """Story of one task, with its present state."""
+
+    report: TaskReport
+    events: list[StoryEvent]
+    letters: list[QueuedLetter]
+    unread: list[str]
+    """Sentences about sources that could not be read."""
+    verdict: Verdict
+
+    def document(self) -> dict[str, Any]:
+        """Return the story as JSON values."""
+        return {
+            **self.report.document(),
+            "story": [each.document() for each in self.events],
+            "deadLetters": [each.document() for each in self.letters],
+            "notRead": self.unread,
+            "now": {"text": self.verdict.sentence, "commands": list(self.verdict.commands)},
+        }
+
+    def print(self) -> None:
+        """Print the story, with one line for each event."""
+        head = self.report.head
+        click.echo(
+            f"Task {head.key.task_id} of the agent {head.context.agent}, in the context "
+            f"{one_line(head.context.context_id)}, of the owner {head.key.owner}. Times are UTC.\n"
+        )
+        for each in self.events:
+            at = f"{each.at:%Y-%m-%d %H:%M:%S}.{each.at.microsecond // 1000:03d}" if each.at else ""
+            text = one_line(each.text)
+            click.echo(f"{at:23}  {click.style(text, fg=COLOURS[each.kind]) if each.kind in COLOURS else text}")
+        for text in self._facts():
+            click.echo(f"{'':23}  {one_line(text)}")
+        for text in self.unread:
+            click.echo(f"{'not read':23}  {click.style(one_line(text), fg='yellow')}")
+        click.echo(f"\n{click.style('Now:', bold=True)} {one_line(self.verdict.sentence)}")
+
+    def _facts(self) -> list[str]:
+        """Return sentences about the queue, the webhooks and the dead letters as they are now."""
+        context, head = self.report.context, self.report.head
+        record = context.record if context is not None and not context.record.expired else None
+        facts = []
+        waits = [
+            place
+            for place, turn in enumerate(record.waiting if record else (), start=1)
+            if turn.task_id == head.key.task_id
+        ]
+        if record is not None and waits:
+            facts.append(f"Its turn has place {waits[0]} of {len(record.waiting)} in the queue of its context.")
+        if context is not None and record is not None and record.busy and context.due_at is not None:
+            facts.append(f"The timer of its context is set to {time_text(context.due_at)}.")
+        if self.report.undelivered:
+            facts.append(f"Not yet posted to every webhook: {_numbered('event', self.report.undelivered)}.")
+        facts += [f"{_capital(delivery_text(each))}." for each in self.report.deliveries]
+        for each in self.letters:
+            facts.append(
+                f"A message of the {each.queue} queue, sent at {time_text(each.letter.sent_at)}, is a dead letter "
+                f"({each.meaning.category}): {each.meaning.status}"
+            )
+        return facts
+
+
+@click.command(
+    short_help="Explain a task in sentences.",
+    epilog="""\b
+Examples:
+  aion why 0199f0a2-…
+  aion why 0199f0a2-… --stack aion-prod
+  aion why 0199f0a2-… --subject alice@example.com --stack aion-prod --json""",
+)
+@click.argument("task_id")
+@named_owner
+@click.option(
+    "--content", is_flag=True, help="Print the texts of people and agents too. The default beside `aion dev`."
+)
+@options.as_json
+@options.deployment
+def why(task_id: str, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
+    """Print the story of the task TASK_ID, and its present state with the commands for it.
+
+    The story is made of the task's events, lease, queue, webhooks, dead letters and log lines: arrival, workers, tries,
+    waits, interrupts, cancellations, deliveries and errors. The log lines are those of the stack, or of `aion dev`.
+
+    Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
+    """
+    from aion_core.bootstrap.operator import build_operator
+
+    operator = build_operator(deployment.settings(*PLACES))
+    if not owner and not deployment.is_of_development:
+        click.echo(SCANS, err=True)
+    heads = result_of(find_heads(operator, task_id, owner, scan=not owner), "Searching for the task")
+    stories = [
+        _StoryReader(deployment, operator, content=content or deployment.is_of_development).read(head) for head in heads
+    ]
+    if as_json:
+        click.echo(json.dumps([each.document() for each in stories], indent=2))
+        return
+    for place, story in enumerate(stories):
+        click.echo("\n" if place else "", nl=False)
+        story.print()
+
+
+@dataclass
+class _StoryReader:
+    """Reader of a task's story. A source that cannot be read is named in the story."""
+
+    deployment: Deployment
+    operator: "Operator"
+    content: bool = field(kw_only=True)
+    unread: list[str] = field(default_factory=list)
+
+    def read(self, head: "Head") -> TaskStory:
+        """Read a task's story from all sources. Raises StoreError if the table cannot be read."""
+        report = result_of(task_report(self.operator, head, content=self.content), "Reading the table")
+        if report.events is None:
+            self.unread.append(UNREADABLE)
+        caller = self._caller(head.key.owner)
+        letters = self._letters(head)
+        began = next((at for each in report.events or () if (at := time_of(each.event)) is not None), head.timestamp)
+        with waiting("Reading the log lines"):
+            lines = self._lines(head, began)
+        events = story_of(report.events or (), lines, caller=caller, agent=head.context.agent, content=self.content)
+        return TaskStory(report, events, letters, self.unread, self._verdict(report, letters))
+
+    def _verdict(self, report: TaskReport, letters: Sequence[QueuedLetter]) -> Verdict:
+        local, deployment = self.deployment.is_of_development, self.deployment
+        place = f" --stack {deployment.stack}" if deployment.stack else ""
+        owner = "" if local else f" --owner {report.head.key.owner}"
+        runs = not local or deployment.server_runs
+        return verdict_of(report, letters, owner=owner, place=place, server_runs=runs)
+
+    def _caller(self, owner: str) -> str:
+        """Return the sender of the task's messages: the principal of an API key, if one has this owner."""
+        from aion_core.bootstrap.operator import build_keys, owner_of_key
+        from aion_core.ports import ANONYMOUS
+
+        if owner == ANONYMOUS:
+            return "An anonymous client"
+        keys = self._or_unread(
+            "The API keys",
+            lambda: result_of(build_keys(self.deployment.settings(*PLACES)).all(), "Reading the API keys"),
+        )
+        for key in keys or ():
+            if owner_of_key(key.principal, key.tenant) == owner:
+                return f"The client {one_line(key.principal)} (API key{f', tenant {key.tenant}' if key.tenant else ''})"
+        return f"The client {owner}"
+
+    def _letters(self, head: "Head") -> list[QueuedLetter]:
+        """Read the dead letters of the task's pushes, and those of its context."""
+        environ, found = self.deployment.environ, list[QueuedLetter]()
+        for queue in DeadLetterQueue:
+            if not environ.get(VARIABLES[queue]) and not environ.get(SQLITE):
+                self.unread.append(f"The dead letters of the {queue} queue: {VARIABLES[queue]} is not set.")
+                continue
+            source = f"The dead letters of the {queue} queue"
+            letters = partial(read_letters, self.deployment, [queue], LIMIT)
+            read = self._or_unread(source, lambda: result_of(letters(), "Reading the dead letters"))  # noqa: B023  # called at once
+            found += [each for each in read or () if _is_about(each, head)]
+        return found
+
+    def _lines(self, head: "Head", began: datetime) -> "Sequence[LogLine]":
+        """Read the log lines of the task from the stack's log groups, or from the development server's file."""
+        task_id, context_id = head.key.task_id, head.context.context_id
+        if (folder := self.deployment.data_folder) is not None:
+            from aion_core.dev.log_file import read
+
+            return read(folder, task_id, context_id)
+        if not self.deployment.stack:
+            self.unread.append("The log lines: name the stack by --stack.")
+            return ()
+        from aion_core.deploy.logs import read_task
+
+        since = int((began - EARLIER).timestamp() * 1000)
+        lines = self._or_unread(
+            "The log lines", lambda: read_task(self.deployment.stack, task_id, context_id, since=since)
+        )
+        return lines or ()
+
+    def _or_unread(self, source: str, read: Callable[[], Any]) -> Any:
+        """Return what `read` returns. If it fails, add the reason to the sources that could not be read."""
+        try:
+            return read()
+        except AionError as error:
+            self.unread.append(f"{source}: {error_text(error)}")
+            return None
+
+
+def _is_about(letter: QueuedLetter, head: "Head") -> bool:
+    ids = letter.meaning.ids
+    if ids.get("owner") != head.key.owner:
+        return False
+    if letter.queue is DeadLetterQueue.PUSH:
+        return ids.get("task") == head.key.task_id
+    return (ids.get("agent"), ids.get("context")) == (head.context.agent, head.context.context_id)
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,83 @@
+"""Log file of the development server: log records as JSON lines in its data folder, as deployed functions write them.
+
+`aion why` reads the file. A file of LARGEST_BYTES is renamed at the server's start, and replaces the one before it.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aion_core.dev.data_folder import LOG
+
+if TYPE_CHECKING:
+    from aion_core.deploy.logs import LogLine
+
+EARLIER = f"{LOG}.1"
+"""Name of the file before the log file, within the data folder."""
+
+LARGEST_BYTES = 10 * 1024 * 1024
+
+SERVICE = "dev"
+"""Name of the log lines' source, in place of a function of a deployment."""
+
+
+def prepare(folder: Path, *, fresh: bool) -> Path:
+    """Return the path of the log file in this data folder. Rename a large file; with `fresh`, delete all log lines."""
+    path = folder / LOG
+    with contextlib.suppress(OSError):
+        if fresh:
+            path.unlink(missing_ok=True)
+            (folder / EARLIER).unlink(missing_ok=True)
+        elif path.exists() and path.stat().st_size >= LARGEST_BYTES:
+            path.replace(folder / EARLIER)
+    return path
+
+
+def install(path: Path) -> None:
+    """Write this process's log records to the file too. Without a writable file, nothing is written."""
+    from aion_core.aws.log_formatter import formatter
+
+    try:
+        # Messages may quote data of the project: only this user may read them.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
+        return
+    # A record is one short write at the file's end: lines of two workers do not mix.
+    handler = logging.StreamHandler(os.fdopen(descriptor, "w", encoding="utf-8", buffering=1))
+    handler.setFormatter(formatter(SERVICE))
+    logging.getLogger().addHandler(handler)
+
+
+def read(folder: Path, task_id: str, context_id: str) -> "list[LogLine]":
+    """Return the log lines about a task (`deploy.logs.about_task`), in the order of their records."""
+    from aion_core.deploy.logs import LogLine, about_task
+
+    found = []
+    for path in (folder / EARLIER, folder / LOG):
+        for text in _texts(path):
+            # Parsing is slow: skip the lines of other contexts.
+            if f'"{task_id}"' not in text and f'"{context_id}"' not in text:
+                continue
+            line = LogLine(0, SERVICE, text.rstrip(), "")
+            at = _milliseconds(str(line.fields.get("timestamp", "")))
+            if at is not None:
+                found.append(replace(line, at=at))
+    return about_task(found, task_id, context_id)
+
+
+def _milliseconds(timestamp: str) -> int | None:
+    try:
+        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def _texts(path: Path) -> Iterator[str]:
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        yield from file

@@ -1,0 +1,170 @@
+"""Console's requests beyond A2A, in `aion dev` only: stored state, webhooks, the webhook receiver, and a killed worker.
+
+They are routes of each agent, so that its authentication applies. A caller reads its own contexts and tasks only.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from a2a.server.context import ServerCallContext
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
+from aion_core.ports import (
+    Agent,
+    ContextKey,
+    Delivery,
+    InspectableAgent,
+    PushConfig,
+    PushConfigs,
+    PushQueue,
+    PushWakeUp,
+    TaskKey,
+)
+from aion_core.protocol.message_rules import ID_RULE, is_id
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.notifications import wake_delivery
+from aion_core.web.console_receiver import STATUSES, WebhookReceiver
+from aion_core.web.errors import rest_error
+from aion_core.web.request_context import call_of
+
+ENTRIES = 30
+"""Number of checkpoints or events to show."""
+
+BuildContext = Callable[[Request], ServerCallContext]
+Answer = Callable[[CallContext, Request], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class DevelopmentConsole:
+    """Services of the console in `aion dev`."""
+
+    receiver: WebhookReceiver
+    configs: PushConfigs
+    queue: PushQueue
+    kill: Callable[[], None]
+    """Ends the process, to show how another one takes over."""
+
+
+def kill_process() -> None:
+    """End this process at once, like a crash: no turn is handed off and no stream is closed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def console_routes(prefix: str, agent: Agent, build: BuildContext, console: DevelopmentConsole) -> list[Route]:
+    """Return the console's routes of an agent below its path prefix."""
+    requests = _ConsoleRequests(agent, console)
+    answers: dict[tuple[str, str], Answer] = {
+        ("GET", "state"): requests.state,
+        ("GET", "webhooks"): requests.webhooks,
+        ("POST", "redrive"): requests.redrive,
+        ("POST", "receiver"): requests.set_receiver,
+        ("POST", "kill"): requests.kill,
+    }
+    return [
+        Route(f"{prefix}/console/{name}", _endpoint(answer, build), methods=[method])
+        for (method, name), answer in answers.items()
+    ]
+
+
+def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            content = await answer(call_of(build(request)), request)
+        except ConfigurationError as error:
+            # The text is for the developer, whose code cannot be loaded.
+            content = {"error": str(error)}
+        except AionError as error:
+            return rest_error(error)
+        return JSONResponse(content, headers={"cache-control": "no-store"})
+
+    return endpoint
+
+
+class _ConsoleRequests:
+    """Requests of the console to one agent."""
+
+    def __init__(self, agent: Agent, console: DevelopmentConsole) -> None:
+        self._agent, self._console = agent, console
+
+    async def state(self, call: CallContext, request: Request) -> Any:
+        """Return the stored state of a context: the checkpoints of a LangGraph thread, or an ADK session."""
+        context_id = request.query_params.get("contextId", "")
+        if not is_id(context_id):
+            raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
+        if not isinstance(self._agent, InspectableAgent):
+            return None
+        context = ContextKey(call.owner, call.agent, context_id)
+        state = await self._agent.stored_state(context, limit=ENTRIES)
+        return dataclasses.asdict(state) if state is not None else None
+
+    async def webhooks(self, call: CallContext, request: Request) -> Any:
+        """Return the webhooks of a task with the state of their deliveries, and the posts that the receiver got."""
+        key, receiver = _task(call, request.query_params.get("taskId", "")), self._console.receiver
+        configs = {config.id: config for config in await self._console.configs.all(key)}
+        deliveries = await self._console.configs.deliveries(key)
+        posts = receiver.posts_of(key.task_id) if configs else []
+        return {
+            "receiver": {"url": receiver.url, "status": receiver.status, "statuses": STATUSES},
+            "webhooks": [_webhook(each, configs[each.config_id]) for each in deliveries if each.config_id in configs],
+            "posts": [post.document(list(configs.values())) for post in posts],
+        }
+
+    async def redrive(self, call: CallContext, request: Request) -> Any:
+        """Post a webhook's failed notifications again, and enable it after a 410."""
+        body = await _body(request)
+        key, config_id = _task(call, str(body.get("taskId"))), str(body.get("configId"))
+        if not is_id(config_id) or await self._console.configs.redrive(key, config_id) is None:
+            raise PushConfigNotFound(config_id)
+        await wake_delivery(self._console.queue, PushWakeUp(key))
+        return {}
+
+    async def set_receiver(self, call: CallContext, request: Request) -> Any:
+        """Set the status of the receiver's next responses."""
+        status = (await _body(request)).get("status")
+        if status not in STATUSES:
+            raise InvalidMessage(f"status has to be one of {', '.join(map(str, STATUSES))}.", field="status")
+        self._console.receiver.status = status
+        return {}
+
+    async def kill(self, call: CallContext, request: Request) -> Any:
+        """End this process. The client gets no response."""
+        self._console.kill()
+        return {}
+
+
+def _task(call: CallContext, task_id: str) -> TaskKey:
+    if not is_id(task_id):
+        raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
+    return TaskKey(call.owner, task_id)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise InvalidMessage("The body has to be a JSON object.")
+    return body
+
+
+def _webhook(delivery: Delivery, config: PushConfig) -> dict[str, Any]:
+    next_at = delivery.next_at.isoformat() if delivery.next_at else ""
+    return {
+        "id": delivery.config_id,
+        "url": config.url,
+        "delivered": delivery.cursor,
+        "tries": delivery.tries,
+        "nextAt": next_at,
+        "failure": delivery.failure,
+        "dead": delivery.dead,
+        "disabled": delivery.disabled,
+    }

@@ -1,0 +1,100 @@
+"""Receiver of webhooks for the console of `aion dev`: it shows the posted notifications and can be set to fail."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from aion_core.ports import PushConfig
+from aion_core.push.signing import is_signed
+
+MAX_POSTS, MAX_BYTES = 100, 256 * 1024
+"""Number of posts to show, and the largest body of a post."""
+
+STATUSES = (204, 500, 410)
+"""Statuses of the responses: accepted, failed, gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookPost:
+    """Received notification, with the status of its response."""
+
+    at: datetime
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def document(self, configs: Sequence[PushConfig]) -> dict[str, Any]:
+        """Return the post as JSON. It is signed if a secret of one of the configs has signed it."""
+        secrets = [secret for config in configs for secret in config.secrets]
+        shown = {
+            name: value for name, value in self.headers.items() if name.startswith(("webhook-", "a2a-", "content-"))
+        }
+        return {
+            "at": self.at.isoformat(),
+            "status": self.status,
+            "signed": is_signed(self.headers, self.body, secrets),
+            "headers": shown,
+            "body": self.content,
+        }
+
+    @property
+    def content(self) -> Any:
+        """Body as JSON, or as text if it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return self.body.decode(errors="replace")
+
+    @property
+    def task_id(self) -> str:
+        """Id of the task in a notification of A2A 1.0 or 0.3; "" without one."""
+        content = self.content
+        found = next((each for each in _objects(content) if "taskId" in each or "id" in each), {})
+        return str(found.get("taskId") or found.get("id") or "")
+
+
+class WebhookReceiver:
+    """ASGI app. It stores the newest posts in memory and answers each with the chosen status.
+
+    It needs no credentials, as a webhook of another service would not know this server's callers.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.status = STATUSES[0]
+        """Status of the next responses."""
+        self._posts: deque[WebhookPost] = deque(maxlen=MAX_POSTS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Store the post and answer it."""
+        await (await self._receive(Request(scope, receive)))(scope, receive, send)
+
+    async def _receive(self, request: Request) -> Response:
+        body = b""
+        try:
+            async for piece in request.stream():
+                body += piece
+                if len(body) > MAX_BYTES:
+                    return Response(status_code=413)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        self._posts.append(WebhookPost(datetime.now(UTC), self.status, dict(request.headers), body))
+        return Response(status_code=self.status)
+
+    def posts_of(self, task_id: str) -> list[WebhookPost]:
+        """Return the received posts of a task, newest first."""
+        return [post for post in reversed(self._posts) if post.task_id == task_id]
+
+
+def _objects(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a notification with an id: A2A 1.0 wraps the event in one field, A2A 0.3 posts the task."""
+    if isinstance(content, dict):
+        yield from (each for each in content.values() if isinstance(each, dict) and "id" not in content)
+        yield content

@@ -1,0 +1,38 @@
+// Checks of an agent card: errors against the specification (A2A 4.4.1), and advice for a more useful card.
+
+const isEmpty = (value) => value === undefined || value === "" || value?.length === 0;
+
+const hostOf = (url) => URL.canParse(url) && new URL(url).host.replace("localhost", "127.0.0.1");
+
+function missing(owner, object, names) {
+  return names.filter((name) => isEmpty(object?.[name])).map((name) => `${owner} has no ${name}, which A2A requires.`);
+}
+
+/** Return the errors of a card served at `url`. */
+export function errors(card, url) {
+  const { skills = [], supportedInterfaces = [], securitySchemes = {}, securityRequirements = [] } = card;
+  const ids = skills.map(({ id }) => id);
+  const named = securityRequirements.flatMap(({ schemes }) => Object.keys(schemes ?? {}));
+  return [
+    ...missing("The card", card, ["name", "description", "version", "supportedInterfaces", "capabilities", "defaultInputModes", "defaultOutputModes", "skills"]),
+    ...skills.flatMap((skill, place) => missing(`Skill ${skill.id || place + 1}`, skill, ["id", "name", "description", "tags"])),
+    ...ids.filter((id, place) => ids.indexOf(id) < place).map((id) => `Two skills have the id ${id}.`),
+    ...supportedInterfaces.flatMap((each, place) => missing(`Interface ${place + 1}`, each, ["url", "protocolBinding", "protocolVersion"])),
+    ...supportedInterfaces.filter((each) => !URL.canParse(each.url)).map((each) => `The interface's URL ${each.url} is not absolute.`),
+    ...named.filter((name) => !(name in securitySchemes)).map((name) => `The security scheme ${name} is required but not defined.`),
+    supportedInterfaces.length > 0 && !supportedInterfaces.some((each) => hostOf(each.url) === hostOf(url)) &&
+      `No interface has the host of this page, ${hostOf(url)}: clients call another server (AION_BASE_URL).`,
+  ].filter(Boolean);
+}
+
+/** Return advice for a card that follows the specification. */
+export function advice({ skills = [], provider, securitySchemes, documentationUrl, signatures, description = "" }) {
+  return [
+    description && description.length < 20 && "The description is short: other agents choose this one by it.",
+    skills.some(({ examples }) => isEmpty(examples)) && "A skill has no examples: they show clients what to send.",
+    !provider && "The card names no provider.",
+    !documentationUrl && "The card has no documentationUrl.",
+    !securitySchemes && "The card has no security schemes: everyone who can reach the server may use the agent.",
+    isEmpty(signatures) && "The card is not signed: clients cannot tell a changed card (aion card keygen).",
+  ].filter(Boolean);
+}

@@ -1,0 +1,56 @@
+// List of the stored tasks by context, newest first.
+
+import { element } from "./render.js";
+import { short } from "./wire.js";
+
+export class TaskList {
+  #list;
+  #more;
+  #open;
+  #listings = 0;
+  #page; // token of the next page
+
+  /** `open` gets a task's id, or undefined, and a context's id. */
+  constructor(list, more, open) {
+    [this.#list, this.#more, this.#open] = [list, more, open];
+  }
+
+  /** Show the newest tasks, or append the `next` page. */
+  async load(wire, next = false) {
+    const listing = ++this.#listings;
+    const list = this.#list;
+    list.setAttribute("aria-busy", "true");
+    try {
+      const found = await wire.call("ListTasks", { pageSize: 20, historyLength: 1, ...(next && this.#page && { pageToken: this.#page }) });
+      if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
+      this.#page = found.nextPageToken;
+      if (!next) list.replaceChildren();
+      for (const task of found.tasks ?? []) this.#group(task.contextId).append(this.#item(task));
+      this.#more.hidden = !this.#page;
+    } catch (error) {
+      if (listing === this.#listings) list.replaceChildren(element("li", {}, error.message));
+    } finally {
+      if (listing === this.#listings) list.setAttribute("aria-busy", "false");
+    }
+  }
+
+  #group(contextId) {
+    const known = [...this.#list.children].find((each) => each.dataset.context === contextId);
+    if (known) return known.lastElementChild;
+    const button = element("button", { class: "context", type: "button" }, "Context ", element("small", {}, contextId));
+    button.addEventListener("click", () => this.#open(undefined, contextId));
+    const tasks = element("ul");
+    const item = element("li", {}, button, tasks);
+    item.dataset.context = contextId;
+    this.#list.append(item);
+    return tasks;
+  }
+
+  #item({ id, contextId, status, history = [] }) {
+    const text = [...history, status.message].flatMap((each) => each?.parts ?? []).map((each) => each.text ?? "").find(Boolean) ?? "";
+    const time = status.timestamp?.slice(0, 19).replace("T", " ") ?? "";
+    const button = element("button", { class: "task", type: "button", title: id }, `${short(status.state)} `, element("small", {}, time), element("span", {}, text.slice(0, 60)));
+    button.addEventListener("click", () => this.#open(id, contextId));
+    return element("li", {}, button);
+  }
+}

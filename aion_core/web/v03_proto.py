@@ -1,0 +1,136 @@
+"""Conversions between v1.0's messages and those of v0.3's proto file (`a2a.v1` of the SDK for v0.3).
+
+The SDK converts by way of its models for JSON-RPC. Free JSON values, as data and metadata, would be converted three times
+in each direction, which takes longer than everything else. Therefore the SDK converts messages without them, and they are
+copied as protobuf values, which are the same in both versions.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3.proto_utils import FromProto, ToProto
+from a2a.compat.v0_3.types import MessageSendParams
+from google.protobuf.message import Message as AnyMessage
+from google.protobuf.struct_pb2 import Struct
+
+from aion_core.protocol.types import DATA_PART_MARKER, Event, Message, SendMessageRequest, Task, to_json, without_marker
+
+M = TypeVar("M", bound=AnyMessage)
+
+
+def task_json(task: Task) -> Any:
+    """Convert a v1.0 task to the JSON of v0.3's proto file."""
+    return to_json(to_proto(task, lambda event: ToProto.task(_compat(event))))
+
+
+def response_json(answer: Task | Message) -> Any:
+    """Convert the answer to a message to the JSON of v0.3's SendMessageResponse."""
+    return to_json(to_proto(answer, lambda event: ToProto.task_or_message(_compat(event))))
+
+
+def _compat(event: Any) -> Any:
+    convert = conversions.to_compat_task if isinstance(event, Task) else conversions.to_compat_message
+    return without_marker(convert(event))
+
+
+def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
+    """Convert an event by `convert` and the SDK, except for its free JSON values. They are copied."""
+    converted = convert(_without_values(event))
+    for source, target in zip(_holders(event), _holders(converted), strict=True):
+        if source.HasField("metadata"):
+            target.metadata.CopyFrom(source.metadata)
+        if not _has_data(source):
+            continue
+        if source.data.WhichOneof("kind") == "struct_value":
+            target.data.data.CopyFrom(source.data.struct_value)
+        else:
+            # The data of a v0.3 part is an object.
+            target.data.data.fields["value"].CopyFrom(source.data)
+        _remove_marker(target)
+    return converted
+
+
+def from_proto(
+    sent: pb03.SendMessageRequest, convert: Callable[[MessageSendParams], SendMessageRequest]
+) -> SendMessageRequest:
+    """Convert a v0.3 request by the SDK and `convert`, except for its free JSON values. They are copied."""
+    hollow = _without_values(sent)
+    request = convert(FromProto.message_send_params(hollow))
+    if sent.metadata.fields:
+        request.metadata.CopyFrom(sent.metadata)
+    for source, target in zip(_holders(sent.request), _holders(request.message), strict=True):
+        if source.metadata.fields:
+            target.metadata.CopyFrom(source.metadata)
+        if not _has_data(source):
+            continue
+        data = source.data.data
+        if _remove_marker(target) and "value" in data.fields:
+            target.data.CopyFrom(data.fields["value"])
+        else:
+            target.data.struct_value.CopyFrom(data)
+    return request
+
+
+def _holders(event: Any) -> Iterator[Any]:
+    """Yield every object with metadata in an event of either version, or in a request of v0.3.
+
+    The order is the same in both versions.
+    """
+    match event.DESCRIPTOR.name:
+        case "SendMessageResponse" | "StreamResponse":
+            yield from _holders(getattr(event, event.WhichOneof("payload")))
+            return
+        case "Task":
+            within = [*_messages_of(event.status), *event.history, *event.artifacts]
+        case "TaskStatusUpdateEvent":
+            within = _messages_of(event.status)
+        case "TaskArtifactUpdateEvent":
+            within = [event.artifact]
+        case "SendMessageRequest":
+            within = [event.request]
+        case "Message":
+            within = [*(event.content if isinstance(event, pb03.Message) else event.parts)]
+        case "Artifact":
+            within = [*event.parts]
+        case _:
+            within = []
+    yield event
+    for each in within:
+        yield from _holders(each)
+
+
+def _messages_of(status: Any) -> list[Any]:
+    field = "update" if isinstance(status, pb03.TaskStatus) else "message"
+    return [getattr(status, field)] if status.HasField(field) else []
+
+
+def _has_data(holder: Any) -> bool:
+    return holder.DESCRIPTOR.name == "Part" and holder.HasField("data")
+
+
+def _without_values(event: Any) -> Any:
+    """Return a copy of the event with empty data and without metadata."""
+    hollow = type(event)()
+    hollow.CopyFrom(event)
+    for holder in _holders(hollow):
+        holder.ClearField("metadata")
+        if _has_data(holder):
+            empty = Struct()
+            if isinstance(holder, pb03.Part):
+                holder.data.data.CopyFrom(empty)
+            else:
+                holder.data.struct_value.CopyFrom(empty)
+    return hollow
+
+
+def _remove_marker(part: Any) -> bool:
+    """Remove the SDK's marker from the metadata of a data part. Return True if it was set."""
+    fields = part.metadata.fields
+    marked = bool(DATA_PART_MARKER in fields and fields[DATA_PART_MARKER].bool_value)
+    if DATA_PART_MARKER in fields:
+        del fields[DATA_PART_MARKER]
+        if not fields:
+            part.ClearField("metadata")
+    return marked

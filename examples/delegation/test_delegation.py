@@ -1,0 +1,87 @@
+"""Planner that delegates to the weather agent, with and without signatures."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from aion_core.testing import ENVIRONMENT, serve
+from tests.support.listening import free_port, listening
+from tests.support.rest_api import CALLER, REGION, signer_of
+
+HERE = Path(__file__).parent
+
+
+async def as_api_gateway(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Refuse a request without a valid AWS signature, as API Gateway does."""
+    if signer_of(request, await request.body()) is None:
+        return JSONResponse({"message": "Missing Authentication Token"}, 403)
+    return await call_next(request)
+
+
+@pytest.fixture(params=["open", "signed", "slow"])
+def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the weather agent on a real socket, and configure the planner with its URL."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    config = str(HERE / "weather" / "aion.yaml")
+    environ = {**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}
+    if request.param == "slow":
+        # A request is answered before its task has ended.
+        environ["AION_BLOCKING_WAIT"] = "0.001"
+    app = build_app(Settings.from_environ(environ))
+    monkeypatch.setenv("WEATHER_URL", url)
+    if request.param == "signed":
+        app.add_middleware(BaseHTTPMiddleware, dispatch=as_api_gateway)
+        for name, value in {**CALLER, "WEATHER_REGION": REGION}.items():
+            monkeypatch.setenv(name, value)
+    with listening(app, port=port):
+        yield url
+
+
+async def test_planner_answers_with_help_of_weather_agent(weather: str) -> None:
+    async with serve(HERE / "planner" / "aion.yaml") as client:
+        reply = await client.ask("Plan a day in Rome.")
+    assert (reply.state, reply.text) == ("completed", "It is sunny in Rome. Go to the beach.")
+
+
+async def test_planner_forwards_questions_of_weather_agent(weather: str) -> None:
+    async with serve(HERE / "planner" / "aion.yaml") as client:
+        reply = await client.ask("Plan a day.")
+        for answer in ("Paris", "Oslo"):
+            assert (reply.state, reply.text) == ("input-required", "Which city: Rome, Oslo, London?")
+            assert reply.task is not None
+            reply = await client.ask(answer, task_id=reply.task.id, context_id=reply.context_id)
+    assert (reply.state, reply.text) == ("completed", "It is snowy in Oslo. Go skiing.")
+
+
+@pytest.mark.parametrize("weather", ["open"], indirect=True)
+async def test_planner_repeats_no_message_of_its_task(weather: str) -> None:
+    """The node runs three times; the weather agent has one task with three messages of the user."""
+    async with serve(HERE / "planner" / "aion.yaml") as client:
+        reply = await client.ask("Plan a day.")
+        for answer in ("Paris", "Oslo"):
+            assert reply.task is not None
+            reply = await client.ask(answer, task_id=reply.task.id, context_id=reply.context_id)
+    async with httpx.AsyncClient(headers={"A2A-Version": "1.0"}) as http:
+        listed = (await http.get(f"{weather}/tasks", params={"historyLength": 100})).json()["tasks"]
+    assert [
+        [message["parts"][0]["text"] for message in task["history"] if message["role"] == "ROLE_USER"]
+        for task in listed
+    ] == [["Plan a day.", "Paris", "Oslo"]]
+
+
+@pytest.mark.parametrize("weather", ["signed"], indirect=True)
+async def test_unsigned_request_is_refused(weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WEATHER_REGION")
+    async with serve(HERE / "planner" / "aion.yaml") as client:
+        reply = await client.ask("Plan a day in Rome.")
+    assert reply.state == "completed"
+    assert "The weather agent does not answer" in reply.text
+    assert "403" in reply.text

@@ -1,0 +1,12 @@
+"""Streamed words."""
+
+from pathlib import Path
+
+from aion_core.testing import serve
+
+
+async def test_echo_streams_each_word() -> None:
+    async with serve(Path(__file__).with_name("aion.yaml")) as client:
+        reply = await client.ask("Hello, who is there?")
+    assert (reply.state, reply.text) == ("completed", "Hello, who is there?")
+    assert reply.chunks == ("Hello,", " who", " is", " there?")

@@ -1,0 +1,32 @@
+"""Tables as text and as file, and the question for a table."""
+
+from pathlib import Path
+
+from a2a.types import Part
+
+from aion_core.testing import serve
+
+CONFIG = Path(__file__).with_name("aion.yaml")
+SUMMARY = "name: 2 different values\nage: 31 to 45, 38 on average\n"
+
+
+async def test_table_is_summarised_from_text_and_file() -> None:
+    table = "name,age\nAnn,31\nBob,45"
+    async with serve(CONFIG) as client:
+        for reply in (
+            await client.ask(table),
+            await client.ask(parts=[Part(raw=table.encode(), filename="table.csv", media_type="text/csv")]),
+        ):
+            assert reply.state == "completed"
+            assert reply.task is not None
+            (artifact,) = reply.task.artifacts
+            assert "".join(part.text for part in artifact.parts) == SUMMARY
+
+
+async def test_message_without_table_is_answered_by_question() -> None:
+    async with serve(CONFIG) as client:
+        question = await client.ask("Hello")
+        assert question.state == "input-required"
+        assert question.task is not None
+        reply = await client.ask("a\n1", task_id=question.task.id, context_id=question.context_id)
+    assert reply.state == "completed"

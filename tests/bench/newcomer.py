@@ -1,0 +1,177 @@
+"""Times of a newcomer's first steps: install, new project, server, first streamed word, edit, build.
+
+`python -m tests.bench.newcomer` begins with an empty home folder, twice: with an empty package cache, and with the cache of the
+first round. It prints the time of each step, and exits with 1 if a round takes longer than its limit (`--check`).
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from aion_core.packaging.programs import find_uv
+from tests.support.installed import wheel
+from tests.support.service import send
+
+LIMITS = {"empty": 60.0, "warm": 15.0}
+"""Longest duration of a round in seconds, by the state of the package cache."""
+
+SECONDS = 600
+"""Time limit of one step."""
+
+
+@dataclass
+class Round:
+    """One walk through the steps, in an empty home folder."""
+
+    home: Path
+    cache: Path
+    wheel: Path
+    framework: str
+    times: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Return the variables of a user's shell."""
+        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "LANG", "SSL_"))}
+        path = f"{Path(find_uv()).parent}:/usr/local/bin:/usr/bin:/bin"
+        pyenv = os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv")
+        own = {"HOME": str(self.home), "PATH": path, "UV_CACHE_DIR": str(self.cache), "PYENV_ROOT": pyenv}
+        return {**kept, **own, "UV_PYTHON": sys.executable}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure the time of the block, and print it."""
+        began = time.monotonic()
+        yield
+        self.times[name] = time.monotonic() - began
+        print(f"  {name:36}{self.times[name]:7.1f} s", flush=True)
+
+    def walk(self) -> float:
+        """Take all steps, and return the seconds."""
+        project = self.home / "my-agent"
+        source = f"aion-lambda[local] @ {self.wheel.as_uri()}"
+        with self.step("install, aion new"):
+            self._run(self.home, find_uv(), "tool", "run", "--from", source, "aion", "new", "my-agent", "--framework", self.framework)  # fmt: skip
+        with self._served(project) as url:
+            with self.step("first streamed word"):
+                assert _first_word(url), "The stream has no word."
+            with self.step("edit, reload, first streamed word"):
+                _edit(project / "agent.py")
+                while _first_word(url) != "Edited:":
+                    time.sleep(0.02)
+        with self.step("aion build"):
+            self._run(project, find_uv(), "run", "aion", "build")
+        return sum(self.times.values())
+
+    def _run(self, folder: Path, *command: str) -> None:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+        )
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}")
+
+    @contextmanager
+    def _served(self, project: Path) -> Iterator[str]:
+        """Run `aion dev` in the project until the block ends; yield its URL."""
+        process = subprocess.Popen(
+            [find_uv(), "run", "aion", "dev", "--port", "0"],
+            cwd=project, env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        printed = ""
+        # A server that does not start must not hold up the measurement.
+        timer = threading.Timer(SECONDS, os.killpg, [process.pid, signal.SIGKILL])
+        timer.start()
+        try:
+            with self.step("uv sync, aion dev"):
+                for line in process.stdout:
+                    printed += line
+                    if line.startswith("Press Ctrl-C"):
+                        break
+            found = re.search(r"http://127\.0\.0\.1:\d+", printed)
+            if not found:
+                raise SystemExit(f"aion dev failed:\n{printed}")
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            yield found[0]
+        finally:
+            timer.cancel()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+                process.wait(timeout=60)
+
+
+def _first_word(url: str) -> str:
+    """Send a message and return the first word of the streamed answer; "" while the server restarts."""
+    streaming = send("hello") | {"method": "SendStreamingMessage"}
+    try:
+        with httpx.stream("POST", url, json=streaming, timeout=60) as response:
+            for line in response.iter_lines():
+                event = json.loads(line.removeprefix("data:")) if line.startswith("data:") else {}
+                update = event.get("result", {}).get("artifactUpdate", {})
+                text = "".join(part.get("text", "") for part in update.get("artifact", {}).get("parts", ()))
+                if text.strip():
+                    return str(text.split()[0])
+    except httpx.TransportError:
+        return ""
+    raise SystemExit(f"{url} streams no text.")
+
+
+def _edit(agent: Path) -> None:
+    """Let the agent's scripted model begin its answers with another word."""
+    before = agent.read_text(encoding="utf-8")
+    after = before.replace("Your message has", "Edited: the message has")
+    if after == before:
+        raise SystemExit(f"{agent} has no answer to edit.")
+    agent.write_text(after, encoding="utf-8")
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of all ended child processes: unlike the times, it hardly depends on other load."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Take the steps with an empty and with a warm package cache, and print the times."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", choices=["langgraph", "adk", "executor"], default="langgraph")
+    parser.add_argument("--check", action="store_true", help="exit with 1 above a limit")
+    given = parser.parse_args()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}, {given.framework}")
+    too_long = []
+    with tempfile.TemporaryDirectory() as place:
+        built = wheel(Path(place) / "dist")
+        for cache, limit in LIMITS.items():
+            print(f"{cache} package cache:")
+            home = Path(place) / cache
+            home.mkdir()
+            before = _cpu_seconds()
+            took = Round(home, Path(place) / "cache", built, given.framework).walk()
+            cpu = _cpu_seconds() - before
+            print(f"  {'in all':36}{took:7.1f} s (limit {limit:.0f} s), {cpu:.1f} s of CPU\n", flush=True)
+            too_long += [cache] if took > limit else []
+    sys.exit(1 if given.check and too_long else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Agents for the console's tests, beside that of `tests.e2e.talking`: an ADK agent, questions, files, and hostile output."""
+
+from tests.e2e.talking import AGENT
+
+ADK = """
+from google.adk.agents import BaseAgent
+from google.adk.events import Event, EventActions
+from google.genai import types
+
+
+class Counting(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        count = ctx.session.state.get("count", 0) + 1
+        content = types.ModelContent(f"Message {count}.")
+        yield Event(author=self.name, content=content, actions=EventActions(state_delta={"count": count}))
+
+
+root_agent = Counting(name="counting")
+"""
+
+ASKING = """
+from enum import Enum
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send, interrupt
+from pydantic import BaseModel, Field
+
+
+class Meal(str, Enum):
+    LUNCH = "lunch"
+    DINNER = "dinner"
+
+
+class Booking(BaseModel):
+    seats: int = Field(ge=1, le=8, title="Seats")
+    meal: Meal
+    outdoors: bool = False
+    guests: list[str] | None = Field(None, description="Names of the guests")
+    note: str = ""
+
+
+def book(state: MessagesState) -> dict:
+    if "both" in state["messages"][-1].text:
+        return {}
+    booking = interrupt("How many seats, and when?", response_schema=Booking)
+    booking = Booking.model_validate(booking)
+    text = f"{booking.seats} seats, {booking.meal.value}, {booking.outdoors}, {booking.guests}"
+    return {"messages": [AIMessage(text)]}
+
+
+def ask(state: dict) -> dict:
+    return {"messages": [AIMessage(f"{state['about']}: {interrupt({'prompt': state['about'] + '?', 'options': ['yes', 'no']})}.")]}
+
+
+def routes(state: MessagesState):
+    both = "both" in state["messages"][-1].text
+    return [Send("ask", {"about": about}) for about in ("Red", "Blue")] if both else []
+
+
+builder = StateGraph(MessagesState).add_node("book", book).add_node("ask", ask)
+graph = builder.add_edge(START, "book").add_conditional_edges("book", routes, ["ask"])
+"""
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+SHOWING = f'''
+from base64 import b64encode
+
+from langchain_core.messages import AIMessage
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+
+from aion.langgraph.stream import emit_data, emit_file
+
+PIXEL = "{PIXEL}"
+SVG = b64encode(b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.title="run"</script></svg>').decode()
+PAGE = b64encode(b"<script>parent.document.title='run'</script>").decode()
+HOSTILE = """<script>document.title = "run"</script>
+<img src=x onerror="document.title='run'"><svg onload="document.title='run'"></svg>
+<iframe srcdoc="<script>parent.document.title='run'</script>"></iframe><style>body {{{{ display: none }}}}</style>
+
+[link](javascript:document.title='run') [data](data:text/html,<script>1</script>) ![image](javascript:document.title='run')
+[site](https://example.com/"onmouseover="document.title='run') `<b>code</b>` **<i>bold</i>**
+
+| <b>a</b> | b |
+| --- | --- |
+| <img src=x onerror="document.title='run'"> | [x](vbscript:run) |
+
+```html
+<script>document.title = "run"</script>
+```
+"""
+TABLE = """# Prices
+
+| Fruit | Price |
+| --- | --- |
+| Apple | **2** |
+
+> A quote
+
+1. first
+2. second
+"""
+
+
+def show(state: MessagesState) -> dict:
+    writer, text = get_stream_writer(), state["messages"][-1].text
+    if text == "hostile":
+        emit_data(writer, {{"<b>key</b>": "<script>document.title='run'</script>"}}, name="<b>data</b>")
+        emit_file(writer, base64=SVG, mime_type="image/svg+xml", name="<img src=x onerror=alert(1)>.svg")
+        emit_file(writer, base64=PAGE, mime_type="text/html", name="page.html")
+        emit_file(writer, url="javascript:document.title='run'", mime_type="text/plain", name="script")
+        emit_file(writer, base64=PIXEL, mime_type='image/png" onload="document.title=1', name="type")
+        return {{"messages": [AIMessage(HOSTILE)]}}
+    if text == "files":
+        emit_file(writer, base64=PIXEL, mime_type="image/png", name="dot.png")
+        emit_file(writer, base64=b64encode("naïve,1".encode()).decode(), mime_type="text/csv", name="rows.csv")
+        emit_file(writer, base64=b64encode(b"RIFF").decode(), mime_type="audio/wav", name="tone.wav")
+        emit_file(writer, base64=b64encode(b"%PDF-1.4").decode(), mime_type="application/pdf", name="paper.pdf")
+        emit_file(writer, url="https://example.com/film.mp4", mime_type="video/mp4", name="film.mp4")
+    return {{"messages": [AIMessage(TABLE)]}}
+
+
+graph = StateGraph(MessagesState).add_node("show", show).add_edge(START, "show")
+'''
+
+CONFIG = """
+aion:
+  agents:
+    talk: {path: "agent.py:graph", name: Talk}
+    counting: {path: "counting.py:root_agent", name: Counting}
+    asking: {path: "asking.py:graph", name: Asking}
+    showing: {path: "showing.py:graph", name: Showing}
+"""
+
+FILES = {
+    "agent.py": AGENT,
+    "counting.py": ADK,
+    "asking.py": ASKING,
+    "showing.py": SHOWING,
+    "aion.yaml": CONFIG,
+}

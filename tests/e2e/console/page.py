@@ -1,0 +1,57 @@
+"""Steps of a person in the console."""
+
+import os
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.environments import node_with
+from tests.support.server import ROOT
+
+
+def choose(page: Page, agent: str) -> None:
+    """Choose an agent, and wait until the page knows it."""
+    page.select_option("#agent", label=agent)
+    expect(page).to_have_title(f"{agent.capitalize()} · aion console")
+    expect(page.locator("#text")).to_be_enabled()
+
+
+def send(page: Page, text: str) -> None:
+    page.fill("#text", text)
+    page.press("#text", "Enter")
+
+
+def ends(page: Page, state: str = "completed") -> None:
+    """Wait for the task's state and the end of its stream."""
+    expect(page.locator("#state")).to_have_text(state)
+    expect(page.locator("#drop")).to_be_disabled()
+
+
+def last_answer(page: Page) -> Locator:
+    return page.locator("#log .agent:visible").last
+
+
+def answer(page: Page, text: str) -> None:
+    expect(last_answer(page)).to_have_text(text)
+
+
+def show(page: Page, panel: str) -> None:
+    page.click(f"#tabs [data-panel={panel}]")
+    expect(page.locator(f"#{panel}")).to_be_visible()
+
+
+def rows(page: Page) -> str:
+    return page.locator("#events").inner_text()
+
+
+def screenshot(page: Page, name: str) -> None:
+    """Take a screenshot of the docs, if they are wanted."""
+    if images := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(images) / f"{name}.png", animations="disabled")
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    """Return the serious problems of accessibility that axe finds. Raise NodeMissing."""
+    page.evaluate((node_with(ROOT / "tests" / "support" / "js") / "node_modules/axe-core/axe.min.js").read_text())
+    found = page.evaluate("axe.run().then((result) => result.violations)")
+    return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]

@@ -1,0 +1,130 @@
+"""Content of messages in the console: Markdown, files, forms by a schema, and hostile output that stays text."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.console.page import answer, choose, ends, last_answer, screenshot, send
+
+
+def test_markup_of_agent_never_runs(console: Page) -> None:
+    title = "Showing · aion console"
+    choose(console, "showing")
+    send(console, "hostile")
+    ends(console)
+    log = console.locator("#log")
+    expect(log).to_contain_text('<script>document.title = "run"</script>')
+    expect(log).to_contain_text("[link](javascript:document.title='run')")
+    assert (
+        log.locator("script, iframe, svg, style, object, embed, img:not([src^='data:image/png;base64,'])").count() == 0
+    )
+    assert [link for link in hrefs(console) if not link.startswith(("https://", "data:"))] == []
+    for link in log.locator("a[href^='data:']").all():
+        assert link.get_attribute("download"), "a data URL is saved, never opened"
+    attributes = console.evaluate(
+        "[...document.querySelectorAll('#log *')].flatMap((each) => each.getAttributeNames()).filter((name) => name.startsWith('on'))"
+    )
+    assert attributes == []
+    console.locator("#task-list .task").first.click()
+    expect(log).to_contain_text('<script>document.title = "run"</script>')
+    for summary in console.locator("#events summary, #entries summary").all():
+        summary.click()
+    expect(console).to_have_title(title)
+
+
+def hrefs(console: Page) -> list[str]:
+    links: list[str] = console.eval_on_selector_all("#log a", "links => links.map((link) => link.getAttribute('href'))")
+    return links
+
+
+def test_injected_markup_is_blocked_by_policy(console: Page, opened: tuple[Page, list[str]]) -> None:
+    """If an agent's text ever became markup, the content security policy would stop it."""
+    refused = console.evaluate("""() => {
+        try {
+            document.body.innerHTML = "<img src=x onerror=run()>";
+        } catch (error) {
+            return error.name;
+        }
+    }""")
+    assert refused == "TypeError", "trusted types forbid the parsing of HTML"
+    console.evaluate("""() => {
+        document.addEventListener("securitypolicyviolation", (event) => (window.violated = event.effectiveDirective));
+        const image = document.createElement("img");
+        image.src = "https://example.com/pixel.png";
+        document.body.append(image);
+    }""")
+    console.wait_for_function("() => window.violated === 'img-src'")
+    # The browser reports both as errors.
+    opened[1].clear()
+
+
+def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
+    choose(console, "showing")
+    send(console, "files")
+    ends(console)
+    log = console.locator("#log")
+    image = log.get_by_alt_text("dot.png")
+    assert image.evaluate("image => image.naturalWidth") == 1
+    expect(log.locator("pre")).to_have_text("naïve,1")
+    expect(log.locator("audio")).to_have_attribute("aria-label", "tone.wav")
+    expect(log.locator("a", has_text="film.mp4")).to_have_attribute("href", "https://example.com/film.mp4")
+    with console.expect_download() as download:
+        log.locator("a", has_text="paper.pdf").click()
+    assert download.value.suggested_filename == "paper.pdf"
+    assert Path(download.value.path()).read_bytes() == b"%PDF-1.4"
+    shown = last_answer(console)
+    expect(shown.locator("th")).to_have_text(["Fruit", "Price"])
+    expect(shown.locator("td strong")).to_have_text("2")
+    expect(shown.locator("ol li")).to_have_text(["first", "second"])
+    expect(shown.locator("blockquote")).to_have_text("A quote")
+
+
+def test_file_of_person_is_sent(console: Page) -> None:
+    console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
+    send(console, "hello")
+    ends(console)
+    expect(console.locator("#log .user")).to_contain_text("A note")
+
+
+def test_data_of_artifact_is_shown(console: Page) -> None:
+    send(console, "data")
+    ends(console)
+    assert json.loads(console.locator("#log .agent pre").inner_text()) == {"rows": ["first", "second"]}
+
+
+def test_form_follows_schema_of_interrupt(console: Page) -> None:
+    choose(console, "asking")
+    send(console, "book")
+    ends(console, "input required")
+    form = console.locator("#question")
+    expect(form.locator("label")).to_have_count(5)
+    seats = form.get_by_label("Seats")
+    assert seats.evaluate("input => [input.type, input.min, input.max, input.required]") == ["number", "1", "8", True]
+    form.get_by_label("Seats").fill("9")
+    form.locator("button").click()
+    assert not seats.evaluate("input => input.checkValidity()")
+    seats.fill("4")
+    form.locator("[name=meal]").select_option("dinner")
+    form.locator("[name=outdoors]").select_option("true")
+    form.get_by_label("Names of the guests").fill('["Ada"')
+    form.locator("button").click()
+    expect(console.locator("#log .error")).to_contain_text("guests is not JSON")
+    form.get_by_label("Names of the guests").fill('["Ada"]')
+    screenshot(console, "console-question")
+    form.locator("button").click()
+    ends(console)
+    answer(console, "4 seats, dinner, True, ['Ada']")
+    expect(form).to_be_hidden()
+
+
+def test_form_answers_several_interrupts_at_once(console: Page) -> None:
+    choose(console, "asking")
+    send(console, "both")
+    ends(console, "input required")
+    form = console.locator("#question")
+    expect(form.locator("legend")).to_have_text(["Red?", "Blue?"])
+    form.locator("select").nth(1).select_option("no")
+    form.locator("button").click()
+    ends(console)
+    expect(last_answer(console)).to_contain_text("Blue: no.")

@@ -1,0 +1,47 @@
+"""Pages of the docs, run as a reader runs them: files are written, servers started and commands typed, in the page's order.
+
+A text block directly below a shell block is its output. Blocks that say that they need AWS are not run.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.installed import wheel
+from tests.support.pages import SCRIPTS, blocks, run, shown
+from tests.support.server import ROOT
+
+Environ = dict[str, str]
+
+
+def _wheel(folder: Path) -> Environ:
+    """Build the wheel, for pages that install it; a release is not on the index."""
+    return {"UV_FIND_LINKS": str(wheel(folder / "dist").parent)}
+
+
+def _agents(folder: Path) -> Environ:
+    """Write the agents that docs/development.md names."""
+    shutil.copytree(ROOT / "examples" / "adk", folder / "weather_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "src").mkdir()
+    shutil.copyfile(ROOT / "examples" / "long-job" / "agent.py", folder / "src" / "agent.py")
+    (folder / "aion.yaml").write_text("aion: {agents: {job: {path: src/agent.py:graph}}}", encoding="utf-8")
+    return {}
+
+
+PREPARED: dict[str, Callable[[Path], Environ]] = {"docs/development.md": _agents, "docs/quickstart.md": _wheel}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", SCRIPTS)
+def test_pages_blocks_run_in_order(page: str, tmp_path: Path) -> None:
+    environ = PREPARED[page](tmp_path) if page in PREPARED else {}
+    outputs = run(page, tmp_path, **environ)
+    # The output of the commands since the last text block.
+    since = ""
+    for block in blocks(page):
+        since += outputs[block.line]
+        if block.language == "text" and not block.title and block.before.endswith("```"):
+            assert shown(block, since), f"{page}, line {block.line}: the block is not in this output:\n{since}"
+            since = ""

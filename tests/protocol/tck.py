@@ -1,0 +1,154 @@
+"""Requirements of the A2A Technology Compatibility Kit (TCK), each with the tests of ours that prove it.
+
+A proof is a row of the protocol table (`row SendMessage: a text`), which runs in both versions and bindings, or a test
+(`unit/web/test_cards.py::test_card_is_cacheable`). The ids are those of the TCK; the numbers are sections of A2A 1.0.
+
+CARD-SIGN-004 and VER-CLIENT-001 are duties of clients. The requirements of the gRPC binding do not apply, because this
+server has none.
+"""
+
+PROOFS: dict[str, tuple[str, ...]] = {
+    # SendMessage, 3.1.1
+    "CORE-SEND-001": ("row SendMessage: a text", "unit/agents/executor/test_message_replies.py::test_message_of_an_executor_is_the_response"),
+    "CORE-SEND-002": ("row SendMessage: to an ended task", "row SendMessage: to a canceled task"),
+    "CORE-SEND-003": ("row SendMessage: media types: a file, where it takes text", "row SendMessage: media types: data, where it takes text"),
+    # SendStreamingMessage, 3.1.2
+    "CORE-STREAM-001": ("row SendStreamingMessage: a text", "unit/web/test_sse.py::test_sse_frame_id_is_log_position"),
+    "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_stream_has_exactly_one_message",),
+    "CORE-STREAM-003": ("row SendStreamingMessage: a text", "protocol/test_compliance.py::test_golden_transcript_complies"),
+    # GetTask and ListTasks, 3.1.3 and 3.1.4
+    "CORE-GET-001": ("row GetTask: one that ended", "row GetTask: one that works", "row GetTask: one that asks"),
+    "CORE-GET-002": ("row GetTask: unknown", "unit/auth/test_foreign_ids.py::test_foreign_task_is_unknown_to_every_request"),
+    "CORE-LIST-001": ("unit/tasks/test_listing.py::test_foreign_tasks_are_never_listed", "unit/auth/test_foreign_ids.py::test_lists_have_no_foreign_items"),
+    "CORE-LIST-002": ("unit/tasks/test_listing.py::test_hundred_tasks_are_listed_in_pages", "unit/tasks/test_listing.py::test_modified_page_token_is_refused"),
+    "CORE-LIST-003": ("unit/tasks/test_listing.py::test_tasks_are_listed_by_their_last_status", "contract/test_task_list.py::test_tasks_are_sorted_by_status_time_and_id"),
+    "CORE-LIST-004": ("unit/tasks/test_listing.py::test_full_last_page_has_no_next_token", "unit/tasks/test_listing.py::test_owner_without_tasks_gets_empty_list"),
+    "CORE-LIST-005": ("unit/tasks/test_listing.py::test_task_list_has_artifacts_on_request_only",),
+    # CancelTask, 3.1.5
+    "CORE-CANCEL-001": ("row CancelTask: one that works", "row CancelTask: one that asks"),
+    "CORE-CANCEL-002": ("row CancelTask: one that ended", "row CancelTask: one that is canceled"),
+    "CORE-CANCEL-003": ("row CancelTask: unknown",),
+    # Execution mode, 3.2.2
+    "CORE-EXECUTION-MODE-001": ("row SendMessage: a text", "row SendMessage: one that asks"),
+    "CORE-EXECUTION-MODE-002": ("row SendMessage: without waiting", "unit/tasks/test_service.py::test_return_immediately_returns_working_task"),
+    # History, 3.2.4
+    "CORE-HIST-001": ("row GetTask: without its history",),
+    "CORE-HIST-002": ("unit/web/test_bad_input.py::test_history_has_requested_length", "row GetTask: one that asks"),
+    "CORE-HIST-003": ("unit/web/test_rpc.py::test_stream_begins_with_requested_history", "protocol/test_tck.py::test_send_without_history_returns_none"),
+    "CORE-HIST-004": ("row GetTask: one that ended",),
+    "CORE-HIST-005": ("protocol/test_tck.py::test_history_has_messages_in_order", "unit/tasks/test_lifecycle.py::test_task_history_precedes_status_message"),
+    "CORE-HIST-006": ("protocol/test_tck.py::test_history_has_messages_in_order",),
+    # Errors and capabilities, 3.3
+    "CORE-ERR-001": ("unit/web/test_bad_input.py::test_error_message_names_field", "unit/web/test_bad_input.py::test_error_details_have_types"),
+    "CORE-ERR-002": ("row SendMessage: parts: none", "row GetTask: id: missing", "protocol/test_variations.py::test_invalid_request_variation_has_expected_error_code"),
+    "CORE-CAP-001": tuple(f"row {kind}TaskPushNotificationConfig{s}: not offered" for kind, s in (("Create", ""), ("Get", ""), ("List", "s"), ("Delete", ""))),
+    "CORE-CAP-002": ("row SendStreamingMessage: where the card offers no streams", "row SubscribeToTask: where the card offers no streams"),
+    "CORE-CAP-003": ("row GetExtendedAgentCard: not offered",),
+    "CORE-CAP-004": ("protocol/test_table.py::test_request_must_declare_required_extension",),
+    # Contexts and tasks, 3.4
+    "CORE-MULTI-001": ("protocol/test_tck.py::test_new_task_has_generated_ids",),
+    "CORE-MULTI-001a": ("protocol/test_tck.py::test_new_task_has_generated_ids",),
+    "CORE-MULTI-002": ("row SendMessage: in a context", "contract/test_free_ids.py::*"),
+    "CORE-MULTI-002a": ("row SendMessage: contextId: too long", "row SendMessage: contextId: with NUL"),
+    "CORE-MULTI-003": ("protocol/test_tck.py::test_new_task_has_generated_ids",),
+    "CORE-MULTI-004": ("row SendMessage: to an unknown task",),
+    "CORE-MULTI-005": ("row SendMessage: an answer", "protocol/test_tck.py::test_history_has_messages_in_order"),
+    "CORE-MULTI-006": ("row SendMessage: to a task of another context",),
+    # Streams, 3.1.6 and 3.5.2
+    "STREAM-ORDER-001": ("protocol/test_compliance.py::test_golden_transcript_complies", "unit/tasks/test_subscription.py::test_reader_receives_each_item_once_in_order"),
+    "STREAM-ORDER-002": ("unit/tasks/test_subscription.py::test_hundred_readers_cost_about_one_readers_requests",),
+    "STREAM-ORDER-003": ("unit/tasks/test_subscription.py::test_reader_receives_each_item_once_in_order",),
+    "STREAM-ORDER-004": ("unit/tasks/test_subscription.py::test_leaving_reader_does_not_cancel_others_shared_read",),
+    "STREAM-SUB-001": ("row SubscribeToTask: one that works", "row SubscribeToTask: one that asks"),
+    "STREAM-SUB-002": ("row SubscribeToTask: one that works", "unit/tasks/test_subscription.py::test_subscription_lasts_over_question_to_end"),
+    "STREAM-SUB-003": ("row SubscribeToTask: one that ended", "row SubscribeToTask: one that is canceled"),
+    "STREAM-SUB-004": ("row SubscribeToTask: unknown",),
+    # Agent card, 3.1.11, 4.4.1 and 8
+    "CARD-DISC-001": ("unit/web/test_cards.py::test_sdk_reads_same_card_from_both_documents",),
+    "CARD-PROTO-001": ("unit/web/test_cards.py::test_card_has_declarations_of_aion_yaml",),
+    "CARD-PROTO-002": ("unit/web/test_cards.py::test_sdk_calls_each_interface_of_card",),
+    "BIND-FIELD-001": ("unit/web/test_cards.py::test_sdk_calls_each_interface_of_card",),
+    "CARD-STRUCT-001": ("unit/web/test_cards.py::test_v1_client_gets_v1_fields_only", "unit/web/test_cards.py::test_other_clients_get_card_of_both_versions"),
+    "CARD-EXT-001": ("row GetExtendedAgentCard: offered", "unit/web/test_cards.py::test_extended_card_at_oldest_path_is_private"),
+    "CARD-EXT-002": ("row GetExtendedAgentCard: offered, and not there",),
+    "CARD-SIGN-001": ("unit/protocol/test_signing.py::test_served_card_verifies_for_each_reader", "unit/protocol/test_signing.py::test_sdk_of_v03_verifies_card"),
+    "CARD-SIGN-002": ("unit/protocol/test_signing.py::test_card_may_have_signatures_of_two_keys",),
+    "CARD-SIGN-003": ("unit/protocol/test_signing.py::test_key_id_is_thumbprint_in_pem_and_jwk",),
+    "CARD-CACHE-001": ("unit/web/test_cards.py::test_card_is_cacheable",),
+    "CARD-CACHE-002": ("unit/web/test_cards.py::test_card_is_cacheable",),
+    "CARD-CACHE-003": ("unit/web/test_cards.py::test_card_last_modified_is_process_start",),
+    # Data model, 4 and 5.5 to 5.7
+    **dict.fromkeys(
+        ("DM-TASK-001", "DM-TASK-002", "DM-MSG-001", "DM-MSG-002", "DM-PART-001", "DM-ART-001", "DM-STATUS-001"),
+        ("protocol/test_compliance.py::test_golden_transcript_complies", "protocol/test_compliance.py::test_violation_in_stream_is_found"),
+    ),
+    "DM-SERIAL-001": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums",),
+    "DM-SERIAL-002": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums",),
+    "DM-SERIAL-003": ("unit/tasks/test_lifecycle.py::test_timestamp_is_written_in_utc", "protocol/test_compliance.py::test_golden_transcript_complies"),
+    "DM-SERIAL-004": ("row SendMessage: messageId: missing", "row SendMessage: role: missing", "row SendMessage: parts: none"),
+    "DM-SERIAL-005": ("protocol/test_tck.py::test_unknown_fields_are_ignored",),
+    # Push notifications, 3.1.7 to 3.1.10 and 4.3
+    "PUSH-CREATE-001": ("row CreateTaskPushNotificationConfig: whole",),
+    "PUSH-CREATE-002": ("unit/push/test_configs.py::test_owner_reads_config_as_registered",),
+    "PUSH-GET-001": ("row GetTaskPushNotificationConfig: one of two",),
+    "PUSH-GET-002": ("row GetTaskPushNotificationConfig: unknown",),
+    "PUSH-LIST-001": ("row ListTaskPushNotificationConfigs: all",),
+    "PUSH-DEL-001": ("row DeleteTaskPushNotificationConfig: one of two",),
+    "PUSH-DEL-002": ("row DeleteTaskPushNotificationConfig: one that is not there", "contract/test_push_configs.py::test_deleted_push_config_may_be_deleted_again"),
+    "PUSH-DELIVER-001": ("unit/push/test_configs.py::test_webhook_post_has_registered_credentials",),
+    "PUSH-DELIVER-002": ("unit/push/test_delivery.py::test_events_arrive_once_in_order_and_signed",),
+    "PUSH-DELIVER-003": ("unit/push/test_configs.py::test_webhook_body_follows_protocol_version",),
+    # JSON-RPC binding, 9
+    "JSONRPC-FMT-001": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums", "unit/web/test_bad_input.py::test_invalid_params_error_has_request_id"),
+    "JSONRPC-FMT-002": ("unit/web/test_bad_input.py::test_other_content_type_is_refused", "protocol/test_tck.py::test_response_is_camel_case_with_named_enums"),
+    "JSONRPC-SVC-001": ("protocol/test_table.py::test_protocol_table_covers_each_operation",),
+    "JSONRPC-SVC-002": ("protocol/test_table.py::test_matching_version_may_be_stated_or_omitted", "protocol/test_table.py::test_request_must_declare_required_extension"),
+    "JSONRPC-SSE-001": ("unit/web/test_sse.py::test_sse_frames_equal_sdk_frames",),
+    "JSONRPC-SSE-002": ("row SubscribeToTask: unknown", "row SendStreamingMessage: to an ended task"),
+    "JSONRPC-ERR-001": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
+    "JSONRPC-ERR-002": ("unit/web/test_bad_input.py::test_operation_outside_of_card_is_refused", "row GetTask: unknown"),
+    "JSONRPC-ERR-003": ("unit/web/test_rpc.py::test_json_rpc_error_has_reason",),
+    # HTTP+JSON binding, 11
+    "HTTP_JSON-URL-001": ("protocol/test_table.py::test_protocol_table_covers_each_path",),
+    "HTTP_JSON-URL-002": ("protocol/test_table.py::test_other_http_method_is_405", "protocol/test_table.py::test_subscribe_accepts_get"),
+    "HTTP_JSON-SVC-001": ("unit/web/test_rest.py::test_both_media_types_are_accepted",),
+    "HTTP_JSON-SVC-002": ("protocol/test_table.py::test_matching_version_may_be_stated_or_omitted",),
+    "HTTP_JSON-QP-001": ("unit/web/test_rest.py::test_query_parameters_equal_request_fields",),
+    "HTTP_JSON-ERR-001": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
+    "HTTP_JSON-ERR-002": ("unit/web/test_bad_input.py::test_error_details_have_types",),
+    "HTTP_JSON-STATUS-001": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
+    "HTTP_JSON-SSE-001": ("unit/web/test_rest.py::test_rest_stream_frames_equal_sdk_frames",),
+    # Versions, 3.6
+    "VER-SERVER-001": ("unit/web/test_versions.py::test_matching_protocol_version_is_accepted", "unit/web/test_bad_input.py::test_method_name_selects_version"),
+    "VER-SERVER-002": ("unit/web/test_versions.py::test_unsupported_protocol_version_is_refused",),
+    "VER-SERVER-003": ("protocol/test_table.py::test_matching_version_may_be_stated_or_omitted",),
+    "VER-CLIENT-002": ("protocol/test_table.py::test_matching_version_may_be_stated_or_omitted",),
+}  # fmt: skip
+"""Proofs of the TCK's requirements for A2A 1.0."""
+
+PROOFS_V03: dict[str, tuple[str, ...]] = {
+    "test_rejects_malformed_json": ("protocol/test_table.py::test_unreadable_request_body_has_own_status",),
+    "test_rejects_invalid_json_rpc_requests": ("protocol/test_tck.py::test_invalid_json_rpc_request_is_refused",),
+    "test_rejects_unknown_method": ("unit/web/test_bad_input.py::test_unknown_method_error_lists_methods",),
+    "test_rejects_invalid_params": ("row SendMessage: parts: a text",),
+    "test_message_send_valid_text": ("row SendMessage: a text",),
+    "test_message_send_invalid_params": ("row SendMessage: message: a text", "row SendMessage: messageId: missing"),
+    "test_message_send_continue_task": ("row SendMessage: an answer",),
+    "test_tasks_get_method": ("row GetTask: one that ended", "row GetTask: unknown", "row GetTask: historyLength: below 0"),
+    "test_tasks_cancel_valid": ("row CancelTask: one that works",),
+    "test_tasks_cancel_nonexistent": ("row CancelTask: unknown",),
+    "test_state_transitions": ("protocol/test_compliance.py::test_golden_transcript_complies", "unit/tasks/test_lifecycle.py::test_invalid_state_transition_is_refused"),
+    "test_a2a_error_codes": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
+    "test_a2a_v030_new_methods": ("row ListTaskPushNotificationConfigs: all", "row DeleteTaskPushNotificationConfig: one of two", "row GetExtendedAgentCard: offered"),
+    "test_a2a_v030_transport_compliance": ("unit/web/test_cards.py::test_sdk_calls_each_interface_of_card",),
+    "test_agent_card_mandatory": ("unit/web/test_cards.py::test_other_clients_get_card_of_both_versions",),
+    "test_extended_agent_card": ("unit/web/test_rpc.py::test_extended_card_method_has_alias", "row GetExtendedAgentCard: not offered"),
+    "test_auth_enforcement": ("unit/auth/test_foreign_ids.py::test_foreign_id_requests_cover_every_route", "unit/auth/test_authenticator.py::test_combined_schemes_follow_requirements"),
+    "test_agent_card_security": ("unit/auth/test_deployment.py::test_card_shows_schemes_in_both_versions",),
+    "test_in_task_authentication": ("golden/adk/test_transcripts.py::test_adk_stream_matches_its_golden_transcript",),
+    "test_multi_transport_equivalence": ("unit/web/test_rest.py::test_rest_result_equals_json_rpc_result",),
+}  # fmt: skip
+"""Proofs of the mandatory tests of the TCK for A2A 0.3, by the names of its tests or modules.
+
+The transport security tests (certificates, TLS) concern the HTTP entry point, which is AWS's.
+"""

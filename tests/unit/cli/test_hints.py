@@ -1,0 +1,25 @@
+"""Hints for a wrong command line: similar names, and names of another level."""
+
+import pytest
+
+from tests.support import operating
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("depoy",), "'deploy'"),
+        (("tasks", "lst"), "Did you mean 'list'?"),
+        (("tasks", "list", "--lmit", "3"), "Did you mean '--limit'?"),
+        (("redrive",), "No such command 'aion redrive'. There is `aion push redrive` and `aion dlq redrive`."),
+        (("tasks", "why"), "No such command 'aion tasks why'. There is `aion why`."),
+        (("--stack", "x", "logs"), "It belongs behind the command: `aion logs --stack …`."),
+        (("tasks", "--limit", "3", "list"), "It belongs behind the command: `aion tasks list --limit …`."),
+        (("list-all",), "No such command 'list-all'."),
+        (("tasks", "--nothing"), "No such option '--nothing'."),
+    ],
+)
+def test_wrong_name_gets_hint_by_level(arguments: tuple[str, ...], hint: str) -> None:
+    failed = operating.runs({})(*arguments, prog_name="aion")
+    assert failed.exit_code == 2
+    assert hint in failed.stderr

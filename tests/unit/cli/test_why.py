@@ -1,0 +1,288 @@
+"""`aion why`: the story of a task, on an emulated stack and in a development server's store."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.bootstrap.operator import owner_of_key
+from aion_core.dev.data_folder import LOG, DataFolder, RunningServer
+from aion_core.local.stack import LocalStack
+from aion_core.ports import ContextKey, PushWakeUp, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
+from tests.support import operating, pushes
+from tests.support.clock import ManualClock
+from tests.support.conversation import FAILED, StoreConversation
+from tests.support.operating import RunCommand, refusal
+from tests.support.pushes import a_config
+from tests.support.stores import dynamodb_store
+
+pytestmark = pytest.mark.usefixtures("empty_table")
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def run(moto: LocalStack) -> RunCommand:
+    run = operating.runs(moto.environment("ApiFunction"))
+    return lambda *arguments, **options: run("why", *arguments, **options)
+
+
+@pytest.fixture
+def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
+    return StoreConversation(dynamodb_store(moto, clock), clock)
+
+
+@pytest.fixture(scope="module")
+def stack(moto: LocalStack) -> str:
+    return operating.registered(moto, "aion-why")
+
+
+@pytest.fixture
+def write(moto: LocalStack, stack: str) -> Write:
+    """Write a log line of a function to CloudWatch Logs."""
+    logs = moto.client("logs")
+
+    def write(function: str, **fields: object) -> None:
+        group = f"/aws/lambda/{stack}-{function}"
+        if not logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]:
+            logs.create_log_group(logGroupName=group)
+            logs.create_log_stream(logGroupName=group, logStreamName="one")
+        event = {"timestamp": int(time.time() * 1000), "message": json.dumps(fields)}
+        logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
+
+    return write
+
+
+def now(printed: str) -> str:
+    return printed.split("Now: ")[1].strip()
+
+
+def story(printed: str) -> list[str]:
+    return [line[25:] for line in printed.split("Now: ")[0].splitlines()[2:] if line]
+
+
+def test_unknown_task_is_error(run: RunCommand) -> None:
+    failed = run("t-never", "--owner", "o")
+    assert "There is no task t-never of this owner" in refusal(failed)
+    assert failed.exit_code == 1
+    assert "There is no task t-never; it may have expired." in refusal(run("t-never"))
+    assert run().exit_code == 2
+
+
+def test_completed_task_needs_nothing(run: RunCommand, chat: StoreConversation) -> None:
+    async def one() -> None:
+        begun = await chat.starts("m-1", text="a private word")
+        await chat.ends(begun, text="a private answer")
+
+    asyncio.run(one())
+    printed = run("t-m-1", "--owner", chat.context.owner).stdout
+    assert story(printed)[:2] == [
+        f"The client {chat.context.owner} sent the message m-1 to the agent echo.",
+        "The agent completed the task.",
+    ]
+    assert now(printed).startswith("The task is completed since ")
+    assert "private" not in printed
+    whole = run("t-m-1", "--owner", chat.context.owner, "--content").stdout
+    assert "to the agent echo: “a private word”." in whole
+    assert "completed the task: “a private answer”." in whole
+
+
+def test_interrupt_answer_and_cancellation_are_in_story(run: RunCommand, chat: StoreConversation) -> None:
+    async def asked() -> None:
+        head = await chat.asks("m-1")
+        chat.clock.move(5)
+        await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
+        chat.clock.move(1)
+        await chat.cancels("t-m-1")
+
+    asyncio.run(asked())
+    owner = chat.context.owner
+    printed = run("t-m-1", "--owner", owner).stdout
+    assert story(printed)[:4] == [
+        f"The client {owner} sent the message m-1 to the agent echo.",
+        "The agent interrupted the task: it needs input of its client.",
+        f"The client {owner} answered.",
+        "The task was canceled.",
+    ]
+    assert now(printed).startswith("The task is canceled since ")
+
+
+def test_interrupted_task_waits_for_its_client(run: RunCommand, chat: StoreConversation) -> None:
+    asyncio.run(chat.asks("m-1"))
+    printed = run("t-m-1", "--owner", chat.context.owner, "--json").stdout
+    (document,) = json.loads(printed)
+    assert document["now"]["text"].startswith("The task waits for an answer of its client since ")
+    assert document["now"]["commands"] == [f"aion tasks cancel t-m-1 --owner {chat.context.owner}"]
+    assert [each["kind"] for each in document["story"]] == ["message", "status"]
+    assert document["state"] == "input-required"
+
+
+def test_running_and_waiting_turns_name_their_lease(run: RunCommand, chat: StoreConversation) -> None:
+    async def busy() -> None:
+        await chat.starts("m-1")
+        await chat.waits("m-2")
+
+    asyncio.run(busy())
+    owner = ("--owner", chat.context.owner)
+    assert now(run("t-m-1", *owner).stdout).startswith("The turn runs (try 1) under a lease until ")
+    waiting = run("t-m-2", *owner).stdout
+    assert "Its turn has place 1 of 1 in the queue of its context." in waiting
+    assert now(waiting) == (
+        f"The turn waits behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
+    )
+
+
+def test_expired_lease_names_next_worker(run: RunCommand, chat: StoreConversation) -> None:
+    # The command uses the machine's clock: start the turn an hour ago.
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+    said = now(run("t-m-1", "--owner", chat.context.owner).stdout)
+    assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
+    assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task." in said
+
+
+def test_stack_story_joins_events_logs_and_killed_invocations(
+    moto: LocalStack, chat: StoreConversation, stack: str, write: Write
+) -> None:
+    task_id = f"t-{chat.context.owner}"
+    context = {"task_id": task_id, "context_id": "c-1", "agent": "echo"}
+    turn = {"turn_id": "turn", "fence": 1, "holder": "h"}
+
+    async def failed() -> None:
+        chat.clock.move(-60)
+        begun = await chat.starts("m-1", task_id=task_id)
+        chat.clock.move(120)
+        await chat.ends(begun, FAILED)
+
+    asyncio.run(failed())
+    first = {"function_request_id": "r-1", **context}
+    write("api", level="INFO", message="A turn begins.", tries=1, handoffs=0, **turn, **first)
+    write(
+        "api", type="platform.report", record={"status": "timeout", "errorType": "Sandbox.Timedout", "requestId": "r-1"}
+    )
+    write("api", type="platform.report", record={"status": "timeout", "requestId": "another"})
+    write("task", level="INFO", message="A turn begins.", tries=2, handoffs=0, **turn, **context)
+    write("task", level="INFO", message="A turn begins.", tries=1, handoffs=1, **turn, **context)
+    second = {"correlation_id": "r-2", **context}
+    error = "Traceback\naion_core.errors.StoreUnavailable: PutItem: ThrottlingException"
+    write("task", level="ERROR", message="The turn could not be recorded.", exception=error, **second)
+    lost = "A wake-up message could not be enqueued: SendMessage: AccessDenied"
+    write("task", level="WARNING", message=lost, context_id="c-1", correlation_id="r-2")
+    write("task", level="ERROR", message="Another task's.", task_id="another", context_id="c-1", correlation_id="r-2")
+    write("task", level="ERROR", message="Another owner's.", context_id="c-1", correlation_id="r-3")
+    run = operating.runs(operating.environ_of(moto))
+    printed = run("why", task_id, "--owner", chat.context.owner, "--stack", stack)
+    arrival, beginning, *further = story(printed.stdout)
+    assert arrival == f"The client {chat.context.owner} sent the message m-1 to the agent echo."
+    assert beginning.startswith("The API function began the turn, ")
+    assert beginning.endswith(" s after its message.")
+    assert further == [
+        "Lambda ended an invocation of the api function: timeout (Sandbox.Timedout).",
+        "The task function took over the turn (try 2), because the worker before had not ended it.",
+        "The task function resumed the turn after handoff 1, because the invocation before had reached its end.",
+        "The task function logged: The turn could not be recorded. aion_core.errors.StoreUnavailable: PutItem: "
+        "ThrottlingException (AWS's error code for PutItem: ThrottlingException)",
+        "The task function logged: A wake-up message could not be enqueued: SendMessage: AccessDenied (AWS's error code "
+        "for SendMessage: AccessDenied)",
+        "The task failed.",
+    ]
+    assert now(printed.stdout).startswith("The task has failed at ")
+    (document,) = json.loads(run("why", task_id, "--owner", chat.context.owner, "--stack", stack, "--json").stdout)
+    codes = [each["code"] for each in document["story"] if "code" in each]
+    assert codes == ["ThrottlingException", "AccessDenied"]
+    assert document["notRead"] == []
+
+
+def test_missing_log_groups_are_named(moto: LocalStack, chat: StoreConversation) -> None:
+    name = operating.registered(moto, "aion-silent")
+    asyncio.run(chat.starts("m-1"))
+    run = operating.runs(operating.environ_of(moto))
+    printed = run("why", "t-m-1", "--owner", chat.context.owner, "--stack", name).stdout
+    assert "The log lines: There is no log group /aws/lambda/aion-silent-api" in printed
+
+
+def test_webhooks_and_dead_letters_are_in_story(moto: LocalStack, run: RunCommand, stack: str, write: Write) -> None:
+    push = pushes.on_table(moto, ManualClock())
+    chat = push.chat
+    task_id = f"t-{chat.context.owner}"
+
+    async def told() -> None:
+        new = chat.message("m-1", task_id=task_id)
+        begun = await chat.store.create(new, holder="holder-1")
+        await push.configs.put(new.key, a_config("mine"))
+        await chat.ends(begun)  # type: ignore[arg-type]
+        until = push.clock.now() + timedelta(seconds=60)
+        claim = await push.configs.claim(await push.delivery("mine", task_id=task_id), until=until)
+        assert claim is not None
+        given_up = await push.configs.give_up(claim, cursor=3, failure="HTTP 500", until=until)
+        await push.configs.settle(given_up, cursor=3)
+
+    asyncio.run(told())
+    sqs, of_push = moto.client("sqs"), PushWakeUp(chat.key(task_id), 3)
+    of_context, of_other = WakeUp(chat.context, 1), WakeUp(ContextKey(chat.context.owner, "echo", "c-2"), 1)
+    for queue, body in (
+        ("TaskDeadLetters", body_of(of_context)),
+        ("TaskDeadLetters", body_of(of_other)),
+        ("PushDeadLetters", push_body_of(of_push)),
+    ):
+        sqs.send_message(QueueUrl=moto.physical_id(queue), MessageBody=body)
+    ids = {"task_id": task_id, "config_id": "mine", "generation": 3}
+    write("push", level="WARNING", message="A notification failed: HTTP 500", **ids)
+    write("push", level="ERROR", message="A notification is given up: HTTP 500", **ids)
+    run = operating.runs(operating.environ_of(moto))
+    printed = run("why", task_id, "--owner", chat.context.owner, "--stack", stack).stdout
+    assert "The webhook mine did not accept event 3: HTTP 500." in printed
+    assert "The delivery of event 3 to the webhook mine was given up: HTTP 500." in printed
+    assert "The webhook mine has 1 dead letter, from event 3 on, at last with HTTP 500." in printed
+    assert printed.count("A message of the task queue") == 1
+    assert printed.count("A message of the push queue") == 1
+    assert f"`aion push redrive {task_id} mine --owner {chat.context.owner} --stack {stack}`" in now(printed)
+    assert "hidden" not in printed
+
+
+def test_caller_with_api_key_is_named(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
+    made = operating.runs(moto.environment("ApiFunction"))("key", "create", "alice@example.com", "--tenant", "red")
+    assert made.exit_code == 0, made.output
+    owner = owner_of_key("alice@example.com", "red")
+    chat = StoreConversation(dynamodb_store(moto, clock), clock, ContextKey(owner, "echo", "c-1"))
+    asyncio.run(chat.starts("m-1", task_id="t-hers"))
+    printed = run("t-hers", "--subject", "alice@example.com", "--tenant", "red").stdout
+    assert "The client alice@example.com (API key, tenant red) sent the message m-1" in printed
+
+
+def test_task_without_owner_is_searched(run: RunCommand, chat: StoreConversation) -> None:
+    task_id = f"t-{chat.context.owner}"
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    found = run(task_id)
+    assert found.stderr.startswith("Reading the whole table")
+    assert f"of the owner {chat.context.owner}" in found.stdout
+    assert "The log lines: name the stack by --stack." in found.stdout
+
+
+def test_development_server_gives_its_log_file(
+    chat: StoreConversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = f"t-{chat.context.owner}"
+    asyncio.run(chat.starts("m-1", task_id=task_id, text="hello"))
+    folder = tmp_path / ".aion"
+    folder.mkdir()
+    running = RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, moto.environment("ApiFunction"))
+    DataFolder(folder).announce(running)
+    fields: dict[str, Any] = {"task_id": task_id, "context_id": "c-1"}
+    stamp = chat.clock.now().isoformat()
+    (folder / LOG).write_text(
+        json.dumps({"timestamp": stamp, "level": "INFO", "message": "A turn begins.", "tries": 2, **fields})
+        + "\nno json\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    printed = operating.runs({})("why", task_id).stdout
+    assert "A worker of `aion dev` took over the turn (try 2)" in printed
+    assert "to the agent echo: “hello”." in printed
+    assert f"`aion tasks cancel {task_id}` ends it" in now(printed)

@@ -1,0 +1,58 @@
+"""Log file of the development server: one task's lines, rotation, permissions."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aion_core import log
+from aion_core.dev import log_file
+from aion_core.dev.data_folder import LOG
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    root.setLevel(logging.INFO)
+    log.install()
+    yield root
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_written_lines_of_task_are_read(tmp_path: Path, root: logging.Logger) -> None:
+    log_file.install(log_file.prepare(tmp_path, fresh=False))
+    with log.about(correlation_id="r-1", context_id="c-1"):
+        root.warning("of the context")
+        with log.about(task_id="t-1"):
+            root.info("A turn begins.", extra={"tries": 2})
+    with log.about(correlation_id="r-2", context_id="c-1"):
+        root.warning("of another owner's context")
+        with log.about(task_id="t-2"):
+            root.warning("of another task")
+    found = log_file.read(tmp_path, "t-1", "c-1")
+    assert [line.fields["message"] for line in found] == ["of the context", "A turn begins."]
+    assert found[1].fields["tries"] == 2
+    assert 0 <= found[1].at - found[0].at < 60_000
+    assert (tmp_path / LOG).stat().st_mode & 0o077 == 0, "messages may quote data of the project"
+
+
+def test_large_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_file, "LARGEST_BYTES", 100)
+    line = {"timestamp": "2026-11-22T21:00:00.000Z", "task_id": "t-1", "context_id": "c-1", "message": "x" * 100}
+    path = log_file.prepare(tmp_path, fresh=False)
+    path.write_text(json.dumps(line) + "\n")
+    assert log_file.prepare(tmp_path, fresh=False) == path
+    assert not path.exists()
+    path.write_text(json.dumps({**line, "message": "later"}) + "\n")
+    assert [each.fields["message"][:5] for each in log_file.read(tmp_path, "t-1", "c-1")] == ["xxxxx", "later"]
+    log_file.prepare(tmp_path, fresh=True)
+    assert log_file.read(tmp_path, "t-1", "c-1") == []
+
+
+def test_unwritable_folder_is_warning(tmp_path: Path, root: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    log_file.install(tmp_path / "missing" / LOG)
+    assert "The log file cannot be written: No such file or directory" in caplog.text

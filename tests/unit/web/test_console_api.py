@@ -1,0 +1,219 @@
+"""Console's requests beyond A2A: stored state, webhooks and their receiver, in development and for the owner only."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support.listening import free_port, listening
+from tests.support.service import http, send
+
+LANGGRAPH = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+def talk(state: MessagesState) -> dict:
+    return {"messages": [AIMessage("Hello.")]}
+
+
+builder = StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk")
+graph = builder.compile()
+
+
+def made(config):
+    return builder.compile()
+"""
+ADK = """
+from google.adk.agents import BaseAgent
+from google.adk.events import Event, EventActions
+from google.genai import types
+
+
+class Counting(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        count = ctx.session.state.get("count", 0) + 1
+        content = types.ModelContent(f"Message {count}.")
+        yield Event(author=self.name, content=content, actions=EventActions(state_delta={"count": count}))
+
+
+root_agent = Counting(name="counting")
+"""
+EXECUTOR = """
+from a2a.helpers import new_text_message
+from a2a.server.agent_execution import AgentExecutor
+
+
+class Echo(AgentExecutor):
+    async def execute(self, context, event_queue):
+        await event_queue.enqueue_event(new_text_message("Hello."))
+
+    async def cancel(self, context, event_queue):
+        pass
+
+
+executor = Echo()
+"""
+AGENTS = """
+  agents:
+    graph: {path: "lg.py:graph"}
+    factory: {path: "lg.py:made"}
+    adk: {path: "adk_agent.py:root_agent"}
+    executor: {path: "ex.py:executor"}
+    broken: {path: "broken.py:graph"}
+"""
+SECURED = "aion:\n  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
+
+
+def settings(folder: Path, base: str, **environ: str) -> Settings:
+    for name, text in {"lg": LANGGRAPH, "adk_agent": ADK, "ex": EXECUTOR, "broken": "import missing_module"}.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "aion.yaml").write_text(
+        (SECURED if environ.get("AION_AUTH") == "on" else "aion:\n") + AGENTS.lstrip("\n")
+    )
+    return Settings.from_environ({
+        "AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml"), "AION_BASE_URL": base, "AION_AUTH": "off",
+        "AION_CONSOLE": "dev", "AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", **environ,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    base = f"http://127.0.0.1:{(port := free_port())}"
+    with listening(build_app(settings(tmp_path_factory.mktemp("console"), base)), port=port):
+        yield base
+
+
+def talk(url: str, agent: str, webhook: str = "") -> dict[str, Any]:
+    """Send a message to the agent, and return its task or message."""
+    request = send(message_id=str(uuid4()), contextId=f"c-{agent}{webhook and '-push'}")
+    if webhook:
+        request["params"]["configuration"] = {"taskPushNotificationConfig": {"url": webhook}}
+    result = httpx.post(f"{url}/agents/{agent}", json=request, timeout=60).json()["result"]
+    found: dict[str, Any] = result.get("task") or result["message"]
+    return found
+
+
+def state(url: str, agent: str) -> Any:
+    return httpx.get(f"{url}/agents/{agent}/console/state", params={"contextId": f"c-{agent}"}, timeout=60).json()
+
+
+@pytest.mark.parametrize("agent", ["graph", "factory"])
+def test_state_of_graph_lists_checkpoints(url: str, agent: str) -> None:
+    talk(url, agent)
+    found = state(url, agent)
+    assert found["kind"] == "LangGraph thread"
+    assert [message["content"] for message in found["values"]["messages"]] == ["hi", "Hello."]
+    assert [entry["label"] for entry in found["entries"]][:3] == ["step 1, loop", "step 0, loop, next talk", "step -1, input, next __start__"]  # fmt: skip
+    assert found["entries"][1]["content"]["next"] == ["talk"]
+
+
+def test_state_of_adk_agent_is_its_session(url: str) -> None:
+    talk(url, "adk")
+    found = state(url, "adk")
+    assert (found["kind"], found["id"], found["values"]) == ("ADK session", "c-adk", {"count": 1})
+    assert [entry["label"] for entry in found["entries"]][-2:] == ["counting", "user"]
+    assert found["entries"][-2]["content"]["actions"]["stateDelta"] == {"count": 1}
+
+
+def test_executor_has_no_stored_state(url: str) -> None:
+    talk(url, "executor")
+    assert state(url, "executor") is None
+
+
+def test_unknown_context_has_no_state(url: str) -> None:
+    answered = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": "unknown"})
+    assert (answered.status_code, answered.json()) == (200, None)
+    refused = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": ""})
+    assert (refused.status_code, "contextId" in refused.text) == (400, True)
+
+
+def test_state_of_broken_agent_names_its_error(url: str) -> None:
+    assert "missing_module" in state(url, "broken")["error"]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Ask again until the condition holds, at most a minute."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "the condition does not hold"
+        time.sleep(0.02)
+
+
+def webhooks(url: str, task_id: str) -> Any:
+    return httpx.get(f"{url}/agents/graph/console/webhooks", params={"taskId": task_id}).json()
+
+
+def test_receiver_fails_and_gets_redriven_notifications(url: str) -> None:
+    api = f"{url}/agents/graph/console"
+    assert httpx.post(f"{api}/receiver", json={"status": 410}).status_code == 200
+    task = talk(url, "graph", f"{url}/console/receiver")
+    until(lambda: any(each["disabled"] for each in webhooks(url, task["id"])["webhooks"]))
+    found = webhooks(url, task["id"])
+    assert [post["status"] for post in found["posts"]] == [410]
+    httpx.post(f"{api}/receiver", json={"status": 204})
+    asked = {"taskId": task["id"], "configId": found["webhooks"][0]["id"]}
+    assert httpx.post(f"{api}/redrive", json=asked).status_code == 200
+    until(lambda: [post["status"] for post in webhooks(url, task["id"])["posts"]][:1] == [204])
+    until(lambda: not webhooks(url, task["id"])["webhooks"][0]["tries"])
+    found = webhooks(url, task["id"])
+    assert {post["signed"] for post in found["posts"]} == {True}
+    assert not found["webhooks"][0]["disabled"]
+    assert "authorization" not in found["posts"][0]["headers"]
+
+
+def test_forged_post_has_no_valid_signature(url: str) -> None:
+    task = talk(url, "graph", f"{url}/console/receiver")
+    forged = {"statusUpdate": {"taskId": task["id"], "status": {"state": "TASK_STATE_FAILED"}}}
+    headers = {"webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,\xff"}
+    httpx.post(f"{url}/console/receiver", json=forged, headers={k: v.encode("latin-1") for k, v in headers.items()})
+    posts = webhooks(url, task["id"])["posts"]
+    assert [post["signed"] for post in posts if post["headers"]["webhook-id"] == "1"] == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("redrive", {"taskId": "t", "configId": "unknown"}),
+        ("redrive", {"taskId": "", "configId": "c"}),
+        ("redrive", []),
+        ("receiver", {"status": 200}),
+        ("receiver", None),
+    ],
+)
+def test_invalid_console_request_is_refused(url: str, name: str, body: Any) -> None:
+    answered = httpx.post(f"{url}/agents/graph/console/{name}", json=body)
+    assert answered.status_code in (400, 404)
+    assert answered.json()["error"]["message"]
+
+
+def test_large_post_is_refused_by_receiver(url: str) -> None:
+    assert httpx.post(f"{url}/console/receiver", content=b"x" * 300_000).status_code == 413
+
+
+REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST", "receiver"), ("POST", "kill")]
+
+
+@pytest.mark.parametrize(("method", "name"), REQUESTS)
+async def test_console_requests_require_credentials_of_agent(method: str, name: str, tmp_path: Path) -> None:
+    """A kill without credentials would end this process."""
+    app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"))
+    async with http(app) as client:
+        answered = await client.request(method, f"/agents/graph/console/{name}", json={})
+    assert answered.status_code == 401
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+async def test_deployed_console_has_no_further_requests(mode: str, tmp_path: Path) -> None:
+    app = build_app(settings(tmp_path, "http://127.0.0.1", AION_CONSOLE=mode))
+    async with http(app) as client:
+        client.base_url = httpx.URL("http://127.0.0.1")
+        for method, name in REQUESTS:
+            assert (await client.request(method, f"/agents/graph/console/{name}", json={})).status_code in (404, 405)
+        assert (await client.post("/console/receiver", json={})).status_code in (404, 405)

@@ -1,0 +1,43 @@
+"""Receiver of the console: the tasks of posts in each version, and the number of stored posts."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core.web.console_receiver import MAX_POSTS, WebhookPost, WebhookReceiver
+
+
+@pytest.mark.parametrize(
+    ("body", "task_id"),
+    [
+        ({"statusUpdate": {"taskId": "t", "contextId": "c", "status": {}}}, "t"),
+        ({"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a"}}}, "t"),
+        ({"task": {"id": "t", "contextId": "c", "status": {}}}, "t"),
+        ({"kind": "task", "id": "t", "status": {"message": {"taskId": "other"}}}, "t"),
+        ({"message": {"messageId": "m"}}, ""),
+        ([1], ""),
+        ("text", ""),
+    ],
+)
+def test_post_belongs_to_task_of_its_event(body: Any, task_id: str) -> None:
+    post = WebhookPost(datetime.now(UTC), 204, {}, json.dumps(body).encode())
+    assert post.task_id == task_id
+
+
+def test_post_that_is_not_json_is_shown_as_text() -> None:
+    post = WebhookPost(datetime.now(UTC), 204, {}, b"\xff<b>")
+    assert (post.document([])["body"], post.document([])["signed"]) == ("\ufffd<b>", False)
+
+
+async def test_receiver_keeps_newest_posts() -> None:
+    receiver = WebhookReceiver("http://test/console/receiver")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(receiver), base_url="http://test") as client:
+        for number in range(MAX_POSTS + 1):
+            receiver.status = 204 if number else 500
+            answered = await client.post("/console/receiver", json={"task": {"id": "t", "number": number}})
+            assert answered.status_code == receiver.status
+    posts = receiver.posts_of("t")
+    assert [post.content["task"]["number"] for post in posts] == list(range(MAX_POSTS, 0, -1))
