@@ -43,7 +43,7 @@ class Case:
 
 # Unused parts of the frameworks: databases and Google's cloud.
 _HEAVY = ("sqlalchemy", "grpc")
-_NO_AGENTS = (*_HEAVY, "starlette", "langgraph", "google.adk", "a2a.server", "pydantic")
+_NO_AGENTS = (*_HEAVY, "starlette.applications", "langgraph", "google.adk", "a2a.server", "pydantic")
 CASES = (
     Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, (LANGGRAPH,), (*_HEAVY, "google.adk")),
     Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, (ADK,), (*_HEAVY, "langgraph", "langchain_core")),

@@ -71,7 +71,9 @@ def test_lambda_package_stays_within_size_budgets(case: Case) -> None:
 
 
 def test_lambda_package_over_size_budget_is_reported() -> None:
-    sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "starlette"))
+    sweep = Case(
+        "sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "starlette.applications")
+    )
     built = sweep.package(machine_architecture(), lambda_python()[1])
     assert not size(sweep, built).holds
     found = foreign(sweep, built)

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
@@ -162,7 +163,7 @@ def parts(
 
 
 @asynccontextmanager
-async def http(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the app in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
