@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import SystemClock
@@ -77,7 +78,7 @@ class ServiceParts:
         }
         return build_card(**{**said, **self.described})
 
-    def app(self, metrics: Metrics | None = None) -> Starlette:
+    def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
@@ -162,7 +163,7 @@ def parts(
 
 
 @asynccontextmanager
-async def http(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of the app in this process."""
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

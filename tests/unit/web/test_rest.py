@@ -78,7 +78,7 @@ async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
     handler = SdkHandler(made)
     sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
-    async with http(made.app()) as ours, http(sdk) as theirs:  # type: ignore[arg-type]
+    async with http(made.app()) as ours, http(sdk) as theirs:
         if fails:
             at_once = {**body(contextId="c-1"), "configuration": {"returnImmediately": True}}
             task = (await ours.post("/message:send", json=at_once)).json()["task"]
