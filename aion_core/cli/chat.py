@@ -111,7 +111,8 @@ def send(
         click.echo(json.dumps(document(answer), ensure_ascii=False))
     else:
         for part in answer.parts.values():
-            click.echo(described(part, hint="--save FOLDER"), err=True)
+            if save is None or part.WhichOneof("content") != "raw":
+                click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
             click.echo(f"The task {answer.task_id} is {answer.state}.", err=True)
     if save is not None:
