@@ -58,6 +58,7 @@ FIRST = (
     "tests/e2e/test_deploy.py",
     "tests/e2e/test_installed.py",
     "tests/e2e/test_deployed.py",
+    "tests/e2e/test_pages.py",
     "tests/e2e/test_sam.py",
     "tests/architecture/test_lint.py",
     "tests/protocol/test_variations.py",
