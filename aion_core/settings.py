@@ -96,6 +96,8 @@ class Settings:
     """AION_REVEAL_ERRORS: include an agent's error text in responses, for development."""
     on_lambda: bool
     """True if Lambda has set AWS_LAMBDA_FUNCTION_NAME. Then logs and metrics have CloudWatch's formats."""
+    snap_start: bool
+    """True if Lambda has set AWS_LAMBDA_INITIALIZATION_TYPE to `snap-start`: it restores this process from a snapshot."""
     service: str
     """POWERTOOLS_SERVICE_NAME: service name in logs, metrics and traces."""
     log_level: str
@@ -150,6 +152,7 @@ class Settings:
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
             on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
+            snap_start=read.text("AWS_LAMBDA_INITIALIZATION_TYPE", "") == "snap-start",
             service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
             log_level=read.text("POWERTOOLS_LOG_LEVEL", read.text("AWS_LAMBDA_LOG_LEVEL", "INFO")),
             traces_to=read.url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", read.url("OTEL_EXPORTER_OTLP_ENDPOINT", "")),

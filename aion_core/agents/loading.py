@@ -28,10 +28,10 @@ def load_agents(agents: Sequence[Agent]) -> list[Exception]:
     return failures
 
 
-def load_in_init(agents: Sequence[Agent], seconds: float = INIT_SECONDS, *, fails: bool = True) -> None:
+def load_in_init(agents: Sequence[Agent], seconds: float | None = INIT_SECONDS, *, fails: bool = True) -> None:
     """Load the agents in a thread, and wait for at most this time. A slower import continues; a turn waits for it.
 
-    If no agent can be loaded, raises the first error, unless `fails` is False.
+    Without a time (None), wait for all agents. If no agent can be loaded, raises the first error, unless `fails` is False.
     """
     failures: list[Exception] = []
     # A daemon thread: an import that hangs must not prevent the end of the process.
@@ -39,6 +39,6 @@ def load_in_init(agents: Sequence[Agent], seconds: float = INIT_SECONDS, *, fail
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        logger.warning("Loading the agents takes longer than %.0f s; the first turns wait for the rest.", seconds)
+        logger.warning("Loading the agents takes longer than %s s; the first turns wait for the rest.", seconds)
     elif fails and failures and len(failures) == len(agents):
         raise failures[0]

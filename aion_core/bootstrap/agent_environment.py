@@ -105,10 +105,21 @@ class AgentEnvironment:
             now = self._clock.now()
             if now < self._again_at:
                 return
-            self._again_at = now + BETWEEN_TRIES
-            self._newest += 1
-            number = self._newest
+            number = self._begin()
         self._start(lambda: self._refresh(number))
+
+    def refresh(self) -> None:
+        """Read the secrets again now. Blocks. An unreadable secret keeps its last value."""
+        if self.has_secrets:
+            with self._lock:
+                number = self._begin()
+            self._refresh(number)
+
+    def _begin(self) -> int:
+        """Return the number of a new reading. The caller holds the lock."""
+        self._again_at = self._clock.now() + BETWEEN_TRIES
+        self._newest += 1
+        return self._newest
 
     def _refresh(self, number: int) -> None:
         try:

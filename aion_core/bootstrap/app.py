@@ -1,8 +1,11 @@
 """Composition of ApiFunction: the web app, agent cards and authentication."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from fastapi import FastAPI
+from uuid_utils import reseed_rng
 
 from aion_core.agents.cards import extended_card, public_card
 from aion_core.agents.config import default_agent
@@ -73,7 +76,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         console=_console(settings, engine),
         limits=limits_config,
         background_task=engine.background.run if engine.background else None,
-        startup=partial(load_in_init, [*engine.agents.values()]) if settings.on_lambda else None,
+        startup=partial(_start_on_lambda, settings, engine) if settings.on_lambda else None,
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
@@ -94,6 +97,19 @@ def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None
     """Return the service that counts each caller's open tasks, or None if aion.yaml sets no limit for them."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
+
+
+AFTER_RESTORE = "aion.after_restore"
+"""Key in the lifespan state, as in `aion_core.lambda_runtime.snapshot`, which imports nothing of this package."""
+
+
+def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | None:
+    """Load the agents in the init phase. Before a snapshot of SnapStart, wait for all and return what renews a copy of it."""
+    if not settings.snap_start:
+        load_in_init([*engine.agents.values()])
+        return None
+    load_in_init([*engine.agents.values()], None)
+    return {AFTER_RESTORE: (reseed_rng, engine.renew_secrets)}
 
 
 def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:

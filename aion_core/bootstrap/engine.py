@@ -100,6 +100,8 @@ class Engine:
     stores: Stores
     agents: Mapping[str, LazyAgent]
     worker: Worker
+    renew_secrets: Callable[[], None]
+    """Function that reads the agents' secrets again. It blocks."""
     background: Background | None = None
     """Local queues and sweeps of a single-process deployment; None on AWS."""
 
@@ -140,7 +142,7 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
     background = None
     if settings.store != "dynamodb":
         background = _background(settings, stores, worker, clock, telemetry)
-    return Engine(clock, configs, declared.limits, stores, agents, worker, background)
+    return Engine(clock, configs, declared.limits, stores, agents, worker, environment.refresh, background)
 
 
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:

@@ -15,6 +15,7 @@ from .application import InitError, load
 from .loop import serve
 from .runtime_api import ErrorReport, RuntimeApi
 from .settings import RuntimeSettings, SettingsError
+from .snapshot import RestoreError
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ def main() -> int:
     except InitError as error:
         logger.exception("The app does not start")
         events.run_until_complete(_report(error, settings))
+    except RestoreError:
+        logger.exception("The environment cannot be restored from its snapshot")
     except OSError:
         logger.exception("The Runtime API has no next invocation for this environment")
     return 1

@@ -12,6 +12,7 @@ from .log import REQUEST_ID
 from .response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse
 from .runtime_api import ErrorReport, RuntimeApi
 from .settings import RuntimeSettings
+from .snapshot import wait_for_restore
 
 logger = logging.getLogger(__name__)
 
@@ -19,9 +20,12 @@ logger = logging.getLogger(__name__)
 async def serve(app: ASGI, settings: RuntimeSettings) -> None:
     """Serve invocations with the app until the cancellation of this coroutine by SIGTERM.
 
-    Raises InitError for a failed startup of the app, and OSError for a failed connection to Lambda.
+    With SnapStart, Lambda takes the snapshot after the app's startup. Raises InitError for a failed startup of the app,
+    RestoreError for a failed restore, and OSError for a failed connection to Lambda.
     """
     async with Lifespan(app) as lifespan:
+        if settings.snap_start:
+            await wait_for_restore(RuntimeApi(settings.runtime_api), lifespan.state)
         loop = InvocationLoop(app, settings, lifespan)
         while True:
             await loop.serve_next()

@@ -115,7 +115,7 @@ class RuntimeApiCall:
 
 
 class RuntimeApi:
-    """Client of the four Runtime API endpoints that a runtime uses."""
+    """Client of the Runtime API's endpoints for a runtime."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -155,6 +155,19 @@ class RuntimeApi:
     async def report_init_error(self, report: ErrorReport) -> None:
         """Report a failed start of this Lambda environment."""
         await self._report("/runtime/init/error", report)
+
+    async def restore_next(self) -> None:
+        """Tell Lambda to take the snapshot, and wait until an environment is restored from it.
+
+        Raises OSError if the Runtime API restores none.
+        """
+        response = await self._request("GET", "/runtime/restore/next")
+        if response.status != 200:
+            raise RuntimeApiError(f"restore/next responded with {response.status}: {response.body[:500]!r}")
+
+    async def report_restore_error(self, report: ErrorReport) -> None:
+        """Report a failed hook of a restored environment."""
+        await self._report("/runtime/restore/error", report)
 
     async def _report(self, path: str, report: ErrorReport, headers: Headers = ()) -> None:
         response = await self._request(

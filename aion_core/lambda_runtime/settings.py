@@ -25,6 +25,8 @@ class RuntimeSettings:
     memory_limit_in_mb: int = 0
     log_group_name: str = ""
     log_stream_name: str = ""
+    # True if Lambda takes a snapshot of the environment after its init phase (SnapStart).
+    snap_start: bool = False
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -41,6 +43,7 @@ class RuntimeSettings:
             memory_limit_in_mb=_whole_number(environ, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", default=0),
             log_group_name=environ.get("AWS_LAMBDA_LOG_GROUP_NAME", ""),
             log_stream_name=environ.get("AWS_LAMBDA_LOG_STREAM_NAME", ""),
+            snap_start=environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start",
         )
 
 

@@ -118,8 +118,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
-            holds = self._joins_input and metadata.get("source") == "input" and not _place(config)[1]
-            return await self._put(config, checkpoint["id"], packed, holds=holds, ends_step=_ends_step(metadata))
+            return await self._put(config, checkpoint["id"], packed, metadata)
 
     def put(
         self,
@@ -131,7 +130,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """See `aput`."""
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
-        return _finished(self._put(config, checkpoint["id"], packed, ends_step=_ends_step(metadata)))
+        return _finished(self._put(config, checkpoint["id"], packed, metadata))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -268,17 +267,18 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _put(
-        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, *, holds: bool = False, ends_step: bool
+        self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, metadata: CheckpointMetadata
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
+        holds = self._joins_input and metadata.get("source") == "input" and not ns
         if holds:
             self._held_id = checkpoint_id
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        await self._write([put], holds=holds, ends_step=ends_step)
+        await self._write([put], holds=holds, ends_step=_ends_step(metadata))
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(

@@ -49,6 +49,9 @@ logger = logging.getLogger(__name__)
 BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 """Coroutine function. The app runs it in the background from its start to its shutdown."""
 
+Startup = Callable[[], Mapping[str, Any] | None]
+"""Function of the app's startup. It returns the lifespan state for the server (ASGI lifespan protocol)."""
+
 _V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
 """Matches the request paths of v0.3's HTTP+JSON binding."""
 
@@ -87,7 +90,7 @@ def build_app(
     console: bool | DevelopmentConsole = False,
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
-    startup: Callable[[], None] | None = None,
+    startup: Startup | None = None,
     metrics: Metrics | None = None,
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
@@ -98,8 +101,9 @@ def build_app(
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
     this machine. `cors` has the policies of the agents that pages of other origins may call. With `console` browsers get
-    a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents before the first request; without it they load
-    in the background. The app flushes `metrics` and `traces` after each request.
+    a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents
+    before the first request; without it they load in the background. The app flushes `metrics` and `traces` after each
+    request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = FastAPI(
@@ -160,21 +164,21 @@ def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operation
 
 
 def _lifespan(
-    background_task: BackgroundTask | None, startup: Callable[[], None] | None
-) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    background_task: BackgroundTask | None, startup: Startup | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[Any]]:
     """Return the app's lifespan function, which loads the agents and runs the background task."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        running = []
+    async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, Any] | None]:
+        running, state = [], None
         if startup is not None:
-            await asyncio.to_thread(startup)
+            state = await asyncio.to_thread(startup)
         else:
             # The list is empty if the server loaded the agents itself before its start.
             running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))
-        yield
+        yield state
         for task in running:
             task.cancel()
 

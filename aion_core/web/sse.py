@@ -125,7 +125,7 @@ def _wrapped(event: Event) -> Any:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:

@@ -1,9 +1,10 @@
-"""Function calls added to each streamed chunk by the LangGraph adapter; unlike time, they are deterministic.
+"""Function calls of a streamed chunk and of a blocking send; unlike time, they are deterministic.
 
 `make bench` measures the microseconds; a call takes about a tenth of one.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
@@ -12,6 +13,11 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from bench import floor
+from bench.client import request
+from bench.servers import ROOT
 from tests.bench.chunks import asked
 from tests.support.agents.counting import talking
 
@@ -21,6 +27,11 @@ BUDGET = 0.37 if sys.version_info < (3, 12) else 0.45
 
 LangChain checks for a coroutine function in our callback at each chunk; from 3.12 on `inspect` makes 13 calls more.
 """
+
+
+SENDS = 10
+SEND_BUDGET = 2.5
+"""Maximum ratio of the calls of a blocking send to those of a bare Starlette app with the same graph."""
 
 
 def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
@@ -64,3 +75,37 @@ def test_adapter_adds_few_calls_per_chunk() -> None:
     print(f"a chunk: {alone:.1f} calls bare, {through - alone:.1f} more through the adapter")
     assert alone > 20  # otherwise nothing was streamed
     assert through - alone <= BUDGET * alone
+
+
+def a_send(app: Any) -> float:
+    """Return the calls of a blocking send of ten chunks to the app, in JSON-RPC."""
+
+    async def send() -> None:
+        body = [json.dumps(request("10 0", streaming=False)).encode()]
+        answer: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body.pop(), "more_body": False}
+
+        async def keep(message: Any) -> None:
+            answer.append(message)
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")]
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+        await app({**scope, "server": ("127.0.0.1", 80), "scheme": "http"}, receive, keep)
+        assert b"TASK_STATE_COMPLETED" in answer[1]["body"]
+
+    async def sends() -> None:
+        for _ in range(SENDS):
+            await send()
+
+    calls(sends)  # imports and caches
+    return calls(sends) / SENDS
+
+
+def test_blocking_send_makes_few_calls() -> None:
+    environ = {"AION_CONFIG": str(ROOT / "bench/aion.yaml"), "AION_STORE": "memory", "AION_AUTH": "off"}
+    ours, bare = a_send(build_app(Settings.from_environ(environ))), a_send(floor.app)
+    print(f"a send: {bare:.0f} calls bare, {ours:.0f} with tasks, records and resumption")
+    assert bare > 2000
+    assert ours <= SEND_BUDGET * bare

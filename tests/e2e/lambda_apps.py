@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -239,6 +240,31 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "lifespan.shutdown.complete"})
         return
     await PATHS[scope["path"]](scope, receive, send)
+
+
+async def _restored(scope: Scope, receive: Receive, send: Send, hook: Callable[[], None]) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        random.seed(1)
+        scope["state"]["aion.after_restore"] = [hook]
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    await start(send, 200, PLAIN)
+    await body(send, f"{len(_renewed)} {random.random()}".encode(), more=False)
+
+
+_renewed: list[str] = []
+
+
+async def restored(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the number of restores and a random number. The startup seeds the generator with 1."""
+    await _restored(scope, receive, send, lambda: _renewed.append("once"))
+
+
+async def fails_after_restore(scope: Scope, receive: Receive, send: Send) -> None:
+    await _restored(scope, receive, send, lambda: [][0])
 
 
 async def without_lifespan(scope: Scope, receive: Receive, send: Send) -> None:

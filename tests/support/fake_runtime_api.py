@@ -152,6 +152,8 @@ class FakeRuntimeApi:
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
         self.init_error: RuntimeApiAnswer | None = None
+        self.restore_error: RuntimeApiAnswer | None = None
+        self._restored = asyncio.Event()
         # Number of the runtime's requests for an invocation.
         self.asked = 0
         self._queue: asyncio.Queue[FakeInvocation | RawAnswer] = asyncio.Queue()
@@ -208,6 +210,10 @@ class FakeRuntimeApi:
         assert self.init_error is not None
         return self.init_error
 
+    def restore(self) -> None:
+        """Restore the environment from its snapshot: `restore/next` is answered."""
+        self._restored.set()
+
     async def until(self, happened: Callable[[], bool]) -> None:
         """Wait for a condition; each arrival checks it again."""
         async with asyncio.timeout(TIMEOUT), self._changed:
@@ -239,6 +245,15 @@ class FakeRuntimeApi:
         match [method, *path.split("/")]:
             case ["GET", "invocation", "next"]:
                 await self._next(body, reader, writer)
+            case ["GET", "restore", "next"]:
+                await body.whole()
+                await self.note("restore/next")
+                await self._restored.wait()
+                await _reply(body, writer, 200)
+            case ["POST", "restore", "error"]:
+                self.restore_error = RuntimeApiAnswer("restore/error", headers, [await body.whole()], complete=True)
+                await self.note("restore/error")
+                await _reply(body, writer, 202)
             case ["POST", "init", "error"]:
                 answer = RuntimeApiAnswer("init/error", headers, [await body.whole()], complete=True)
                 self.init_error = answer

@@ -48,7 +48,7 @@ function objectOf(schema) {
 
 function fields(schema, secret) {
   const object = objectOf(schema);
-  if (!object) return [field("answer", resolved(schema, schema), true, secret)];
+  if (!object) return [field("answer", { title: "Answer", ...resolved(schema, schema) }, true, secret)];
   // The properties have lost their order on the way: the required ones come first, in the order of their list.
   const { properties, required = [] } = object;
   const names = [...required.filter((name) => name in properties), ...Object.keys(properties).filter((name) => !required.includes(name))];

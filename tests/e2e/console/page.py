@@ -1,6 +1,8 @@
 """Steps of a person in the console."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -47,6 +49,22 @@ def visible_panels(page: Page) -> list[str]:
 
 def rows(page: Page) -> str:
     return page.locator("#events").inner_text()
+
+
+def saved(page: Page, folder: Path) -> Path:
+    """Save the conversation as a test, and return its file."""
+    with page.expect_download() as download:
+        page.click("#save")
+    file = folder / "test_conversation.py"
+    download.value.save_as(file)
+    return file
+
+
+def run_test(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the saved test."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
+    environment = {**os.environ, **environ}
+    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def screenshot(page: Page | Locator, name: str) -> None:

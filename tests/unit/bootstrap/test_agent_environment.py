@@ -128,6 +128,18 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
     assert environ == {f"V{n}": f"secret-{n}" for n in range(8)}
 
 
+def test_refresh_reads_changed_secret_at_once(tmp_path: Path, clock: ManualClock) -> None:
+    """As after the restore of a snapshot, whose secrets may be days old."""
+    texts = ["first-value", "second-value"]
+    said = declared(tmp_path, KEY="name")
+    environ: dict[str, str] = {}
+    secrets = AgentEnvironment(said, clock, lambda service, name: texts.pop(0), environ=environ)
+    secrets.apply()
+    assert environ == {"KEY": "first-value"}
+    secrets.refresh()
+    assert environ == {"KEY": "second-value"}
+
+
 def test_changed_agent_secret_replaces_variable_after_five_minutes(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from uuid_utils import reseed_rng
 
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentLoadError
@@ -75,3 +76,13 @@ async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path, co
     with pytest.raises(AgentLoadError, match=reason):
         async with app.router.lifespan_context(app):
             pass
+
+
+async def test_snapshot_app_returns_its_renewals(tmp_path: Path) -> None:
+    environ = {**on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
+    app = build_app(Settings.from_environ(environ))
+    async with app.router.lifespan_context(app) as state:
+        assert state is not None
+        reseed, refresh = state["aion.after_restore"]
+        assert reseed is reseed_rng
+        assert refresh.__qualname__ == "AgentEnvironment.refresh"

@@ -35,7 +35,7 @@ RUN_BY = {
     ("docs/errors.md", "json"): "tests/unit/docs/test_errors.py",
     ("docs/executor.md", "python"): "tests/unit/agents/executor/test_guide.py",
     ("docs/langgraph.md", "python"): "tests/unit/docs/test_langgraph.py",
-    ("docs/models.md", "python"): "tests/unit/agents/test_models_guide.py",
+    ("docs/models.md", "python"): "tests/e2e/test_models_guide.py",
     ("docs/packages.md", "sh"): "tests/e2e/test_installed.py",
     ("docs/projects.md", "python"): "tests/unit/docs/test_projects.py",
     ("docs/projects.md", "sh"): "tests/e2e/test_installed.py",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,8 +18,9 @@ from starlette.types import Message as ASGIMessage
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import AgentMessage, Chunk, Emission, Log, Reply, TaskKey, TurnRequest
-from aion_core.protocol.types import Message, Part
+from aion_core.ports import AgentMessage, Chunk, Delta, Emission, Log, Reply, TaskKey, TurnRequest
+from aion_core.protocol.types import Message, Part, Task
+from aion_core.tasks.broadcast import StreamItem
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
@@ -266,3 +268,14 @@ async def test_frame_above_maximum_size_is_sent_alone(monkeypatch: pytest.Monkey
 
 def test_maximum_stream_size_is_below_lambdas() -> None:
     assert MAX_STREAM_BYTES < 200_000_000
+
+
+def test_chunk_frame_has_no_needless_bytes() -> None:
+    frames = Frames(jsonrpc_v1(1))
+    task_id, context_id = str(uuid4()), str(uuid4())
+    frames.render([StreamItem("1", Task(id=task_id, context_id=context_id))])
+    frame = frames.render([StreamItem("2.1.47", Delta("word0047 ", append=True))])
+    assert json.loads(frame.partition(b"data: ")[2])["result"]["artifactUpdate"]["artifact"]["parts"] == [
+        {"text": "word0047 "}
+    ]
+    assert len(frame) <= 290

@@ -1,0 +1,60 @@
+"""Lambda SnapStart: the snapshot after the app's startup, and the renewal of an environment restored from it.
+
+https://docs.aws.amazon.com/lambda/latest/dg/snapstart-runtime-hooks-custom.html
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .application import InitError
+from .runtime_api import ErrorReport, RuntimeApi
+
+AFTER_RESTORE = "aion.after_restore"
+"""Key in the app's lifespan state for a list of functions. The runtime calls them after each restore."""
+
+Hook = Callable[[], object]
+
+
+class RestoreError(Exception):
+    """Error of a hook after a restore. Lambda ends the environment."""
+
+
+async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
+    """Let Lambda take the snapshot, and return in each environment restored from it, after the hooks.
+
+    The hooks are the app's in its lifespan `state`, and those of agents' code, registered by `snapshot_restore_py`. Raises
+    InitError for a failed hook before the snapshot, RestoreError for one after a restore.
+    """
+    before, after = _registered()
+    for hook in reversed(before):
+        try:
+            await asyncio.to_thread(hook)
+        except Exception as error:
+            raise InitError("Runtime.BeforeSnapshotError", f"A hook before the snapshot failed: {error!r}") from error
+    await api.restore_next()
+    # Copies of one snapshot have the same random state.
+    random.seed()
+    for hook in (*state.get(AFTER_RESTORE, ()), *after):
+        try:
+            await asyncio.to_thread(hook)
+        except Exception as error:
+            await api.report_restore_error(ErrorReport("Runtime.AfterRestoreError", f"A hook failed: {error!r}"))
+            raise RestoreError("A hook after the restore failed") from error
+
+
+def _registered() -> tuple[list[Hook], list[Hook]]:
+    """Return the hooks that agents' code has registered, before the snapshot and after a restore."""
+    try:
+        # Lambda's Python runtime has this library of AWS. Other machines take no snapshots.
+        import snapshot_restore_py as library  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return [], []
+    return [_bound(*each) for each in library.get_before_snapshot()], [
+        _bound(*each) for each in library.get_after_restore()
+    ]
+
+
+def _bound(function: Callable[..., object], arguments: tuple[Any, ...], named: dict[str, Any]) -> Hook:
+    return lambda: function(*arguments, **named)
