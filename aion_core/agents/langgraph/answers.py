@@ -11,17 +11,19 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
-from aion_core.agents.langgraph.content import ai_messages, content_parts, data_part, has_content, message_of, utf8
-from aion_core.agents.langgraph.thread import (
+from aion_core.agents.langgraph.content import (
     INBOX,
     MESSAGES,
     OUTBOX,
-    STRUCTURED,
     Graph,
-    as_messages,
-    messages_of,
-    updates_in,
+    ai_messages,
+    content_parts,
+    data_part,
+    has_content,
+    message_of,
+    utf8,
 )
+from aion_core.agents.langgraph.thread import STRUCTURED, as_messages, messages_of, updates_in
 from aion_core.protocol.types import Message, Part, Role
 
 Identity = tuple[str | None, str, str]

@@ -4,7 +4,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
-from aion_core.agents.langgraph.thread import NODES, Graph
+from aion_core.agents.langgraph.content import Graph
+from aion_core.agents.langgraph.thread import NODES
 from aion_core.agents.langgraph.turn import GraphSetup
 from aion_core.agents.readable_json import readable_json
 from aion_core.ports import ContextKey, StateEntry, StoredState

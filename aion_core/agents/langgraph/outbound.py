@@ -21,8 +21,8 @@ from aion_core.agents.langgraph.answers import (
     GraphAnswer,
     ReturnedMessages,
 )
-from aion_core.agents.langgraph.content import message_of
-from aion_core.agents.langgraph.thread import OUTBOX, Graph, StateHistory, UnreturnedOutput, messages_of
+from aion_core.agents.langgraph.content import OUTBOX, Graph, message_of
+from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, first_name, last_name, messages_of
 from aion_core.agents.outbound import (
     FINAL,
     INVOKED,
@@ -133,7 +133,7 @@ class ModelStreams:
             *(
                 call
                 for call, path in self._namespaces.items()
-                if path == ("",) or (path[:depth] == namespace and _node(path[depth:]) in nodes)
+                if path == ("",) or (path[:depth] == namespace and first_name(path[depth:]) in nodes)
             )
         )
 
@@ -154,16 +154,7 @@ class ModelStreams:
         """Return the metadata of a message's stream delta. The agent is the innermost started subgraph around its node."""
         path = tuple(namespace.split("|"))
         around = next((path[:depth] for depth in range(len(path) - 1, 0, -1) if path[:depth] in self._invoked), ())
-        return speaker_of(message_id, node=_last_name(path), agent=_last_name(around))
-
-
-def _node(path: Sequence[str]) -> str:
-    return path[0].partition(":")[0] if path else ""
-
-
-def _last_name(path: Sequence[str]) -> str:
-    """Return the name of the last node in a namespace. If a node calls its subgraph again, a counter follows the node."""
-    return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")
+        return speaker_of(message_id, node=last_name(path), agent=last_name(around))
 
 
 # ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
@@ -306,7 +297,7 @@ class LangGraphOutbound:
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
-            yield AgentMetadata({INVOKED: _last_name(namespace)}, f"{'|'.join(namespace)}/invoked")
+            yield AgentMetadata({INVOKED: last_name(namespace)}, f"{'|'.join(namespace)}/invoked")
         if mode == "custom":
             yield from self._emit(payload)
         elif mode == "values" and not namespace:

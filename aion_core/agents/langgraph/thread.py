@@ -23,17 +23,13 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry, ChannelWrit
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from aion_core.agents.inbound import inbox_of
-from aion_core.agents.langgraph.content import content_of, data_part
+from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, data_part
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
 from aion_core.stores.keys import thread_id
 
 logger = logging.getLogger(__name__)
-
-Graph = Pregel[Any, Any, Any, Any]
-
-MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 
 STRUCTURED = "structured_response"
 """Key of the state for the structured output of LangChain's prebuilt agents."""
@@ -71,6 +67,16 @@ def _names(graph: Graph) -> Iterator[str]:
     for namespace, nested in graph.get_subgraphs(recurse=True):
         if isinstance(nested, Pregel):  # a RemoteGraph is deployed separately
             yield from (f"{namespace}|{name}" for name in nested.nodes)
+
+
+def first_name(path: Sequence[str]) -> str:
+    """Return the name of the first node in a namespace; "" for the graph itself."""
+    return path[0].partition(":")[0] if path else ""
+
+
+def last_name(path: Sequence[str]) -> str:
+    """Return the name of the last node in a namespace. If a node calls its subgraph again, a counter follows the node."""
+    return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")
 
 
 # ── Output that no state holds ────────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -24,6 +24,7 @@ from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
 from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
+from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
@@ -32,11 +33,8 @@ from aion_core.agents.langgraph.outbound import (
     is_internal,
     mark_quiet,
 )
-from aion_core.agents.langgraph.state_input import check_input, state_values
 from aion_core.agents.langgraph.thread import (
-    MESSAGES,
     NODES,
-    Graph,
     GraphThread,
     UnreturnedOutput,
     clears_outbox,
@@ -49,9 +47,9 @@ from aion_core.agents.langgraph.thread import (
 from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
-from aion_core.checkpointing.persistence import BeforePut, OwnerStore
+from aion_core.checkpointing.persistence import MemoryFactory, OwnerStore, SaverFactory
 from aion_core.errors import LeaseLost
-from aion_core.ports import Emission, LongTermMemory, MemoryScope, StepCompleted, TurnRequest
+from aion_core.ports import Emission, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.retries import Fence
 
@@ -273,26 +271,6 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 # LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
 # and its warning contains the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
-
-
-class SaverFactory(Protocol):
-    """Factory of checkpointers, called for each turn."""
-
-    def __call__(
-        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], joins_input: bool = False
-    ) -> BaseCheckpointSaver[Any]:
-        """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
-
-        `types` are the author's classes whose instances checkpoints may contain. With `joins_input`, the input is stored
-        together with the checkpoint before the graph's first node.
-        """
-
-
-class MemoryFactory(Protocol):
-    """Factory of long-term memories, called at most once for each turn."""
-
-    def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return a long-term memory that checks the turn's fencing number before each write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

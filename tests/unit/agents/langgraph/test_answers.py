@@ -334,7 +334,7 @@ async def test_repeated_subgraph_call_names_its_node() -> None:
 
     async with http(parts(in_a_row(researcher)).app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))
-    assert answer.text.count('"agentInvoked": "researcher"') == answer.text.count("agentInvoked") == 2
+    assert answer.text.count('"agentInvoked":"researcher"') == answer.text.count("agentInvoked") == 2
 
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])

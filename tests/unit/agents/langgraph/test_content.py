@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.state_input import input_fields
+from aion_core.agents.langgraph.content import input_fields
 from tests.support.service import http, parts, send
 
 Values = dict[str, Any]
