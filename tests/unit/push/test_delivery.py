@@ -229,9 +229,10 @@ async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
             await pushing.rpc("DeleteTaskPushNotificationConfig", params)
             if how == "replaced":
                 await pushing.rpc("CreateTaskPushNotificationConfig", {**params, "url": other.url(), "token": OTHER})
+                registered.extend(each.cursor for each in await pushing.state(asking))
         return ["127.0.0.1"]
 
-    names = [False, True]
+    names, registered = [False, True], list[int]()
     async with receiving(OK) as receiver, receiving(OK) as other:
         pushing = Pushing(resolve=resolve)
         asking = await pushing.send(None, "ask")
@@ -247,9 +248,10 @@ async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
         if how == "replaced":
             await pushing.rests(asking, lambda delivery: delivery.cursor == 5)
     assert len(receiver.posts) == 1
-    # Registered after four events, it receives the fifth.
+    # Registered after four events, it receives the fifth. On a busy machine there may be five already.
     assert set(other.ids) <= set(ids(asking, 5))
-    assert bool(other.posts) == (how == "replaced")
+    assert other.posts or how == "deleted" or registered == [5]
+    assert how == "replaced" or not other.posts
 
 
 async def test_task_without_configs_sets_no_timers() -> None:
