@@ -18,6 +18,7 @@ from aion_core.template import file as template_file
 from infra.config_schema import build_schema
 
 ROOT = Path(__file__).resolve().parents[1]
+_ACRONYMS = {"Api": "API", "Aws": "AWS", "Cors": "CORS", "Iam": "IAM", "Jwt": "JWT", "Oidc": "OIDC"}
 MODULES = ("aion.langgraph", "aion.langgraph.stream", "aion.adk", "aion.shared.types", "aion_core.testing")
 """Modules that the code and the tests of an agent may import."""
 _PUBLIC = {"aion_core.testing": ["serve", "AgentClient", "AgentReply"]}
@@ -87,7 +88,7 @@ def _signature(function: griffe.Function) -> str:
     return f"{prefix}{function.name}(\n" + "".join(f"    {each},\n" for each in parameters) + f"){result}"
 
 
-def _text(item: griffe.Object) -> str:
+def _text(item: griffe.Object | griffe.Alias) -> str:
     return inspect.cleandoc(item.docstring.value) if item.docstring else ""
 
 
@@ -158,7 +159,9 @@ def _section(title: str, definition: Mapping[str, Any], definitions: Mapping[str
     required = definition.get("required", [])
     for key, value in definition["properties"].items():
         default = "required" if key in required else _code(json.dumps(value["default"])) if "default" in value else ""
-        yield f"| `{key}` | {_kind(value, definitions)} | {default} | {_cell(value.get('description', ''))} |"
+        inner = definitions.get(value.get("$ref", "").removeprefix("#/$defs/"), {})
+        meaning = value.get("description") or inner.get("description", "")
+        yield f"| `{key}` | {_kind(value, definitions)} | {default} | {_cell(meaning)} |"
     yield ""
 
 
@@ -191,7 +194,8 @@ def _kind(value: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
 
 def _title(name: str) -> str:
     words = re.sub(r"(?<!^)(?=[A-Z])", " ", name.strip("_").removesuffix("Config")).split()
-    return " ".join([words[0], *(word.lower() for word in words[1:])])
+    first, *rest = [_ACRONYMS.get(word, word) for word in words]
+    return " ".join([first, *(word if word.isupper() else word.lower() for word in rest)])
 
 
 # ── Template ──────────────────────────────────────────────────────────────────────────────────────────────────────────

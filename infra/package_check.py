@@ -43,7 +43,7 @@ class Case:
 
 # Unused parts of the frameworks: databases and Google's cloud.
 _HEAVY = ("sqlalchemy", "grpc")
-_NO_AGENTS = (*_HEAVY, "starlette.applications", "langgraph", "google.adk", "a2a.server", "pydantic")
+_NO_AGENTS = (*_HEAVY, "fastapi", "langgraph", "google.adk", "a2a.server", "pydantic")
 CASES = (
     Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, (LANGGRAPH,), (*_HEAVY, "google.adk")),
     Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, (ADK,), (*_HEAVY, "langgraph", "langchain_core")),
@@ -101,7 +101,7 @@ def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
         what,
         api,
         f"import {case.handler}{_AGENTS}",
-        f"import a2a.types, starlette.applications, langgraph.graph\n{_BOTO3}",
+        f"import a2a.types, fastapi, langgraph.graph\n{_BOTO3}",
         case.configs,
     )
 

@@ -16,6 +16,9 @@ from tests.support.clock import ManualClock
 if TYPE_CHECKING:
     from aion_core.local.stack import LocalStack
 
+# During the collection nearly nothing becomes garbage; looking for it takes two seconds of CPU in each worker.
+gc.disable()
+
 # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
 settings.register_profile("aion", phases=[phase for phase in Phase if phase is not Phase.explain])
 settings.load_profile("aion")
@@ -55,6 +58,7 @@ FIRST = (
     "tests/e2e/test_deploy.py",
     "tests/e2e/test_installed.py",
     "tests/e2e/test_deployed.py",
+    "tests/e2e/test_pages.py",
     "tests/e2e/test_sam.py",
     "tests/architecture/test_lint.py",
     "tests/protocol/test_variations.py",
@@ -78,6 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Load what is shared once; exempt it from garbage collection: it is most of the objects and stays to the end."""
     service_models.share()
+    gc.enable()
     gc.collect()
     gc.freeze()
 

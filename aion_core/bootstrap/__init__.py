@@ -15,7 +15,7 @@ from aion_core.settings import Settings
 from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from fastapi import FastAPI
 
     from aion_core.push.delivery import PushDelivery
     from aion_core.tasks.runner import Worker
@@ -35,7 +35,7 @@ def build_telemetry(settings: Settings | None = None) -> Telemetry:
     return _build_telemetry(settings or Settings.from_environ())
 
 
-def build_app(settings: Settings | None = None) -> "Starlette":
+def build_app(settings: Settings | None = None) -> "FastAPI":
     """Return the ASGI app with its dependencies. Call it once per process.
 
     Raises ConfigurationError with the name of the setting or the line of aion.yaml.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from uuid_utils import reseed_rng
 
 from aion_core.agents.cards import extended_card, public_card
@@ -31,7 +31,7 @@ from aion_core.web.console_api import DevelopmentConsole, kill_process
 from aion_core.web.console_receiver import WebhookReceiver
 
 
-def build_app(settings: Settings, telemetry: Telemetry) -> Starlette:
+def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, telemetry)
     policies = build_auth_policies(engine.configs, settings)

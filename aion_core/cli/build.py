@@ -3,13 +3,20 @@
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.agents.discovery import project_above
+from aion_core.cli.steps import waiting
 from aion_core.dev.data_folder import FOLDER, make_ignored
 from aion_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aion_core.packaging.packages import Package
+    from aion_core.packaging.selection import Selection
 
 
 @click.command(
@@ -66,25 +73,27 @@ def build(
     if (above := project_above(folder)) is not None:
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
     is_printed = False
+
+    def made(function: str) -> tuple["Package", Path | None]:
+        built = package(function, folder=folder, architecture=architecture, python=python)
+        return built, built.zip() if target is None else None
+
+    # Most of the work is in other processes and in zlib, so threads use all processors.
+    executor = ThreadPoolExecutor(min(len(FUNCTION_EXTRAS), os.cpu_count() or 1))
     try:
+        results = executor.map(made, functions or FUNCTION_EXTRAS)
         for function in functions or FUNCTION_EXTRAS:
-            built = package(function, folder=folder, architecture=architecture, python=python)
+            with waiting(f"Building {function}"):
+                built, zipped = next(results)
             if built.plan.selection and not is_printed:
                 is_printed = True
-                click.echo(f"{folder.name}: {built.plan.selection.summary}", err=True)
-                for name in built.plan.selection.credentials:
-                    warning = "may contain credentials, by its name. If it does, add it to .aionignore"
-                    click.echo(f"{folder.name}: {name} {warning}", err=True)
+                _print_selection(built.plan.selection, folder)
                 click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
             where = ""
             if target is not None:
                 shutil.copytree(built.code, target, dirs_exist_ok=True)
-            else:
-                if zips.parts[0] == FOLDER:
-                    make_ignored(Path(FOLDER))
-                zips.mkdir(parents=True, exist_ok=True)
-                archive = zips / f"{function}.zip"
-                shutil.copy(built.zip(), archive)
+            elif zipped is not None:
+                archive = _copied(zipped, zips, function)
                 where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1e6:.0f} MB zipped)"
             click.echo(f"{built}{where}")
             if built.warning:
@@ -92,3 +101,22 @@ def build(
     except (BuildError, OSError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _print_selection(selection: "Selection", folder: Path) -> None:
+    click.echo(f"{folder.name}: {selection.summary}", err=True)
+    for name in selection.credentials:
+        warning = "may contain credentials, by its name. If it does, add it to .aionignore"
+        click.echo(f"{folder.name}: {name} {warning}", err=True)
+
+
+def _copied(zipped: Path, folder: Path, function: str) -> Path:
+    """Copy a function's zip into the folder, and return its path there."""
+    if folder.parts[0] == FOLDER:
+        make_ignored(Path(FOLDER))
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / f"{function}.zip"
+    shutil.copy(zipped, archive)
+    return archive

@@ -238,7 +238,7 @@ def _greeter(
 
 def _check_installed(store: str) -> None:
     """Raise ModuleNotFoundError if a package of the server is missing. The server's processes import it later."""
-    for name in ("starlette", "uvicorn", "watchfiles", *(["moto"] if store == "dynamodb" else [])):
+    for name in ("fastapi", "uvicorn", "watchfiles", *(["moto"] if store == "dynamodb" else [])):
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

@@ -17,6 +17,9 @@ MOST = 65_536
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
+_CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*")
+"""Matches the console's reads of its files and views. An open view is read each second, and only failures are logged."""
+
 
 class RequestLogMiddleware:
     """ASGI middleware that logs each HTTP request after its response has ended or broken off."""
@@ -74,6 +77,8 @@ class _RequestRecord:
         if self._is_logged:
             return
         self._is_logged = True
+        if not broken and self._status < 400 and _CONSOLE.fullmatch(self._request_line):
+            return
         request, answer = _json(bytes(self._body)), _json(_first(bytes(self._answer)))
         method = request.get("method")
         operation = method if isinstance(method, str) and _METHOD.fullmatch(method) else self._request_line

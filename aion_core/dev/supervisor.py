@@ -24,7 +24,7 @@ from aion_core.errors import ConfigurationError
 PRELOADED = (
     "aion_core.dev.preload",
     "aion_core.dev.worker",
-    "starlette",
+    "fastapi",
     "uvicorn",
     "mangum",
     "aion_core.bootstrap.app",

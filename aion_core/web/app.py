@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
@@ -94,7 +94,7 @@ def build_app(
     metrics: Metrics | None = None,
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
-) -> Starlette:
+) -> FastAPI:
     """Return the ASGI app of the agents. The `default` agent, or else the first one, also answers at the root.
 
     `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
@@ -106,8 +106,13 @@ def build_app(
     request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
-    app = Starlette(lifespan=_lifespan(background_task, startup))
-    app.router.redirect_slashes = False
+    app = FastAPI(
+        openapi_url=None,
+        lifespan=_lifespan(background_task, startup),
+        redirect_slashes=False,
+        # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
+        telemetry={"tracing": False, "logs": False},
+    )
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
     # Clients read the public routes before they can authenticate (A2A 8.2). All other routes require credentials.
@@ -160,11 +165,11 @@ def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operation
 
 def _lifespan(
     background_task: BackgroundTask | None, startup: Startup | None
-) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
+) -> Callable[[FastAPI], AbstractAsyncContextManager[Any]]:
     """Return the app's lifespan function, which loads the agents and runs the background task."""
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[Mapping[str, Any] | None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, Any] | None]:
         running, state = [], None
         if startup is not None:
             state = await asyncio.to_thread(startup)

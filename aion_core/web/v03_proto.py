@@ -15,7 +15,16 @@ from a2a.compat.v0_3.types import MessageSendParams
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.protocol.types import DATA_PART_MARKER, Event, Message, SendMessageRequest, Task, to_json, without_marker
+from aion_core.protocol.types import (
+    DATA_PART_MARKER,
+    Event,
+    Message,
+    Part,
+    SendMessageRequest,
+    Task,
+    to_json,
+    without_marker,
+)
 
 M = TypeVar("M", bound=AnyMessage)
 
@@ -107,7 +116,7 @@ def _messages_of(status: Any) -> list[Any]:
 
 
 def _has_data(holder: Any) -> bool:
-    return holder.DESCRIPTOR.name == "Part" and holder.HasField("data")
+    return isinstance(holder, Part | pb03.Part) and holder.HasField("data")
 
 
 def _without_values(event: Any) -> Any:

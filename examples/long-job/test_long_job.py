@@ -1,16 +1,36 @@
-"""The job with short steps, twice in one conversation."""
+"""The job with short steps: twice in one conversation, and with a killed server."""
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import (
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskState,
+)
+from a2a.utils.errors import A2AError
 
 from aion_core.testing import serve
+from tests.support.server import aion_dev, serving
+
+HERE = Path(__file__).parent
 
 
 async def test_job_reports_each_step_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB_STEPS", "4")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
-    async with serve(Path(__file__).with_name("aion.yaml")) as client:
+    async with serve(HERE / "aion.yaml") as client:
         first = await client.ask("Begin.")
         second = await client.ask("Again.", context_id=first.context_id)
     for reply in (first, second):
@@ -19,3 +39,39 @@ async def test_job_reports_each_step_and_starts_anew(monkeypatch: pytest.MonkeyP
             event.status_update.metadata["done"] for event in reply.events if "done" in event.status_update.metadata
         ]
         assert steps == [1, 2, 3, 4]
+
+
+async def steps_of(events: AsyncIterator[StreamResponse]) -> AsyncIterator[tuple[str, int]]:
+    """Yield the task and the number of each finished step, until the stream ends or its connection is lost."""
+    with contextlib.suppress(A2AError):
+        async for event in events:
+            if "done" in event.status_update.metadata:
+                yield event.status_update.task_id, int(event.status_update.metadata["done"])
+
+
+async def test_job_continues_after_killed_server() -> None:
+    """Kill the server after the second of six steps, as the console does. `aion dev` starts a new one."""
+    command = aion_dev(str(HERE), "--no-reload")
+    environ = {"JOB_STEPS": "6", "JOB_STEP_SECONDS": "0.5", "AION_LEASE_SECONDS": "2"}
+    with serving(command, **environ) as server:
+        async with httpx.AsyncClient(timeout=60) as http:
+            card = await A2ACardResolver(http, server.url).get_agent_card()
+            client = ClientFactory(ClientConfig(httpx_client=http)).create(card)
+            message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="Begin.")])
+            task = Task()
+            async for task.id, done in steps_of(client.send_message(SendMessageRequest(message=message))):
+                if done == 2:
+                    with pytest.raises(httpx.TransportError):
+                        await http.post(f"{server.url}/agents/long-job/console/kill")
+            later: list[int] = []
+            while task.status.state != TaskState.TASK_STATE_COMPLETED:
+                later += [done async for _, done in steps_of(client.subscribe(SubscribeToTaskRequest(id=task.id)))]
+                await asyncio.sleep(0.1)
+                with contextlib.suppress(A2AError):
+                    task = await client.get_task(GetTaskRequest(id=task.id))
+    assert (task.status.state, task.status.message.parts[0].text) == (
+        TaskState.TASK_STATE_COMPLETED,
+        "Done: 6 steps.",
+    )
+    assert later
+    assert min(later) > 2

@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
-from samtranslator.model.exceptions import InvalidDocumentException
-from samtranslator.translator.transform import transform
 
 from aion_core.template.file import TemplateError, parsed
 from aion_core.template.reader import FUNCTION
@@ -42,6 +41,7 @@ EVERY_OPTION = {
     "SubnetIds": "subnet-0a1b,subnet-0c2d",
     "SecurityGroupIds": "sg-0e3f",
     "Architecture": "x86_64",
+    "Console": "on",
     "AlarmEmail": "operator@example.com",
     "AlarmTopic": "arn:aws:sns:us-east-1:123456789012:alarms",
     "ApiConcurrency": "100",
@@ -65,19 +65,23 @@ VARIANTS: Sequence[Mapping[str, str]] = (
 
 def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, lint: bool = True) -> Iterator[str]:
     """Yield the problems of a template with each set of parameters. With `lint` also run cfn-lint."""
-    found: dict[str, None] = {}
+    from samtranslator.model.exceptions import InvalidDocumentException
+
+    found: set[str] = set()
     try:
         transformed(path)
         for parameters in variants:
             deployment = ResolvedDeployment(path, parameters)
-            found |= dict.fromkeys([*wrong_values(deployment), *rules.problems(deployment)])
+            for problem in chain(wrong_values(deployment), rules.problems(deployment)):
+                if problem not in found:
+                    found.add(problem)
+                    yield problem
         if lint:
-            found |= dict.fromkeys(linted(path))
+            yield from dict.fromkeys(linted(path))
     except TemplateError as error:
-        found[str(error)] = None
+        yield str(error)
     except InvalidDocumentException as error:
-        found |= {cause.message: None for cause in error.causes}
-    yield from found
+        yield from dict.fromkeys(cause.message for cause in error.causes)
 
 
 def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
@@ -127,6 +131,9 @@ def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict
 
 @lru_cache(maxsize=8)
 def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    # The import takes a second.
+    from samtranslator.translator.transform import transform
+
     template = deepcopy(parsed(text))
     functions = [each.get("Properties") or {} for each in template["Resources"].values() if each["Type"] == FUNCTION]
     for holder in (template.get("Globals", {}).get("Function", {}), *functions):

@@ -46,28 +46,19 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
     ("module", "never"),
     [
         # A card is served, and a task stored, without a framework; a graph's author pays for no database driver.
-        ("aion_core.bootstrap", {"langgraph", "google.adk", "starlette.applications", "sqlalchemy", "moto", "uvicorn"}),
+        ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
         ("handlers.api", {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc"}),
-        (
-            "handlers.run_task",
-            {"langgraph", "google.adk", "starlette.applications", "mangum", "sqlalchemy", "moto", "grpc"},
-        ),
-        (
-            "handlers.sweep",
-            {"langgraph", "google.adk", "starlette.applications", "mangum", "aws_lambda_powertools", "moto", "grpc"},
-        ),
-        ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "starlette.applications", "httpx", "a2a"}),
-        ("aion_core.tasks.service", {"boto3", "starlette.applications", "langgraph", "a2a.server"}),
-        ("aion_core.stores.task_store", {"starlette.applications", "langgraph", "a2a.server"}),
+        ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
+        ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
+        ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.task_store", {"fastapi", "langgraph", "a2a.server"}),
         ("aion_core.stores.checkpoints", {"google.adk"}),
         ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
-        ("aion_core.cli.main", {"boto3", "starlette.applications", "langgraph", "moto", "uvicorn", "cryptography"}),
+        ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
         # What `aion card` does needs no agent; cards that are not signed need no cryptography.
-        (
-            "aion_core.agents.cards",
-            {"boto3", "starlette.applications", "langgraph", "google.adk", "a2a.server", "cryptography"},
-        ),
-        ("aion_core.protocol.signing", {"boto3", "starlette.applications", "langgraph", "google.adk", "a2a.server"}),
+        ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
 def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:

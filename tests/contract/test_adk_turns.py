@@ -12,7 +12,6 @@ from google.adk.tools.tool_context import ToolContext
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.stores.retries import Fence
 from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
@@ -34,7 +33,7 @@ def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Servic
     """Return a process of the deployment; its memory ends with it."""
 
     def adapter_of(agent: BaseAgent) -> AdkAgent:
-        return served(agent, lambda asked: place.service(fence=Fence(asked.context, asked.fence)))
+        return served(agent, lambda fence: place.service(fence=fence))
 
     return parts(adapter_of(agent), place.tasks, clock, blocking_wait=1e9)
 

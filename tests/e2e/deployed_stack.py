@@ -9,18 +9,19 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import httpx
-from samtranslator.yaml_helper import yaml_parse
 
 from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of
+from aion_core.template.file import parsed
 from aion_core.template.reader import Place
 from infra.policies.check import CODE, transformed
 from tests.e2e.packages import package_here
@@ -178,7 +179,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
             continue
         if kind == "AWS::CloudFormation::Stack":
             nested = file.parent / properties["TemplateURL"]
-            made = _made_here(yaml_parse(nested.read_text()), nested, s3, bucket_url)
+            made = _made_here(deepcopy(parsed(nested.read_text())), nested, s3, bucket_url)
             s3.put_object(Bucket=bucket_url.rpartition("/")[2], Key=nested.name, Body=json.dumps(made, default=str))
             properties["TemplateURL"] = f"{bucket_url}/{nested.name}"
         resources[name] = {key: value for key, value in resource.items() if key != "UpdatePolicy"}

@@ -22,6 +22,7 @@ import httpx
 from aion_core.local import REGION
 from aion_core.local.stack import LocalStack
 from aion_core.ports import Delta
+from aion_core.protocol.errors import SERVICE_UNAVAILABLE
 from aion_core.template.reader import Place
 from tests.e2e.agents.noting import STEPS, Note, expected_texts, read_notes, streamed_texts
 from tests.e2e.api_process import ApiProcess, api_process
@@ -200,7 +201,7 @@ class FleetTurn:
             answer = (await client.post(f"{url}/agents/{self.agent}/", json=body)).json()
             if "result" in answer:
                 return dict(answer["result"])
-            assert answer["error"]["code"] == -32603, answer
+            assert answer["error"]["code"] == SERVICE_UNAVAILABLE, answer
             self.errors.append(str(answer["error"]))
 
     async def _once(self, client: httpx.AsyncClient) -> None:
@@ -241,8 +242,8 @@ class FleetTurn:
     def _take(self, frame_id: str, answer: dict[str, Any]) -> None:
         if "error" in answer:
             self.errors.append(str(answer["error"]))
-            # Repeating helps after an internal error only: every other one is a fault of the server here.
-            assert answer["error"]["code"] == -32603, answer
+            # The error asks for a repetition. Every other one is a fault of the server here.
+            assert answer["error"]["code"] == SERVICE_UNAVAILABLE, answer
             return
         result = answer["result"]
         if "task" in result and not self.task_id:

@@ -104,8 +104,8 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     printed = ""
     while "word5" not in printed:
         printed += process.stdout.read(1)
-    with contextlib.suppress(httpx.TransportError):
-        httpx.post(f"{url}/console/kill")
+    with pytest.raises(httpx.TransportError):
+        httpx.post(f"{url}/agents/{folder.name}/console/kill")
     (folder / "killed-send").touch()
     printed += process.stdout.read()
     assert process.wait(timeout=60) == 0
@@ -128,7 +128,7 @@ def chatting(*arguments: str, **environ: str) -> "pexpect.spawn[str]":
         ["chat", *arguments],
         encoding="utf-8",
         timeout=60,
-        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},  # type: ignore[arg-type]
+        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},
         dimensions=(40, 200),
     )
 

@@ -139,17 +139,7 @@ def test_sam_validates_template(sam: Path) -> None:
 def test_sam_builds_function_without_docker(built: Path) -> None:
     code = built / "ApiFunction"
     names = {path.name for path in code.iterdir()}
-    assert names >= {
-        "aion_core",
-        "handlers",
-        "examples",
-        "aion.yaml",
-        "a2a",
-        "starlette",
-        "mangum",
-        "langgraph",
-        "boto3",
-    }
+    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
     assert not names & {"moto", "uvicorn", "pytest", "infra", "tests", "samcli", "bin"}
     assert not (code / "google" / "adk").exists()
     wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"

@@ -143,7 +143,7 @@ PROOFS_V03: dict[str, tuple[str, ...]] = {
     "test_a2a_v030_transport_compliance": ("unit/web/test_cards.py::test_sdk_calls_each_interface_of_card",),
     "test_agent_card_mandatory": ("unit/web/test_cards.py::test_other_clients_get_card_of_both_versions",),
     "test_extended_agent_card": ("unit/web/test_rpc.py::test_extended_card_method_has_alias", "row GetExtendedAgentCard: not offered"),
-    "test_auth_enforcement": ("unit/auth/test_foreign_ids.py::test_foreign_id_requests_cover_every_route", "unit/auth/test_authenticator.py::test_combined_schemes_follow_requirements"),
+    "test_auth_enforcement": ("unit/auth/test_public_routes.py::test_only_public_routes_are_open", "unit/auth/test_authenticator.py::test_combined_schemes_follow_requirements"),
     "test_agent_card_security": ("unit/auth/test_deployment.py::test_card_shows_schemes_in_both_versions",),
     "test_in_task_authentication": ("golden/adk/test_transcripts.py::test_adk_stream_matches_its_golden_transcript",),
     "test_multi_transport_equivalence": ("unit/web/test_rest.py::test_rest_result_equals_json_rpc_result",),

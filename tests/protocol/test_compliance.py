@@ -12,8 +12,8 @@ import pytest
 import yaml
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3.proto_utils import FromProto
+from fastapi import FastAPI
 from google.protobuf.json_format import ParseDict
-from starlette.applications import Starlette
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -46,7 +46,7 @@ def short_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def app_of(config: Path) -> Starlette:
+def app_of(config: Path) -> FastAPI:
     """Return an app with the agents of the file."""
     return build_app(Settings.from_environ({"AION_CONFIG": str(config), "AION_STORE": "memory"}))
 

@@ -149,9 +149,8 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator
 
 
 def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterator[str]:
-    """Count a holder without progress as one more try; after progress the next try is the second one at its step."""
+    """Count a holder without a stored step as one more try; after a stored step the next try is the second one."""
     stored = [(did.context, did.fence, did.at) for did in world.history.agent if did.what == "finished" and did.current]
-    stored += [(write.context, write.fence, write.at) for write in world.history.writes if write.how == "append"]
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     newest: dict[tuple[ContextKey, str], Hold] = {}
     for hold in world.history.holds:
@@ -163,8 +162,7 @@ def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterato
         if any(at > hold.at - RACE_SECONDS for at in times):
             continue  # The new holder may have read the records before this write.
         if hold.tries != (2 if times else before.tries + 1):
-            progress = "progress" if times else "no progress"
-            yield f"{hold.turn} was begun with {hold.tries} tries, after {before.tries} and {progress} of a dead holder."
+            yield f"{hold.turn}: {hold.tries} tries after {before.tries} and {len(times)} steps of a dead holder."
 
 
 def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:

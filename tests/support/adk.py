@@ -102,7 +102,7 @@ def served(agent: Any, sessions: BaseSessionService | Callable[..., Any] | None 
     """Return the agent in the real adapter; by default its sessions and artifacts are in memory."""
     given = sessions or InMemorySessionService()
     artifacts = options.pop("artifacts", None) or InMemoryArtifactService()
-    factory = given if not isinstance(given, BaseSessionService) else lambda request: given
+    factory = given if not isinstance(given, BaseSessionService) else lambda fence: given
     return AdkAgent(agent, factory, lambda request: artifacts, **options)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import httpx
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -11,7 +11,7 @@ from aion_core.settings import Settings
 BASE_URL = "https://agents.example.com/prod"
 
 
-def deployed(folder: Path, aion_yaml: str, **environ: str) -> Starlette:
+def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
     """Return the app; the first turn of an agent imports its code."""
     config = folder / "aion.yaml"
     config.write_text(aion_yaml, encoding="utf-8")
@@ -19,6 +19,6 @@ def deployed(folder: Path, aion_yaml: str, **environ: str) -> Starlette:
     return build_app(Settings.from_environ(given))
 
 
-def at(app: Starlette, base_url: str = "http://somewhere-else.test") -> httpx.AsyncClient:
+def at(app: FastAPI, base_url: str = "http://somewhere-else.test") -> httpx.AsyncClient:
     """Return a client of the app under another host name than the configured one."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base_url)

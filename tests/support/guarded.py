@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -52,7 +52,7 @@ def scheme(name: str, **configured: Any) -> str:
     return f"      {name}: {{{words}}}\n"
 
 
-def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> Starlette:
+def guarded(folder: Path, schemes: str, require: str = "", *, two: str = "", **environ: str) -> FastAPI:
     """Return the app of an aion.yaml with these schemes; `two` has further keys of the second agent."""
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"

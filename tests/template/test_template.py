@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
 from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.settings import Settings
+from aion_core.template.file import parsed
 from aion_core.template.reader import FUNCTION, Template
 from infra.policies.check import EVERY_OPTION, VARIANTS, problems, transformed
 from infra.policies.deployment import ROOT
 
 TEMPLATE = ROOT / "template.yaml"
-PARAMETERS = transformed(TEMPLATE)["Parameters"]
+PARAMETERS = parsed(TEMPLATE.read_text())["Parameters"]
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:"
 READ_ONLY = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
 REFUSED = [
@@ -76,6 +76,13 @@ def test_function_starts_with_template_environment(function: str) -> None:
     times = (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days)
     assert times == (30, 3, 240, 30)
     assert settings.task_queue_url.endswith("-TaskQueue")
+
+
+@pytest.mark.parametrize(("given", "mode"), [({}, "off"), ({"Console": "on"}, "on")])
+def test_console_is_served_only_on_request(given: dict[str, str], mode: str) -> None:
+    environment = Template(TEMPLATE, BUILD_PLACE, given).environment("ApiFunction")
+    assert Settings.from_environ(environment).console == mode
+    assert not is_allowed("Console", "dev"), "a deployed console has no requests beyond A2A"
 
 
 def test_handlers_and_wrapper_exist() -> None:
@@ -152,6 +159,9 @@ def test_environment_with_every_option_fits_lambda(function: str) -> None:
 
 def test_longest_stack_name_fits_resource_names() -> None:
     """CloudFormation shortens generated names only. A stack's name has up to 128 characters."""
+    # The import takes a second.
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
+
     template = Template(TEMPLATE, replace(BUILD_PLACE, stack_name="s" * 128))
     too_long, checked = [], 0
     for each in template.all:

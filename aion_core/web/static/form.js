@@ -48,10 +48,11 @@ function objectOf(schema) {
 
 function fields(schema, secret) {
   const object = objectOf(schema);
-  if (!object) return [field("answer", resolved(schema, schema), true, secret)];
-  return Object.entries(object.properties).map(([name, each]) =>
-    field(name, resolved(each, schema), (object.required ?? []).includes(name), secret),
-  );
+  if (!object) return [field("answer", { title: "Answer", ...resolved(schema, schema) }, true, secret)];
+  // The properties have lost their order on the way: the required ones come first, in the order of their list.
+  const { properties, required = [] } = object;
+  const names = [...required.filter((name) => name in properties), ...Object.keys(properties).filter((name) => !required.includes(name))];
+  return names.map((name) => field(name, resolved(properties[name], schema), required.includes(name), secret));
 }
 
 const INPUTS = { date: "date", "date-time": "datetime-local", time: "time", email: "email", uri: "url" };

@@ -1,6 +1,8 @@
 """Steps of a person in the console."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -40,11 +42,32 @@ def show(page: Page, panel: str) -> None:
     expect(page.locator(f"#{panel}")).to_be_visible()
 
 
+def visible_panels(page: Page) -> list[str]:
+    """Return the ids of the visible panels."""
+    return [str(each.get_attribute("id")) for each in page.locator("main > section:visible").all()]
+
+
 def rows(page: Page) -> str:
     return page.locator("#events").inner_text()
 
 
-def screenshot(page: Page, name: str) -> None:
+def saved(page: Page, folder: Path) -> Path:
+    """Save the conversation as a test, and return its file."""
+    with page.expect_download() as download:
+        page.click("#save")
+    file = folder / "test_conversation.py"
+    download.value.save_as(file)
+    return file
+
+
+def run_test(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the saved test."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
+    environment = {**os.environ, **environ}
+    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def screenshot(page: Page | Locator, name: str) -> None:
     """Take a screenshot of the docs, if they are wanted."""
     if images := os.environ.get("SCREENSHOTS"):
         page.screenshot(path=Path(images) / f"{name}.png", animations="disabled")

@@ -98,7 +98,9 @@ def test_form_follows_schema_of_interrupt(console: Page) -> None:
     send(console, "book")
     ends(console, "input required")
     form = console.locator("#question")
-    expect(form.locator("label")).to_have_count(5)
+    expect(form.locator("[name]")).to_have_count(5)
+    names = form.locator("[name]").evaluate_all("inputs => inputs.map((input) => input.name)")
+    assert names[:2] == ["seats", "meal"], "required fields come first"
     seats = form.get_by_label("Seats")
     assert seats.evaluate("input => [input.type, input.min, input.max, input.required]") == ["number", "1", "8", True]
     form.get_by_label("Seats").fill("9")
@@ -111,7 +113,7 @@ def test_form_follows_schema_of_interrupt(console: Page) -> None:
     form.locator("button").click()
     expect(console.locator("#log .error")).to_contain_text("guests is not JSON")
     form.get_by_label("Names of the guests").fill('["Ada"]')
-    screenshot(console, "console-question")
+    screenshot(console.locator("#question"), "console-question")
     form.locator("button").click()
     ends(console)
     answer(console, "4 seats, dinner, True, ['Ada']")

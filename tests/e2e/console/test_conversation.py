@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.console.page import answer, choose, ends, last_answer, rows, screenshot, send
+from tests.e2e.console.page import answer, choose, ends, last_answer, rows, run_test, saved, screenshot, send
 from tests.e2e.talking import WHOLE
 
 
@@ -131,28 +131,14 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
     ends(console)
 
 
-def saved(console: Page, folder: Path) -> Path:
-    """Save the conversation as a test, and return its file."""
-    with console.expect_download() as download:
-        console.click("#save")
-    file = folder / "test_conversation.py"
-    download.value.save_as(file)
-    return file
-
-
-def run(file: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
-    return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=120)
-
-
 def test_saved_test_passes_until_answer_changes(console: Page, tmp_path: Path) -> None:
     send(console, "hello")
     ends(console)
     file = saved(console, tmp_path)
-    ran = run(file)
+    ran = run_test(file)
     assert ran.returncode == 0, ran.stdout
     file.write_text(file.read_text().replace("word11", "other"))
-    assert run(file).returncode == 1
+    assert run_test(file).returncode == 1
 
 
 @pytest.mark.parametrize("text", ["book", "both"])
@@ -164,5 +150,5 @@ def test_saved_test_answers_questions(console: Page, tmp_path: Path, text: str) 
         console.fill("#question [name=seats]", "2")
     console.click("#question button")
     ends(console)
-    ran = run(saved(console, tmp_path))
+    ran = run_test(saved(console, tmp_path))
     assert ran.returncode == 0, ran.stdout

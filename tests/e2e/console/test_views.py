@@ -2,13 +2,30 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.e2e.console.page import answer, choose, ends, screenshot, send, show, violations
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.e2e.console.page import (
+    answer,
+    choose,
+    ends,
+    run_test,
+    saved,
+    screenshot,
+    send,
+    show,
+    violations,
+    visible_panels,
+)
+from tests.e2e.talking import WHOLE
 from tests.support.environments import NodeMissing
+from tests.support.listening import listening
+from tests.support.server import aion_dev, serving
 
 
 def test_agent_is_chosen_among_several(console: Page) -> None:
@@ -90,9 +107,11 @@ def test_webhook_fails_and_is_redriven(console: Page) -> None:
         expect(hooks.locator("ol")).to_contain_text("410 ← status working, signature verified")
         console.select_option("#answered", "500")
         hooks.get_by_text("Redrive").click()
-        expect(hooks).to_contain_text("1 failed tries, next try at")
-        screenshot(console, "console-webhooks")
+        expect(hooks).to_contain_text("1 failed try, next try at")
+        console.set_viewport_size({"width": 1280, "height": 1100})
+        screenshot(console.locator("#webhooks"), "console-webhooks")
     finally:
+        console.set_viewport_size({"width": 1280, "height": 800})
         console.select_option("#answered", "204")
     hooks.get_by_text("Redrive").click()
     expect(hooks.locator("ol")).to_contain_text("204 ← status completed, signature verified")
@@ -123,6 +142,8 @@ def test_console_fits_screen_and_is_accessible(console: Page, scheme: str, width
         panels = ("tasks", "timeline", "stored", "webhooks", "chat") if width == 360 else ("stored", "webhooks")
         for panel in panels:
             show(console, panel)
+            alone = ["tasks", "chat", "timeline", panel] if width == 1280 else [panel]
+            assert visible_panels(console) == alone
             assert console.evaluate("document.documentElement.scrollWidth") <= width
             assert violations(console) == []
         console.click("#card-open")
@@ -133,3 +154,57 @@ def test_console_fits_screen_and_is_accessible(console: Page, scheme: str, width
     finally:
         console.set_viewport_size({"width": 1280, "height": 800})
         console.emulate_media(color_scheme="light")
+
+
+SECURED = """
+aion:
+  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}
+  agents:
+    talk: {path: "agent.py:graph", name: Talk}
+"""
+
+
+@pytest.mark.usefixtures("console")
+def test_key_of_access_is_sent_with_every_request(opened: tuple[Page, list[str]], folder: Path, tmp_path: Path) -> None:
+    (folder / "secured.yaml").write_text(SECURED)
+    page, errors = opened
+    back = page.url
+    with serving([*aion_dev(str(folder / "secured.yaml"), "--no-reload", "--auth", "on")]) as server:
+        page.goto(server.url)
+        expect(page.locator("#task-list")).to_contain_text("not authenticated")
+        errors.clear()  # the browser reports the 401
+        key = re.search(r"aion_\S+?(?=')", "".join(server.printed))
+        assert key is not None
+        page.click("#access summary")
+        page.fill("#credential", key[0])
+        page.keyboard.press("Tab")
+        expect(page.locator("#task-list .task")).to_have_count(0)
+        page.click("#access summary")
+        send(page, "hello")
+        ends(page)
+        answer(page, WHOLE)
+        expect(page.locator("#entries")).to_contain_text("LangGraph thread")
+        expect(page.locator("#task-list .task")).to_have_count(1)
+        file = saved(page, tmp_path)
+        assert key[0] not in file.read_text()
+        assert run_test(file, AION_KEY=key[0]).returncode == 0
+    page.goto(back)
+
+
+def test_deployed_console_has_chat_and_timeline_only(console: Page, folder: Path) -> None:
+    back = console.url
+    environ = {
+        "AION_STORE": "memory",
+        "AION_CONFIG": str(folder / "aion.yaml"),
+        "AION_AUTH": "off",
+        "AION_CONSOLE": "on",
+    }
+    with listening(build_app(Settings.from_environ(environ))) as url:
+        console.goto(url)
+        send(console, "hello")
+        ends(console)
+        answer(console, WHOLE)
+        assert visible_panels(console) == ["tasks", "chat", "timeline"]
+        expect(console.locator("#tabs button:visible, #kill:visible")).to_have_count(0)
+        assert console.locator("#timeline").evaluate("panel => panel.clientHeight") > 700
+    console.goto(back)

@@ -374,6 +374,7 @@ def made(folder: Path, path: str) -> LazyAgent:
     return LazyAgent("mine", AgentConfig(path=path), folder, stores.agents)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine 'tools' was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_agents_error_fits_one_screen(case: str, tmp_path: Path) -> None:
     broken = BROKEN[case]
@@ -417,6 +418,7 @@ def test_loader_marks_per_turn_factory(parameters: str, is_per_turn: bool, tmp_p
     assert agent.is_per_turn is is_per_turn
 
 
+@pytest.mark.filterwarnings("ignore:coroutine 'tools' was never awaited:RuntimeWarning")
 async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": SERVED["asyncio.run at import"]})
     with pytest.raises(AgentLoadError) as failed:

@@ -11,6 +11,7 @@ PROGRAM = (
     "handlers",
     "a2a",
     "starlette",
+    "fastapi",
     "mangum",
     "langgraph",
     "langchain_core",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.routing import Match
 
 from aion_core.bootstrap import build_app
@@ -57,7 +57,7 @@ REQUESTS = list(requests())
 class Callers:
     """Two callers of an app: Bob with tasks, Alice without."""
 
-    def __init__(self, app: Starlette, issuer: Issuer) -> None:
+    def __init__(self, app: FastAPI, issuer: Issuer) -> None:
         self.app = app
         self._tokens = {name: issuer.token(sub=name) for name in ("alice", "bob")}
         self._sent = 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
@@ -14,7 +14,7 @@ from tests.unit.auth.id_requests import NEVER_WAS
 
 
 @pytest.fixture
-def app(tmp_path: Path, issuer: Issuer) -> Starlette:
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
     return guarded(tmp_path, jwt_scheme(issuer))
 
 
@@ -27,7 +27,7 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     return task
 
 
-async def test_foreign_context_id_reveals_no_foreign_context(app: Starlette, issuer: Issuer) -> None:
+async def test_foreign_context_id_reveals_no_foreign_context(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
 
@@ -50,7 +50,7 @@ async def test_foreign_context_id_reveals_no_foreign_context(app: Starlette, iss
         assert task["id"] != bobs["id"]
 
 
-async def test_foreign_page_token_is_refused(app: Starlette, issuer: Issuer) -> None:
+async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
         for n in range(2):
@@ -62,7 +62,7 @@ async def test_foreign_page_token_is_refused(app: Starlette, issuer: Issuer) -> 
         assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
-async def test_task_belongs_to_bearer_tokens_subject(app: Starlette, issuer: Issuer) -> None:
+async def test_task_belongs_to_bearer_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
         issuer.add("k-2", "RS256")
@@ -108,7 +108,7 @@ async def test_token_without_tenant_claim_is_refused(tmp_path: Path, issuer: Iss
         assert (await client.get("/tasks")).status_code == 401
 
 
-async def test_caller_without_tenant_chooses_own_tenants(app: Starlette, issuer: Issuer) -> None:
+async def test_caller_without_tenant_chooses_own_tenants(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
@@ -52,7 +52,7 @@ aion:
 Ask = Callable[..., Any]
 
 
-def limited(folder: Path, issuer: Issuer | None, limits: str) -> Starlette:
+def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
     (folder / "limited_agent.py").write_text(GRAPH)
     config = folder / "aion.yaml"
     security = f"  security:\n    schemes:\n{jwt_scheme(issuer, tenant_claim='').rstrip()}" if issuer else ""
@@ -61,7 +61,7 @@ def limited(folder: Path, issuer: Issuer | None, limits: str) -> Starlette:
     return build_app(Settings.from_environ(environ))
 
 
-def asking(app: Starlette, issuer: Issuer, who: str) -> Ask:
+def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
     """Return a function sending requests of this caller."""
     token = issuer.token(sub=who)
 

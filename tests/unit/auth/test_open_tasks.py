@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -52,7 +52,7 @@ MOST = 3
 
 
 @pytest.fixture
-def app(tmp_path: Path, issuer: Issuer) -> Starlette:
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
     (tmp_path / "open_agent.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML % (MOST, jwt_scheme(issuer).rstrip("\n")))
@@ -84,7 +84,7 @@ async def cancel_all(caller: Ask) -> None:
             await caller("POST", at, rpc("CancelTask", id=task["id"]))
 
 
-async def test_open_task_limit_covers_every_request(app: Starlette, issuer: Issuer) -> None:
+async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer) -> None:
     """The limit covers all agents and tenants of a caller. An ended task makes room."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
@@ -119,7 +119,7 @@ async def test_open_task_limit_covers_every_request(app: Starlette, issuer: Issu
     await cancel_all(alice)
 
 
-async def test_requests_without_new_task_pass_open_task_limit(app: Starlette, issuer: Issuer) -> None:
+async def test_requests_without_new_task_pass_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
     """Examples: a repeat, an answer to an interrupt, a message to a running task."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
@@ -138,7 +138,7 @@ async def test_requests_without_new_task_pass_open_task_limit(app: Starlette, is
     await cancel_all(alice)
 
 
-async def test_idempotent_repeated_message_passes_open_task_limit(app: Starlette, issuer: Issuer) -> None:
+async def test_idempotent_repeated_message_passes_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:
@@ -155,7 +155,7 @@ async def test_idempotent_repeated_message_passes_open_task_limit(app: Starlette
     await cancel_all(asking(app, issuer, "alice"))
 
 
-async def test_refused_messages_do_not_count_as_open_tasks(app: Starlette, issuer: Issuer) -> None:
+async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer: Issuer) -> None:
     alice = asking(app, issuer, "alice")
     task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
     for n in range(2 * MOST):
@@ -169,7 +169,7 @@ async def test_refused_messages_do_not_count_as_open_tasks(app: Starlette, issue
     await cancel_all(alice)
 
 
-async def test_concurrent_new_tasks_respect_open_task_limit(app: Starlette, issuer: Issuer) -> None:
+async def test_concurrent_new_tasks_respect_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
     """The requests run before the store shows any of the tasks."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,11 +29,11 @@ PUBLIC = [
 
 
 @pytest.fixture
-def app(tmp_path: Path, issuer: Issuer) -> Starlette:
+def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
     return guarded(tmp_path, jwt_scheme(issuer))
 
 
-def routes(app: Starlette) -> list[tuple[str, str]]:
+def routes(app: FastAPI) -> list[tuple[str, str]]:
     """Return every path with every method, with its parameters filled in."""
     found = []
     for route in app.router.routes:
@@ -45,7 +45,7 @@ def routes(app: Starlette) -> list[tuple[str, str]]:
     return found
 
 
-async def open_routes(app: Starlette) -> set[tuple[str, str]]:
+async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
     """Return the methods and paths open to requests without credentials."""
     found = set()
     for method, path in routes(app):
@@ -60,13 +60,13 @@ async def open_routes(app: Starlette) -> set[tuple[str, str]]:
 OPEN = {(method, path) for path in PUBLIC for method in ("GET", "HEAD")}
 
 
-async def test_only_public_routes_are_open(app: Starlette) -> None:
+async def test_only_public_routes_are_open(app: FastAPI) -> None:
     assert await open_routes(app) == OPEN
     for method, path in OPEN:
         assert (await ask(app, method, path)).status_code == 200
 
 
-async def test_new_route_requires_authentication(app: Starlette, issuer: Issuer) -> None:
+async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -> None:
     async def answer(_: Request) -> Response:
         return Response("new")
 
@@ -144,7 +144,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_unusual_path_spellings_require_authentication(app: Starlette, method: str) -> None:
+async def test_unusual_path_spellings_require_authentication(app: FastAPI, method: str) -> None:
     """The response does not reveal the existence of a path."""
     bodies = set()
     for path in SPELLINGS:
@@ -155,11 +155,11 @@ async def test_unusual_path_spellings_require_authentication(app: Starlette, met
 
 
 @pytest.mark.parametrize("path", ["/%2ewell-known/agent-card.json", "/.well-known/agent%2Dcard.json", "/he%61lth"])
-async def test_escaped_public_path_is_public(app: Starlette, path: str) -> None:
+async def test_escaped_public_path_is_public(app: FastAPI, path: str) -> None:
     assert (await ask(app, "GET", path)).status_code == 200
 
 
-async def test_request_body_is_unread_before_authentication(app: Starlette) -> None:
+async def test_request_body_is_unread_before_authentication(app: FastAPI) -> None:
     async def receive() -> dict[str, object]:
         raise AssertionError("the body was read")
 
@@ -181,7 +181,7 @@ async def test_request_body_is_unread_before_authentication(app: Starlette) -> N
 
 
 @pytest.mark.parametrize("on_loopback", [False, True])
-async def test_websocket_is_closed(app: Starlette, on_loopback: bool) -> None:
+async def test_websocket_is_closed(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
     served = LoopbackOnlyMiddleware(app) if on_loopback else app
 
@@ -195,7 +195,7 @@ async def test_websocket_is_closed(app: Starlette, on_loopback: bool) -> None:
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-async def test_authenticated_caller_is_served_on_every_binding(app: Starlette, issuer: Issuer) -> None:
+async def test_authenticated_caller_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token()}"
         for where, word in (("", "one"), ("/agents/one", "one"), ("/agents/two", "two")):

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -115,7 +115,7 @@ aion:
 """
 
 
-def served(folder: Path, issuer: Issuer, **environ: str) -> Starlette:
+def served(folder: Path, issuer: Issuer, **environ: str) -> FastAPI:
     (folder / "echo_agent.py").write_text(ECHO_METADATA)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
     (folder / "aion.yaml").write_text(CLOSED_YAML % schemes)

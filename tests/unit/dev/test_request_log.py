@@ -66,3 +66,13 @@ async def test_rest_request_is_logged_under_its_path(caplog: pytest.LogCaptureFi
 async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = await logged(Response("{}"), caplog, json={"method": "a\nb is forged"})
     assert said["operation"] == "POST /"
+
+
+@pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
+async def test_only_failed_reads_of_console_are_logged(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An open view of webhooks is read each second."""
+    said = await logged(Response(status_code=401), caplog, method="GET", path=path)
+    assert said["operation"] == f"GET {path}"
+    caplog.clear()
+    with pytest.raises(ValueError, match="not enough values"):
+        await logged(Response("{}"), caplog, method="GET", path=path)

@@ -35,7 +35,7 @@ RUN_BY = {
     ("docs/errors.md", "json"): "tests/unit/docs/test_errors.py",
     ("docs/executor.md", "python"): "tests/unit/agents/executor/test_guide.py",
     ("docs/langgraph.md", "python"): "tests/unit/docs/test_langgraph.py",
-    ("docs/models.md", "python"): "tests/unit/agents/test_models_guide.py",
+    ("docs/models.md", "python"): "tests/e2e/test_models_guide.py",
     ("docs/packages.md", "sh"): "tests/e2e/test_installed.py",
     ("docs/projects.md", "python"): "tests/unit/docs/test_projects.py",
     ("docs/projects.md", "sh"): "tests/e2e/test_installed.py",
@@ -46,6 +46,7 @@ RUN_BY = {
     ("docs/replies.md", "json"): BLOCKS,
     ("docs/runbook.md", "json"): "tests/contract/test_erasure.py",
     ("docs/security.md", "python"): "tests/unit/docs/test_security.py",
+    ("docs/why.md", "sh"): "tests/unit/cli/test_why.py",
 }
 """Tests that run the blocks of a page in a language, or the same commands."""
 RUN_BY |= {
@@ -120,3 +121,17 @@ def test_make_commands_of_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"test", "dev", "quick"} <= set(MAKE)
     assert [target for target in MAKE if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
+
+
+def test_commands_of_aws_say_so() -> None:
+    """The words are in the block's first line, or in the command's own line."""
+    left = [
+        f"{place(block)} {line}"
+        for block in SHELL
+        for line in block.code.splitlines()
+        if AWS.match(line) and block.needs != "AWS" and "needs AWS" not in line
+    ]
+    assert left == []

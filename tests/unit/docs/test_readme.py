@@ -35,7 +35,8 @@ def test_readmes_table_names_locked_version(package: str) -> None:
 
 
 def test_readmes_table_has_date_and_versions() -> None:
-    assert date.fromisoformat(re.search(r"As of (\d{4}-\d\d-\d\d)", ALTERNATIVES)[1]) >= date(2026, 11, 22)
+    [compared] = re.findall(r"As of (\d{4}-\d\d-\d\d)", ALTERNATIVES)
+    assert date.fromisoformat(compared) >= date(2026, 11, 22)
     rows = re.findall(r"^\| (?!\||---)(.+?) \|", ALTERNATIVES, re.MULTILINE)
     assert len(rows) == 7
     assert f"aion-lambda {__version__}" in rows[0]

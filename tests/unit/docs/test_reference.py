@@ -42,7 +42,7 @@ def test_reference_shows_signature_and_docstring() -> None:
 
     shown = section(PYTHON, "### Thread")
     assert "async reply(content: Content, *, metadata: Mapping[str, Any] | None = None) -> None" in shown
-    assert inspect.getdoc(Thread.reply) in shown
+    assert str(inspect.getdoc(Thread.reply)) in shown
     signature = section(PYTHON, "### emit_file")
     for name, parameter in inspect.signature(emit_file).parameters.items():
         star = parameter.kind is inspect.Parameter.KEYWORD_ONLY

@@ -2,13 +2,17 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from langchain_core.messages import AIMessage
 
 from aion_core.agents.config import read_agent_configs
 from aion_core.agents.security import read_auth_policies
 from aion_core.cli.main import aion
+from tests.support.pages import blocks
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
@@ -27,3 +31,13 @@ def test_security_guides_command_options_exist(command: str) -> None:
     assert shown.exit_code == 0
     for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):
         assert all(option in shown.output for option in re.findall(r"--[a-z]+", line)), line
+
+
+@pytest.mark.parametrize(("skills", "refused"), [(["refund"], False), (["other"], True), ([], True)])
+def test_security_guides_node_checks_skill(skills: list[str], refused: bool) -> None:
+    [block] = blocks("docs/security.md", "python")
+    names: dict[str, Any] = {"AIMessage": AIMessage}
+    exec(compile(block.code, "docs/security.md", "exec"), names)  # noqa: S102  # our own page
+    inbox = SimpleNamespace(metadata={"aion:allowedSkills": skills})
+    answer = names["refund"]({"a2a_inbox": inbox})
+    assert bool(answer) is refused

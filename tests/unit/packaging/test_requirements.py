@@ -33,7 +33,7 @@ def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[
 
 def test_extras_including_other_extras_are_resolved() -> None:
     api = required_by("api")
-    assert {line.split(">")[0].split("~")[0] for line in api} >= {"a2a-sdk[http-server]", "boto3", "httpx", "starlette"}
+    assert {line.split(">")[0].split("~")[0] for line in api} >= {"a2a-sdk[http-server]", "boto3", "fastapi", "httpx"}
     assert not any(line.startswith("aion-lambda") or "moto" in line for line in api)
     assert any(line.startswith("pydantic") for line in required_by(""))
 

@@ -19,10 +19,10 @@ from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
+from fastapi import FastAPI
 from google.protobuf.json_format import ParseDict
 from jwt import PyJWK
 from moto.server import ThreadedMotoServer
-from starlette.applications import Starlette
 
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import document, document_v1
@@ -49,7 +49,7 @@ def key_file(folder: Path, pem: str) -> str:
     return str(file)
 
 
-async def read(app: Starlette, path: str = CARD, **headers: str) -> Any:
+async def read(app: FastAPI, path: str = CARD, **headers: str) -> Any:
     async with at(app) as client:
         answer = await client.get(path, headers=headers)
         assert answer.status_code == 200, answer.text

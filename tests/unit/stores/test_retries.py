@@ -246,6 +246,25 @@ def test_each_fenced_commit_has_own_token() -> None:
     assert count(table) == 3
 
 
+@pytest.mark.parametrize("number", [3, None])
+def test_first_step_marks_context_in_its_transaction(number: int | None) -> None:
+    faults = PlannedTable()
+    table = fenced(faults, COUNT, number=number)
+    writes = FencedWrites(table, Fence(CONTEXT, number) if number is not None else None)
+    for steps in (2, 3, 4):
+        run(writes.commit_step(COUNT))
+        assert (len(faults.calls), count(table)) == (steps, steps)
+    context = table.get_blocking(keys.context_key(CONTEXT)) or {}
+    assert context.get("advanced") == number
+
+
+def test_step_under_former_fence_marks_nothing() -> None:
+    table = fenced(PlannedTable(), COUNT)
+    with pytest.raises(LeaseLost):
+        run(FencedWrites(table, Fence(CONTEXT, 2)).commit_step(COUNT))
+    assert (count(table), (table.get_blocking(keys.context_key(CONTEXT)) or {}).get("advanced")) == (1, None)
+
+
 def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
     assert count(fenced(PlannedTable("throttled", "throttled"), COUNT)) == 1
     faults = PlannedTable(*["throttled"] * 3)

@@ -112,6 +112,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     }),
     "acquire interrupting": (lambda: contexts.acquired_interrupting(lease(), read("runs"), TIMES), OF_FENCE_3),
     "renew": (lambda: contexts.renewed(lease(), TIMES), MINE_NOW),
+    "advance": (lambda: contexts.advanced(3), OF_FENCE_3),
     "queue": (lambda: contexts.queued(NEXT, contexts.MAY_WAIT, TIMES), {"absent", *IDLE} | {
         "runs", "runs, renewed", "runs, another holder", "runs, fence 4", "runs, fence 4, another holder",
         "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "runs, 19 wait", "suspended",
@@ -173,6 +174,7 @@ LEFT: dict[str, tuple[str, Item]] = {
     "acquire abandoned": ("runs, another holder", {**leased(), **KEPT, "line": 2}),
     "acquire interrupting": ("runs, one waits", {**leased(), "v": 1, "line": 2, "expires": EXPIRES, "waiting": [T2]}),
     "renew": ("runs", context(**MINE | {"until": LEASE_UNTIL, "due_at": LEASE_UNTIL}, expires=EXPIRES)),
+    "advance": ("runs", context(**MINE, advanced=3)),
     "queue": ("absent", {**TTL, "fence": 0, "line": 1, "due_at": LEASE_UNTIL, "waiting": [T2]}),
     "queue behind others": ("runs, one waits", context(**MINE, **TTL, line=3, waiting=[T2, T2])),
     "queue alone": ("free", context(**TTL, line=3, waiting=[T2], due_at=LEASE_UNTIL)),
@@ -244,7 +246,9 @@ def test_removing_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item)
 
 def test_context_record_has_all_item_attributes() -> None:
     waiting = {"id": "u-2", "task_id": "t-2", "asked": 0, "tries": 2}
-    item = context(**MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9")
+    item = context(
+        **MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9", advanced=2
+    )
     assert record_of(item, SECONDS) == ContextRecord(
         fence=3,
         queue_version=2,
@@ -253,6 +257,7 @@ def test_context_record_has_all_item_attributes() -> None:
         running=turn(tries=3, handoffs=4),
         waiting=(turn(2, message_generation=0, tries=2),),
         interrupted="t-9",
+        advanced=2,
         exists=True,
     )
 

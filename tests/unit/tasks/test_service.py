@@ -29,7 +29,7 @@ from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import AskingAgent, GatedAgent, Stubborn, says
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import http, parts, rpc_body, send, send_task
 from tests.support.stores import MemoryTaskStore
@@ -212,7 +212,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
     task = await made.service.cancel(CallContext("owner", "test"), await task_id_of(made.store))
     assert (await asyncio.wait_for(sending, 15)).status.state == CANCELED
     agent.go.set()
-    await asyncio.wait(call.background)
+    await settle()
     assert await made.service.get(call, task.id) == task
 
 

@@ -14,7 +14,7 @@ from a2a.client.transports.rest import RestTransport
 from a2a.compat.v0_3.rest_transport import CompatRestTransport
 from a2a.types import AgentCard, GetExtendedAgentCardRequest, GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core import __version__
 from tests.support.declared import AION_YAML
@@ -25,16 +25,16 @@ PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Starlette:
+def app(tmp_path: Path) -> FastAPI:
     return deployed(tmp_path, AION_YAML)
 
 
-async def read(app: Starlette, path: str = PATHS[0], **headers: str) -> httpx.Response:
+async def read(app: FastAPI, path: str = PATHS[0], **headers: str) -> httpx.Response:
     async with at(app) as client:
         return await client.get(path, headers=headers)
 
 
-async def call(app: Starlette, method: str, path: str = "/") -> Any:
+async def call(app: FastAPI, method: str, path: str = "/") -> Any:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
     async with at(app) as client:
         return (await client.post(path, json=body)).json()
@@ -45,7 +45,7 @@ async def call(app: Starlette, method: str, path: str = "/") -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_card_has_declarations_of_aion_yaml(app: Starlette, prefix: str, path: str) -> None:
+async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, path: str) -> None:
     answer = await read(app, f"{prefix}{path}")
     card = answer.json()
     assert answer.headers["content-type"] == "application/json"
@@ -92,7 +92,7 @@ async def test_card_has_declarations_of_aion_yaml(app: Starlette, prefix: str, p
         ("/agents/quiet", f"{BASE_URL}/agents/quiet/", f"{BASE_URL}/agents/quiet"),
     ],
 )
-async def test_card_urls_ignore_host_header(app: Starlette, agent: str, rpc: str, rest: str) -> None:
+async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, rest: str) -> None:
     """The URLs never follow the Host header. v1.0 and JSON-RPC are preferred."""
     headers = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "ftp"}
     answer = await read(app, f"{agent}{PATHS[0]}", **headers)
@@ -112,7 +112,7 @@ async def test_card_urls_ignore_host_header(app: Starlette, agent: str, rpc: str
     ]
 
 
-async def test_card_omits_disabled_capabilities(app: Starlette) -> None:
+async def test_card_omits_disabled_capabilities(app: FastAPI) -> None:
     card = (await read(app, f"/agents/quiet{PATHS[0]}")).json()
     switches = {name: value for name, value in card["capabilities"].items() if name != "extensions"}
     assert switches == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
@@ -124,7 +124,7 @@ async def test_card_omits_disabled_capabilities(app: Starlette) -> None:
     assert not {"documentationUrl", "iconUrl", "provider"} & set(card)
 
 
-async def test_sdk_reads_same_card_from_both_documents(app: Starlette) -> None:
+async def test_sdk_reads_same_card_from_both_documents(app: FastAPI) -> None:
     cards: list[AgentCard] = []
     for headers in ({}, {"A2A-Version": "1.0"}):
         async with at(app, "http://test") as client:
@@ -134,7 +134,7 @@ async def test_sdk_reads_same_card_from_both_documents(app: Starlette) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.3"])
-async def test_v1_client_gets_v1_fields_only(app: Starlette, version: str) -> None:
+async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None:
     by_header = await read(app, **{"A2A-Version": version})
     by_query = await read(app, f"{PATHS[0]}?A2A-Version={version}")
     assert by_header.content == by_query.content
@@ -148,13 +148,13 @@ async def test_v1_client_gets_v1_fields_only(app: Starlette, version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "9.9", "abc"])
-async def test_other_clients_get_card_of_both_versions(app: Starlette, version: str) -> None:
+async def test_other_clients_get_card_of_both_versions(app: FastAPI, version: str) -> None:
     assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
 
 
 @pytest.mark.parametrize("transport", [RestTransport, CompatRestTransport])
 async def test_sdk_appends_paths_to_rest_url(
-    app: Starlette, transport: type[RestTransport] | type[CompatRestTransport]
+    app: FastAPI, transport: type[RestTransport] | type[CompatRestTransport]
 ) -> None:
     asked: list[str] = []
 
@@ -176,7 +176,7 @@ async def test_sdk_appends_paths_to_rest_url(
 # --- Caching ---
 
 
-async def test_card_is_cacheable(app: Starlette) -> None:
+async def test_card_is_cacheable(app: FastAPI) -> None:
     answer = await read(app)
     assert answer.headers["cache-control"] == "public, max-age=300"
     etag = answer.headers["etag"]
@@ -189,14 +189,14 @@ async def test_card_is_cacheable(app: Starlette) -> None:
     assert (await read(app, **{"If-None-Match": '"other"'})).status_code == 200
 
 
-async def test_card_bytes_are_equal_across_processes(app: Starlette, tmp_path: Path) -> None:
+async def test_card_bytes_are_equal_across_processes(app: FastAPI, tmp_path: Path) -> None:
     other = deployed(tmp_path, AION_YAML)
     assert (await read(app)).content == (await read(other)).content
     moved = deployed(tmp_path, AION_YAML, AION_BASE_URL="https://moved.example.com")
     assert (await read(moved)).headers["etag"] != (await read(app)).headers["etag"]
 
 
-async def test_card_last_modified_is_process_start(app: Starlette) -> None:
+async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
     modified = (await read(app)).headers["last-modified"]
     since = parsedate_to_datetime(modified)
     assert datetime.now(UTC) - timedelta(minutes=5) < since <= datetime.now(UTC)
@@ -213,7 +213,7 @@ async def test_card_last_modified_is_process_start(app: Starlette) -> None:
     assert await status(modified, **{"If-None-Match": '"other"'}) == 200
 
 
-async def test_head_has_headers_of_get(app: Starlette) -> None:
+async def test_head_has_headers_of_get(app: FastAPI) -> None:
     async with at(app) as client:
         got, head = await client.get(PATHS[0]), await client.head(PATHS[0])
         assert (head.status_code, head.content) == (200, b"")
@@ -229,7 +229,7 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
-async def test_extended_card_extends_public_card(app: Starlette, method: str, path: str) -> None:
+async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
     """At each path and method, in the version of each."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
@@ -244,7 +244,7 @@ async def test_extended_card_extends_public_card(app: Starlette, method: str, pa
 
 
 @pytest.mark.parametrize("path", ["/extendedAgentCard", "/agents/helper/extendedAgentCard", "/v1/card"])
-async def test_extended_card_is_served_over_rest(app: Starlette, path: str) -> None:
+async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> None:
     answer = await read(app, path)
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -275,7 +275,7 @@ async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, bi
 
 
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_extended_card_at_oldest_path_is_private(app: Starlette, prefix: str) -> None:
+async def test_extended_card_at_oldest_path_is_private(app: FastAPI, prefix: str) -> None:
     answer = await read(app, f"{prefix}/agent/authenticatedExtendedCard")
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -293,7 +293,7 @@ async def test_extended_card_at_oldest_path_is_private(app: Starlette, prefix: s
     ],
 )
 async def test_missing_extended_card_error_has_reason(
-    app: Starlette, agent: str, code: int, reason: str, told: str
+    app: FastAPI, agent: str, code: int, reason: str, told: str
 ) -> None:
     for method in RPC_NAMES:
         error = (await call(app, method, f"/agents/{agent}"))["error"]
@@ -309,7 +309,7 @@ async def test_missing_extended_card_error_has_reason(
 # --- The server ---
 
 
-async def test_manifest_lists_agents_and_paths(app: Starlette) -> None:
+async def test_manifest_lists_agents_and_paths(app: FastAPI) -> None:
     answer = await read(app, "/.well-known/manifest.json")
     assert answer.json() == {
         "apiVersion": "1.0",
@@ -323,12 +323,12 @@ async def test_manifest_lists_agents_and_paths(app: Starlette) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/health/"])
-async def test_health_returns_status_and_version(app: Starlette, path: str) -> None:
+async def test_health_returns_status_and_version(app: FastAPI, path: str) -> None:
     answer = await read(app, path)
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_server_without_key_has_no_jwks(app: Starlette) -> None:
+async def test_server_without_key_has_no_jwks(app: FastAPI) -> None:
     assert (await read(app, "/.well-known/jwks.json")).status_code == 404
     assert "signatures" not in (await read(app)).json()

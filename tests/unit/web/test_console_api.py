@@ -172,7 +172,9 @@ def test_forged_post_has_no_valid_signature(url: str) -> None:
     task = talk(url, "graph", f"{url}/console/receiver")
     forged = {"statusUpdate": {"taskId": task["id"], "status": {"state": "TASK_STATE_FAILED"}}}
     headers = {"webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,\xff"}
-    httpx.post(f"{url}/console/receiver", json=forged, headers={k: v.encode("latin-1") for k, v in headers.items()})
+    httpx.post(
+        f"{url}/console/receiver", json=forged, headers={k.encode(): v.encode("latin-1") for k, v in headers.items()}
+    )
     posts = webhooks(url, task["id"])["posts"]
     assert [post["signed"] for post in posts if post["headers"]["webhook-id"] == "1"] == [False]
 

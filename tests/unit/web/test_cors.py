@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
+from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -40,7 +40,7 @@ PUBLIC = [
 ALLOW, CREDENTIALS = "access-control-allow-origin", "access-control-allow-credentials"
 
 
-def served(folder: Path, cors: str = CORS, two: str = "", scheme: str = KEY, **environ: str) -> Starlette:
+def served(folder: Path, cors: str = CORS, two: str = "", scheme: str = KEY, **environ: str) -> FastAPI:
     (folder / "guarded_agents.py").write_text(GRAPHS)
     config = folder / "aion.yaml"
     config.write_text(AION_YAML % (scheme, cors, two))

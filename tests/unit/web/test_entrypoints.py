@@ -10,9 +10,9 @@ import httpx
 import pytest
 from a2a.client import A2ACardResolver
 from a2a.utils.signing import create_signature_verifier
+from fastapi import FastAPI
 from jwt import PyJWK
 from mangum import Mangum
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -50,7 +50,7 @@ def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
     return event
 
 
-def function(folder: Path, **environ: str) -> Starlette:
+def function(folder: Path, **environ: str) -> FastAPI:
     """Return the app of a deployed function without a base URL."""
     config = folder / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")

@@ -72,7 +72,7 @@ async def test_v03_rest_stream_frames_equal_sdk_frames() -> None:
     made = parts(talking(3))
     handler = SdkHandler(made)
     routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
-    async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:  # type: ignore[arg-type]
+    async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:
         mine = await ours.post("/v1/message:stream", json=old_body(contextId="c-1"))
         their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})
     assert mine.headers["content-type"] == "text/event-stream; charset=utf-8"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from a2a.types import TaskState
 from google.adk.agents import BaseAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event, EventActions
 from google.genai import types as genai
@@ -15,14 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.ports import Emission, TurnRequest
-from tests.support.adk import content, served
+from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 200 if os.environ.get("SIMULATION_DEEP") else 60
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 200
 """Number of generated agents: one takes 35 ms of CPU."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning"),
+    pytest.mark.timeout(900),
+]
 
 
 @dataclass
@@ -32,6 +36,10 @@ class Said:
     streamed: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
     artifacts: set[str] = field(default_factory=set)
+    aborted: set[str] = field(default_factory=set)
+    """Texts of failed model calls. They are streamed unless another text has delayed them."""
+    questions: list[str] = field(default_factory=list)
+    """Names of the long-running calls."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,8 @@ class TreeWords:
     pauses: tuple[int, ...]
     """Numbers of event loop iterations before each event, which other agents use."""
     artifact: bool = False
+    ends: str = ""
+    """`call` for a tool call beside the text, `asks` for a long-running one, `abort` for a failed model call."""
 
 
 class SpeakingAgent(BaseAgent):
@@ -68,13 +78,33 @@ class SpeakingAgent(BaseAgent):
             for chunk in chunks:
                 await turns_of_loop(next(pauses))
                 yield self.event(ctx, chunk, partial=True)
+            if words.ends == "abort":
+                self.said.aborted.add("".join(chunks))
+                yield Event(author=self.name, branch=ctx.branch, error_code="UNAVAILABLE")
+                # A later text shows that the agent has recovered.
+                chunks = []
             text = "".join(chunks) or f"[{key}]"
             if chunks:
                 self.said.streamed[text] += 1
             self.said.messages[text] += 1
-            if words.whole or not chunks:
+            if words.ends in ("call", "asks"):
+                async for event in self.calling(ctx, text, key, asks=words.ends == "asks"):
+                    yield event
+            elif words.whole or not chunks:
                 await turns_of_loop(next(pauses))
                 yield self.event(ctx, text, partial=None)
+
+    async def calling(self, ctx: Any, text: str, key: str, *, asks: bool) -> AsyncGenerator[Event, None]:
+        """Yield the text beside a tool call, and the call's result unless the client has to give it."""
+        asked = call(f"tool-{key}", f"call-{key}")
+        given: dict[str, Any] = {"author": self.name, "branch": ctx.branch}
+        waits = {f"call-{key}"} if asks else None
+        yield Event(**given, content=content(genai.Part(text=text), asked), long_running_tool_ids=waits)
+        if asks:
+            self.said.questions.append(f"tool-{key}")
+            return
+        response = genai.FunctionResponse(id=f"call-{key}", name=f"tool-{key}", response={"result": "seen"})
+        yield Event(**given, content=genai.Content(role="user", parts=[genai.Part(function_response=response)]))
 
     def event(self, ctx: Any, text: str, *, partial: bool | None) -> Event:
         return Event(author=self.name, branch=ctx.branch, partial=partial, content=content(genai.Part(text=text)))
@@ -97,10 +127,18 @@ class Shape:
 PAUSES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
 STREAMED = st.builds(TreeWords, chunks=st.integers(0, 3), whole=st.just(True), pauses=PAUSES)
 UNFINISHED = st.builds(TreeWords, chunks=st.integers(1, 3), whole=st.just(False), pauses=PAUSES)
+CALLS = st.builds(
+    TreeWords,
+    chunks=st.integers(0, 3),
+    whole=st.just(True),
+    pauses=PAUSES,
+    ends=st.sampled_from(["call", "call", "asks"]),
+)
+ABORTED = st.builds(TreeWords, chunks=st.integers(1, 3), whole=st.just(True), pauses=PAUSES, ends=st.just("abort"))
 ARTIFACT = st.builds(TreeWords, chunks=st.just(0), whole=st.just(False), pauses=PAUSES, artifact=st.just(True))
 SCRIPTS = st.builds(
     lambda messages, last: (*messages, *last),
-    st.lists(st.one_of(STREAMED, STREAMED, STREAMED, ARTIFACT), min_size=1, max_size=3),
+    st.lists(st.one_of(STREAMED, STREAMED, STREAMED, ARTIFACT, CALLS, ABORTED), min_size=1, max_size=3),
     # A text without a complete event is a message only at the end of its agent.
     st.lists(UNFINISHED, max_size=1),
 )
@@ -158,8 +196,15 @@ def test_generated_agents_stream_each_text_once(current: CurrentAgent) -> None:
                 return (await client.post("/", json=send(message_id=message_id, method=method))).text
 
         folded = fold(asyncio.run(turn()))
-        assert Counter(folded.texts) == said.streamed
-        assert Counter(text_of(message) for message in folded.messages.values()) == said.messages
+        texts = Counter(folded.texts)
+        assert all(count == 1 for count in texts.values())
+        assert {text for text in texts if text not in said.aborted} == set(said.streamed)
+        messages = [text_of(message) for message in folded.messages.values()]
+        if said.questions:
+            assert folded.task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+            assert all(name in messages[-1] for name in said.questions)
+            messages.pop()
+        assert Counter(messages) == said.messages
         assert not folded.repeated.total()
         assert {artifact.name for artifact in folded.artifacts} == said.artifacts
 

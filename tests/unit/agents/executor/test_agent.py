@@ -81,7 +81,7 @@ engine = build_engine(settings, build_telemetry(settings))
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
 engine.agents["greeter"].load()
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
-print([name for name in ("sqlalchemy", "langgraph", "google.adk", "grpc") if name in sys.modules])
+print([name for name in ("sqlalchemy", "fastapi", "langgraph", "google.adk", "grpc") if name in sys.modules])
 """
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml"), "PATH": "/usr/bin:/bin"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)

@@ -7,63 +7,98 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage, message_chunk_to_message
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import StreamWriter
+from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_data, emit_message, emit_task_metadata
-from tests.golden.graphs import model_saying
+from tests.golden.graphs import asks_for, model_saying
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
 EXAMPLES = 500
-"""Number of generated agents: one takes 35 ms of CPU."""
+"""Number of generated agents: one takes 40 ms of CPU."""
 
-Branch = tuple[str, bool, list[str]]
-"""Speaker of a node, True for a node within a subgraph, and the steps of the node."""
+
+@dataclass(frozen=True)
+class Branch:
+    """Node, perhaps within a subgraph: its speaker, its steps, and whether it returns two messages."""
+
+    speaker: str
+    nested: bool
+    steps: tuple[str, ...]
+    returns: bool
+
+
 Stages = list[list[Branch]]
 """Rows of nodes that run at once."""
 
-STEPS = st.sampled_from(["word", "word", "word", "wait", "metadata", "data", "message"])
-BRANCHES = st.tuples(st.sampled_from(["model", "chunks", "reply"]), st.booleans(), st.lists(STEPS, max_size=5))
+STEPS = st.sampled_from(["word", "word", "word", "wait", "metadata", "data", "message", "abort"])
+SPEAKERS = st.sampled_from(["model", "chunks", "reply", "caller"])
+BRANCHES = st.builds(Branch, SPEAKERS, st.booleans(), st.lists(STEPS, max_size=5).map(tuple), st.booleans())
 STAGES = st.lists(st.lists(BRANCHES, min_size=1, max_size=3), min_size=1, max_size=2)
+TURNS = st.one_of(
+    st.lists(STAGES, min_size=1, max_size=1),
+    st.lists(st.lists(st.lists(BRANCHES, min_size=1, max_size=2), min_size=1, max_size=1), min_size=2, max_size=2),
+)
+"""Stages of each turn. An interrupt ends each turn but the last one."""
 
 
 class ExpectedStream:
-    """Everything that a client has to receive from one generated graph."""
+    """Everything that a client has to receive from one turn of a generated graph."""
 
     def __init__(self) -> None:
         self.streamed: dict[str, str] = {}
         """Texts of model calls and emitted chunks, by node."""
+        self.aborted: set[str] = set()
+        """Texts of failed model calls. They are streamed unless another text has delayed them."""
         self.replies: dict[str, str] = {}
         self.messages: list[str] = []
         self.artifacts: dict[str, float] = {}
         self.metadata: dict[str, float] = {}
+        self.last = ""
+        """Text of the turn's answer or question."""
 
 
-def node_of(name: str, branch: Branch, expected: ExpectedStream) -> Any:
-    speaker, _, steps = branch
+async def failing_call(label: str) -> None:
+    """Call a model that fails after its first word."""
+    with suppress(ConnectionError):
+        await model_saying([f"half of {label} ", ConnectionError()]).ainvoke("go")
+
+
+def node_of(name: str, branch: Branch, expected: ExpectedStream, *, replies: bool) -> Any:
+    speaker, steps = branch.speaker, branch.steps
     words = [f"{name}.{number} " for number in range(steps.count("word"))]
     text = "".join(words)
     if speaker == "reply":
         expected.replies |= {name: text} if text else {}
     elif text:
         expected.streamed[name] = text
+    if speaker == "caller" and text:
+        expected.messages.append(text)
+    # A reply is the answer in place of returned messages.
+    returned = [f"{name}-returned-{number}" for number in range(2)] if branch.returns and not replies else []
+    expected.messages += returned
 
-    async def spoken(writer: StreamWriter) -> AsyncIterator[str]:
-        """Yield the words, with the other steps in between."""
-        source = model_saying(list(words)).astream("go") if speaker == "model" and words else None
+    async def spoken(writer: StreamWriter, heard: list[AIMessageChunk]) -> AsyncIterator[str]:
+        """Yield the words, with the other steps in between. `heard` gets the chunks of the model."""
+        calls = [asks_for("look", "{}")] if speaker == "caller" else []
+        source = model_saying([*words, *calls]).astream("go") if speaker in ("model", "caller") and words else None
         left = iter(words)
         for number, step in enumerate(steps):
             label = f"{name}-{number}"
             match step:
                 case "word" if source is not None:
-                    yield str((await anext(source)).text)
+                    heard.append(cast("AIMessageChunk", await anext(source)))
+                    yield str(heard[-1].text)
                 case "word":
                     yield next(left)
                 case "wait":
@@ -77,35 +112,47 @@ def node_of(name: str, branch: Branch, expected: ExpectedStream) -> Any:
                 case "message":
                     emit_message(writer, AIMessage(label))
                     expected.messages.append(label)
+                case "abort":
+                    await failing_call(label)
+                    expected.aborted.add(f"half of {label} ")
         if source is not None:
-            async for _ in source:
-                """Read the end of the model call."""
+            heard.extend([chunk async for chunk in source])
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+        heard: list[AIMessageChunk] = []
         if speaker == "reply" and text:
-            context = get_aion_context()
-            await context.thread.reply(spoken(writer))
-            return {}
-        async for word in spoken(writer):
+            await get_aion_context().thread.reply(spoken(writer, heard))
+            return {"messages": list(map(AIMessage, returned))}
+        async for word in spoken(writer, heard):
             if speaker == "chunks":
                 emit_message(writer, AIMessageChunk(content=word, id=f"id-{name}"))
-        return {}
+        messages: list[Any] = list(map(AIMessage, returned))
+        if speaker == "caller" and heard:
+            whole = sum(heard[1:], heard[0])
+            messages += [message_chunk_to_message(whole), ToolMessage("seen", tool_call_id="call-1")]
+        return {"messages": messages}
 
     return node
 
 
-def graph_of(stages: Stages, expected: ExpectedStream) -> Any:
+def graph_of(turns: list[Stages], expected: list[ExpectedStream]) -> Any:
     graph = StateGraph(MessagesState)
     before: list[str] = [START]
-    for row, branches in enumerate(stages):
-        names = [f"s{row}b{column}" for column in range(len(branches))]
-        for name, branch in zip(names, branches, strict=True):
-            node = node_of(name, branch, expected)
-            if branch[1]:
-                node = StateGraph(MessagesState).add_node("inner", node).add_edge(START, "inner").compile()
-            graph.add_node(name, node)
-            graph.add_edge(before if len(before) > 1 else before[0], name)
-        before = names
+    for number, stages in enumerate(turns):
+        replies = any(branch.speaker == "reply" and "word" in branch.steps for row in stages for branch in row)
+        for row, branches in enumerate(stages):
+            names = [f"t{number}s{row}b{column}" for column in range(len(branches))]
+            for name, branch in zip(names, branches, strict=True):
+                node = node_of(name, branch, expected[number], replies=replies)
+                if branch.nested:
+                    node = StateGraph(MessagesState).add_node("inner", node).add_edge(START, "inner").compile()
+                graph.add_node(name, node)
+                graph.add_edge(before if len(before) > 1 else before[0], name)
+            before = names
+        if number < len(turns) - 1:
+            graph.add_node(f"ask{number}", asks)
+            graph.add_edge(before if len(before) > 1 else before[0], f"ask{number}")
+            before, expected[number].last = [f"ask{number}"], "Go on?"
     last = model_saying(["The ", "answer."])
 
     async def answer(state: MessagesState) -> dict[str, Any]:
@@ -116,32 +163,46 @@ def graph_of(stages: Stages, expected: ExpectedStream) -> Any:
     return graph
 
 
-@given(STAGES, st.sampled_from(["SendStreamingMessage", "message/stream"]))
+def asks(state: MessagesState) -> dict[str, Any]:
+    interrupt("Go on?")
+    return {}
+
+
+@pytest.mark.timeout(900)
+@given(TURNS, st.sampled_from(["SendStreamingMessage", "message/stream"]))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_folded_stream_has_each_text_once(stages: Stages, method: str) -> None:
-    expected = ExpectedStream()
-    body = asyncio.run(stream_of(graph_of(stages, expected), method))
+def test_folded_stream_has_each_text_once(turns: list[Stages], method: str) -> None:
+    expected = [ExpectedStream() for _ in turns]
+    for turn, body in zip(
+        expected, asyncio.run(streams_of(graph_of(turns, expected), method, len(turns))), strict=True
+    ):
+        check_turn(turn, body)
+
+
+def check_turn(expected: ExpectedStream, body: str) -> None:
     folded = fold(body)
-    # A reply that another text has delayed is not streamed, because its message follows at once.
     texts = Counter(folded.texts)
-    assert texts.pop("The answer.") == 1
-    assert {text: count for text, count in texts.items() if text not in expected.replies.values()} == dict.fromkeys(
+    if not expected.last:
+        assert texts.pop("The answer.") == 1
+    assert not [text for text, count in texts.items() if count > 1]
+    # A reply that another text has delayed is not streamed, because its message follows at once.
+    optional = {*expected.replies.values(), *expected.aborted}
+    assert {text: count for text, count in texts.items() if text not in optional} == dict.fromkeys(
         expected.streamed.values(), 1
     )
-    assert not [text for text, count in texts.items() if count > 1]
     messages = [text_of(message) for message in folded.messages.values()]
     assert sorted(messages) == sorted([*expected.messages, *expected.replies.values(), *answers(expected)])
     assert not folded.repeated.total()
-    assert {artifact.name: artifact.parts[0].data.struct_value["n"] for artifact in folded.artifacts} == (
-        expected.artifacts
-    )
+    found = {artifact.name: artifact.parts[0].data.struct_value["n"] for artifact in folded.artifacts}
+    assert {name: found.get(name) for name in expected.artifacts} == expected.artifacts
     assert {key: number for key, number in metadata_of(body).items() if key in expected.metadata} == expected.metadata
-    assert text_of(folded.task.status.message) in (expected.replies.values() or ["The answer."])
+    last = text_of(folded.task.status.message)
+    assert last == expected.last if expected.last else last in (expected.replies.values() or ["The answer."])
 
 
 def answers(expected: ExpectedStream) -> list[str]:
-    """Return the answer, unless a reply is the answer."""
-    return [] if expected.replies else ["The answer."]
+    """Return the question, or the answer unless a reply is the answer."""
+    return [expected.last] if expected.last else [] if expected.replies else ["The answer."]
 
 
 def metadata_of(body: str) -> dict[str, Any]:
@@ -151,6 +212,12 @@ def metadata_of(body: str) -> dict[str, Any]:
     return {key: value for update in updates for key, value in update.get("metadata", {}).items()}
 
 
-async def stream_of(graph: Any, method: str) -> str:
+async def streams_of(graph: Any, method: str, turns: int) -> list[str]:
+    """Return the stream of each turn. Each message after the first answers the task's interrupt."""
+    bodies: list[str] = []
     async with http(parts(graph).app()) as client:
-        return (await client.post("/", json=send(method=method))).text
+        for number in range(turns):
+            task = {"taskId": fold(bodies[0]).task.id} if bodies else {}
+            request = send(method=method, message_id=f"m-{number}", **task)
+            bodies.append((await client.post("/", json=request)).text)
+    return bodies
