@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -165,8 +166,14 @@ def shortened(frames: list[Frame]) -> list[Frame]:
 
 def _kill_worker(url: str) -> None:
     """Kill the worker as the console's button does."""
-    with suppress(OSError):
-        urllib.request.urlopen(urllib.request.Request(f"{url}/console/kill", method="POST"), timeout=10)  # noqa: S310
+    request = urllib.request.Request(f"{url}/agents/my-agent/console/kill", method="POST")  # noqa: S310  # our own server
+    try:
+        urllib.request.urlopen(request, timeout=10)  # noqa: S310  # our own server
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        # The killed worker does not answer.
+        return
 
 
 def record(folder: Path) -> list[Frame]:
@@ -184,6 +191,7 @@ def record(folder: Path) -> list[Frame]:
         client.type("What happens to a stream if its worker dies?")
         client.expect("worker runs")
         _kill_worker(url)
+        server.expect("Reloaded")
         client.expect("none is lost")
         client.expect("you>")
         client.type("/quit")

@@ -111,7 +111,8 @@ def send(
         click.echo(json.dumps(document(answer), ensure_ascii=False))
     else:
         for part in answer.parts.values():
-            click.echo(described(part, hint="--save FOLDER"), err=True)
+            if save is None or part.WhichOneof("content") != "raw":
+                click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
             click.echo(f"The task {answer.task_id} is {answer.state}.", err=True)
     if save is not None:
@@ -122,14 +123,14 @@ def send(
 
 def document(answer: Answer) -> dict[str, Any]:
     """Return the answer as JSON values."""
-    from google.protobuf.json_format import MessageToDict
+    from aion_core.protocol.types import to_json
 
     return {
         "state": answer.state,
         "text": answer.shown,
         "task": answer.task_id,
         "context": answer.context_id,
-        "parts": [MessageToDict(part) for part in answer.parts.values()],
+        "parts": [to_json(part) for part in answer.parts.values()],
     }
 
 
@@ -360,11 +361,11 @@ def choices_of(answer: Answer) -> list[str]:
 
 def described(part: "Part", hint: str = "/save FOLDER") -> str:
     """Return a line about a file, or the JSON of data. `hint` names the way to save a file."""
-    from google.protobuf.json_format import MessageToDict
+    from aion_core.protocol.types import to_json
 
     match part.WhichOneof("content"):
         case "data":
-            return printable(json.dumps(MessageToDict(part)["data"], indent=2, ensure_ascii=False))
+            return printable(json.dumps(to_json(part)["data"], indent=2, ensure_ascii=False))
         case "url":
             return printable(f"[{part.filename or 'file'}, {part.media_type}: {part.url}]")
         case _:

@@ -11,13 +11,19 @@ from google.adk.tools.tool_context import ToolContext
 
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import TurnStarted
+from aion_core.protocol.types import Message, Part, Role, TaskState
+from aion_core.tasks.broadcast import EventBroadcast
+from aion_core.tasks.runner import MAX_TRIES, TaskRunner, Worker
 from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
+from tests.contract.test_late_worker import frozen
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
+from tests.support.savers import begin
 from tests.support.service import ServiceParts, http, parts, send
-from tests.support.stores import new_owner
+from tests.support.stores import LEASE_SECONDS, new_owner
 
 DIALECT = "SendMessage"
 
@@ -142,3 +148,43 @@ async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: Man
         "user: wait -> {'error': 'canceled'}",
         "user: and?",
     ]
+
+
+async def test_tool_that_kills_its_workers_uses_up_tries(clock: ManualClock) -> None:
+    """Store the model's call once: the repeated tool is no progress."""
+    place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
+
+    async def deadly() -> str:
+        """Wait for the death of the worker."""
+        nonlocal runs
+        runs += 1
+        reached.set()
+        await asyncio.get_running_loop().create_future()
+        return ""
+
+    model = DecidingLlm(decide=lambda seen: [call("deadly", f"call-{runs}")])
+    first = LlmAgent(name="first", model=scripted_model(["First."]))
+    root = SequentialAgent(name="root", sub_agents=[first, LlmAgent(name="asks", model=model, tools=[deadly])])
+    agents = {"echo": served(root, lambda fence: place.service(fence=fence))}
+    work_queue = MemoryWorkQueue(clock)
+    runner = TaskRunner(place.tasks, agents.__getitem__, clock, work_queue, keep_lease=frozen)
+    worker = Worker(place.tasks, runner, work_queue, clock)
+    begun = await begin(place.tasks, clock)
+    for _ in range(MAX_TRIES + 1):
+        log = await place.tasks.log(begun.head.key)
+        assert log is not None
+        reached.clear()
+        running = asyncio.create_task(worker.run(begun, EventBroadcast(log.events)))
+        waiting = asyncio.create_task(reached.wait())
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not running.done():
+            running.cancel()
+            await asyncio.wait({running})
+            clock.move(LEASE_SECONDS + 1)
+            taken = await place.tasks.begin(begun.lease.context, holder="heir")
+            assert isinstance(taken, TurnStarted)
+            begun = taken
+    head = await place.tasks.head(begun.head.key)
+    assert head is not None
+    assert (runs, head.state) == (MAX_TRIES, TaskState.TASK_STATE_FAILED)

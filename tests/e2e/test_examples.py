@@ -27,6 +27,8 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = re.compile(r"^((?:\w+=\S+ )*)aion dev (\S+)", re.MULTILINE)
 ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
+OBJECT = re.compile(r'^\{\n.*?^\}$|^\{"[^\n]*\}$', re.MULTILINE | re.DOTALL)
+
 
 def outputs_of(readme: Path) -> list[tuple[str, str]]:
     """Return each block of commands with `aion send` that a block of output follows, and the output."""
@@ -95,7 +97,7 @@ def run(line: str, folder: Path, agent: str) -> str:
     return subprocess.run(["bash", "-ec", line], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def masked(text: str) -> list[Any]:
-    """Return the lines without random ids; a line of JSON as its value."""
-    lines = [ID.sub("<id>", line) for line in text.splitlines() if line]
-    return [json.loads(line) if line.startswith("{") else line for line in lines]
+def masked(text: str) -> list[str]:
+    """Return the lines without random ids; a JSON object as one line, with its keys in order."""
+    compact = OBJECT.sub(lambda found: json.dumps(json.loads(found[0]), sort_keys=True), ID.sub("<id>", text))
+    return [line for line in compact.splitlines() if line]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
@@ -78,7 +78,7 @@ class ServiceParts:
         }
         return build_card(**{**said, **self.described})
 
-    def app(self, metrics: Metrics | None = None) -> Starlette:
+    def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app with the agent as `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None

@@ -8,7 +8,7 @@ import sys
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -340,7 +340,7 @@ def state_types(graph: Graph) -> frozenset[type]:
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
-        _collect(_annotations(schema), found)
+        found |= _annotated_classes(schema)
         if _is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
@@ -369,6 +369,14 @@ def _modules(graph: Graph) -> set[ModuleType]:
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
     names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
     return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
+
+
+@lru_cache(maxsize=64)
+def _annotated_classes(schema: Any) -> frozenset[type]:
+    """Return the classes in a schema's annotations and in their own; a factory makes a graph for each turn."""
+    found: set[type] = set()
+    _collect(_annotations(schema), found)
+    return frozenset(found)
 
 
 def _collect(annotations: Iterator[Any], found: set[type]) -> None:

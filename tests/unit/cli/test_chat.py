@@ -123,6 +123,12 @@ def test_file_and_data_are_described() -> None:
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
 
 
+def test_whole_numbers_of_data_are_integers() -> None:
+    part = ParseDict({"data": {"n": 3}}, Part())
+    assert described(part) == '{\n  "n": 3\n}'
+    assert document(Answer(parts={"a.0": part}))["parts"] == [{"data": {"n": 3}}]
+
+
 def test_agents_control_characters_and_html_stay_text() -> None:
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))

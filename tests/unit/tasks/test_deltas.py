@@ -422,6 +422,17 @@ async def test_text_continues_after_recorded_event() -> None:
         assert list(faults_of_text(late.received, stream.showed)) == []
 
 
+async def test_late_reader_receives_speaker_of_open_text() -> None:
+    async with streaming() as stream:
+        speaker = {"messageId": "m", "node": "plan"}
+        stream.writer.add(Delta("w0", append=False, speaker=speaker))
+        await stream.records()
+        stream.writer.add(Delta("w1", append=True))
+        late = stream.reader(str(stream.head.generation))
+        await stream.clock.passes(1)
+        assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
+
+
 async def test_long_open_text_is_not_stored_again() -> None:
     """A later reader waits for the next text."""
     async with streaming() as stream:

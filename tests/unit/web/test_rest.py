@@ -11,6 +11,7 @@ from a2a.client.transports.rest import RestTransport
 from a2a.server.routes.rest_routes import create_rest_routes
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import TaskNotFoundError
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.types import Message
 
@@ -28,12 +29,12 @@ from tests.unit.web.sdk_handler import SdkHandler
 
 
 @pytest.fixture
-def app() -> Starlette:
+def app() -> FastAPI:
     return parts(talking(1)).app()
 
 
 @pytest.fixture
-async def client(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     async with http(app) as client:
         yield client
 
@@ -192,7 +193,7 @@ async def test_another_media_type_is_refused(client: httpx.AsyncClient, content_
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x/pushNotificationConfigs/y")]
 )
-async def test_unexpected_body_is_ignored(app: Starlette, method: str, path: str) -> None:
+async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) -> None:
     headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
     with_body = await ask(app, method, path, headers, b"\xff")
     without = await ask(app, method, path)
@@ -242,7 +243,7 @@ async def test_large_or_compressed_body_has_own_status(client: httpx.AsyncClient
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
 async def test_disconnection_within_body_logs_no_error(
-    app: Starlette, path: str, caplog: pytest.LogCaptureFixture
+    app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def receive() -> Message:
         return unread.pop()
@@ -365,14 +366,14 @@ async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) 
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
-async def test_unknown_rest_path_is_not_found(app: Starlette, method: str, target: str) -> None:
+async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
     refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
 
 
 @pytest.mark.parametrize(
     "target", ["/tasks/%2e%2e", "/tasks/%FF", "/tasks/%00", "/tasks/a%3Fb", "/tasks/" + "x" * 5000]
 )
-async def test_invalid_id_is_task_not_found(app: Starlette, target: str) -> None:
+async def test_invalid_id_is_task_not_found(app: FastAPI, target: str) -> None:
     refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "no task")
 
 
@@ -396,9 +397,7 @@ async def test_invalid_id_is_task_not_found(app: Starlette, target: str) -> None
         ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
     ],
 )
-async def test_unsupported_http_method_of_path_is_refused(
-    app: Starlette, method: str, target: str, allowed: str
-) -> None:
+async def test_unsupported_http_method_of_path_is_refused(app: FastAPI, method: str, target: str, allowed: str) -> None:
     answer = await ask(app, method, target)
     refused(answer, 405, "METHOD_NOT_FOUND", allowed.partition(",")[0])
     assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))

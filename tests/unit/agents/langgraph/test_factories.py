@@ -5,15 +5,16 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 
-from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.agent import TOO_MANY_STEPS, LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
 from aion_core.agents.objects import PerTurnFactory
 from aion_core.bootstrap import build_app
@@ -327,3 +328,21 @@ async def test_graph_factory_returning_wrong_type_is_named() -> None:
     agent = LangGraphAgent(PerTurnFactory(lambda: 7, None))
     with pytest.raises(ConfigurationError, match="The graph factory returned a int"):
         await last(agent, asked_of())
+
+
+@pytest.mark.parametrize("is_per_turn", [False, True])
+async def test_recursion_limit_of_agent_precedes_graphs_own(is_per_turn: bool) -> None:
+    runs: list[str] = []
+
+    def again(state: MessagesState) -> Command[Literal["again"]]:
+        runs.append("again")
+        return Command(goto="again")
+
+    builder = StateGraph(MessagesState).add_node("again", again).add_edge(START, "again")
+    graph = builder.compile().with_config(recursion_limit=50)
+    agent = LangGraphAgent(per_turn(graph, []) if is_per_turn else graph, recursion_limit=4)
+    async with http(parts(agent).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert task["status"]["message"]["parts"] == [{"text": TOO_MANY_STEPS}]
+    assert len(runs) == 4
