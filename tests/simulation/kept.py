@@ -23,4 +23,14 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ("told of a task", 485622101373, (Aim(Fault.HALF_MADE, "finish.transact", 1, 0.05),)),
     # Two invocations of one minute were too short for a step, and a fault ended the third.
     ("past fifteen minutes", 485622101957, (Aim(Fault.FROZEN_AFTER, "thread.transact", 8, 45.0),)),
+    # A heartbeat, frozen in the middle of a renewal, sent its wake-up message after the end, and the message was late.
+    (
+        "send and wait",
+        915217701043,
+        (
+            Aim(Fault.LATE, "queue.send", 2, 900.0),
+            Aim(Fault.SHORT, "invoke", 1, 5.0),
+            Aim(Fault.SLOW, "holds.get_blocking", 1, 2.5),
+        ),
+    ),
 )

@@ -12,6 +12,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
+from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.ports.table_semantics import TOKEN_LIFE
 from aion_core.stores import keys
 from aion_core.stores.items import Reads
@@ -120,8 +121,9 @@ class SimWorld:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # A heartbeat frozen in the middle of a beat may have just sent another wake-up message; it needs handling.
-        end = self.loop.time() + SWEEP_SECONDS * 2
+        # A heartbeat frozen in the middle of a beat may have just sent another wake-up message; it needs handling. A
+        # queue may deliver it as late as its longest delay.
+        end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
         while self.queue.open() and self.loop.time() < end:
             await asyncio.sleep(1.0)
 
@@ -318,7 +320,7 @@ class SimWorld:
         assert aim is not None or fault is None
         for _ in range(1 + int(aim.amount) if aim is not None and fault is Fault.DOUBLED else 1):
             self.queue.put(
-                wake_up, min(900.0, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay
+                wake_up, min(LONGEST_DELAY, delay + aim.amount) if aim is not None and fault is Fault.LATE else delay
             )
 
     def _purge(self) -> None:
