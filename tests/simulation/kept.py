@@ -29,7 +29,7 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
         915217701043,
         (
             Aim(Fault.LATE, "queue.send", 2, 900.0),
-            Aim(Fault.SHORT, "invoke", 1, 5.0),
+            Aim(Fault.TIME_IS_SHORT, "invoke", 1, 5.0),
             Aim(Fault.SLOW, "holds.get_blocking", 1, 2.5),
         ),
     ),
