@@ -53,7 +53,7 @@ def explain_error(
 
 
 def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
-    """Return the `where` and `source` arguments of an AgentLoadError for lines of a file, {} without a file."""
+    """Return AgentLoadError's arguments `where` and `source` for these lines of the file, or {} if `file` is None."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
         return {}

@@ -168,7 +168,7 @@ def markdown_of(text: str) -> "Markdown":
 
 
 class PlainPrinter:
-    """Prints the text of an answer as it grows; a changed text begins on a new line."""
+    """Printer of an answer's text as it grows. A text begins on a new line unless it continues the printed one."""
 
     def __init__(self) -> None:
         self._printed = ""

@@ -98,7 +98,8 @@ class WorkerProcess:
         """
         if self.started.is_set() and self.process is not None:
             if hasattr(os, "killpg"):
-                # Kill the group, since the worker's children may outlive it. At its start the worker has no group yet.
+                # Kill the process group, since the worker's children may outlive the worker. Just after its start the
+                # worker has no group yet: then killpg fails, and the worker is killed below.
                 with contextlib.suppress(OSError):
                     os.killpg(self.process.pid, signal.SIGKILL)
             with contextlib.suppress(OSError, AttributeError):

@@ -80,9 +80,9 @@ class LeaseRenewal:
         return min(self._watch(), self._renew_seconds)
 
     def once(self) -> bool:
-        """Renew the lease, or only check it. Return False if it is lost. Blocking.
+        """Renew the lease if a renewal is due, else check it. Return False if the lease is lost.
 
-        After a StoreError the lease counts as held, and the next step tries again.
+        The call blocks. After a StoreError the lease counts as held, and the next step tries again.
         """
         # Measure the time instead of adding the pauses: a check takes seconds if the store is slow.
         at = self._now()

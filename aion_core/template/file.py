@@ -12,7 +12,7 @@ try:
 except ImportError:
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
-# Names of short tags without the prefix "Fn::" in their long form.
+# Short tags with a long form without "Fn::": !Ref is {"Ref": …}, but !GetAtt is {"Fn::GetAtt": …}.
 _BARE_TAGS = {"Ref", "Condition"}
 
 

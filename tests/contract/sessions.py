@@ -56,7 +56,7 @@ class DynamoDBSessionPlace(SessionPlace):
         )
 
     def lose_answers(self, *, times: int) -> None:
-        """Execute transactions, and lose their answers."""
+        """Let the next `times` transactions succeed, but raise a read timeout instead of returning their answers."""
         left = iter(range(times))
 
         def lose(**_: Any) -> None:

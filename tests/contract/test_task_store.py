@@ -58,7 +58,7 @@ async def test_task_in_generated_context_begins(chat: StoreConversation) -> None
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_turn_without_holder_is_queued(chat: StoreConversation) -> None:
+async def test_turn_without_lease_holder_is_queued(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -67,7 +67,7 @@ async def test_turn_without_holder_is_queued(chat: StoreConversation) -> None:
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_turn_without_holder_is_queued_in_new_context(chat: StoreConversation) -> None:
+async def test_turn_without_lease_holder_is_queued_in_new_context(chat: StoreConversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 

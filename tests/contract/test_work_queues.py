@@ -242,7 +242,7 @@ async def test_concurrent_wake_up_messages_all_arrive(harness: QueueHarness) -> 
 
 
 async def test_wake_up_message_enqueued_twice_arrives_twice(harness: QueueHarness) -> None:
-    """A message dropped as a repeat might be the important one."""
+    """The queue must not remove duplicates, because the dropped message might be the one that matters."""
     await harness.work_queue.enqueue(WAKE_UP)
     await harness.work_queue.enqueue(WAKE_UP)
     assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]

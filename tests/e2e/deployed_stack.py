@@ -229,7 +229,7 @@ def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:
 
 
 def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
-    """Yield the replacements of the disabled event source mappings."""
+    """Disable the stack's rules and event source mappings, and yield a poller in place of each mapping."""
     functions, names = stack.client("lambda"), {id_: name for name, id_ in stack.physical_ids.items()}
     for rule in stack.client("events").list_rules()["Rules"]:
         stack.client("events").disable_rule(Name=rule["Name"])

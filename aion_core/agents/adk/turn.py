@@ -70,7 +70,7 @@ class CallbackPlugin(BasePlugin):
             await self._send(AgentInvoked(agent.name, branch))
 
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """End the agent's stream, if it has no complete event."""
+        """Send AgentEnded, to complete a message streamed by the agent without a complete event."""
         await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:

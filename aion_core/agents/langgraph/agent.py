@@ -316,7 +316,7 @@ def _required(schema: Any) -> list[str]:
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # The method is the base class's, or a stub that raises NotImplementedError, as in LangGraph's synchronous savers.
+    # The base class's methods raise NotImplementedError. So do the async stubs of LangGraph's synchronous savers.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 

@@ -126,7 +126,7 @@ async def _cancel(services: AgentServices, request: pb.CancelTaskRequest, contex
 
 
 async def _read_cancel_v03(request: StrictRequest) -> pb.CancelTaskRequest:
-    # The body only repeats the task's name: parse it to refuse invalid JSON, and use the id in the path.
+    # The body contains at most the task's resource name, so use the id in the path. Parse it to refuse invalid JSON.
     await request.json_object(optional=True)
     return pb.CancelTaskRequest(id=request.path_params["id"])
 

@@ -203,7 +203,7 @@ def test_imported_agent_file_belongs_to_importing_agent(statement: str, tmp_path
     assert paths(discover(tmp_path)) == {"mine": "mine.py"}
 
 
-def test_several_agents_are_listed(tmp_path: Path) -> None:
+def test_discovery_error_lists_agents_to_choose_from(tmp_path: Path) -> None:
     put(tmp_path, "one.py", GRAPH)
     put(tmp_path, "two.py", GRAPH)
     with pytest.raises(ConfigurationError) as failed:

@@ -336,7 +336,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("text", UNUSABLE)
-def test_unusable_secret_is_named_without_value(
+def test_error_names_unusable_secret_but_not_its_value(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, text: str
 ) -> None:
     name = unique()
@@ -362,7 +362,7 @@ def test_unreachable_aws_is_named_in_secret_error(
     ]
 
 
-def test_client_without_region_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_region_is_named_in_secret_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Receiver of the console: the tasks of posts in each version, and the number of stored posts."""
+"""Webhook receiver of the console: the task of a post in each protocol version, and the limit of stored posts."""
 
 import json
 from datetime import UTC, datetime

@@ -95,7 +95,7 @@ class SpeakingAgent(BaseAgent):
                 yield self.event(ctx, text, partial=None)
 
     async def calling(self, ctx: Any, text: str, key: str, *, asks: bool) -> AsyncGenerator[Event, None]:
-        """Yield the text beside a tool call, and the call's result unless the client has to give it."""
+        """Yield an event with the text and a tool call, then the call's result. With `asks` the client gives it."""
         asked = call(f"tool-{key}", f"call-{key}")
         given: dict[str, Any] = {"author": self.name, "branch": ctx.branch}
         waits = {f"call-{key}"} if asks else None
