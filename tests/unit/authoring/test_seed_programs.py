@@ -47,7 +47,8 @@ async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # ty
 
 
 async def test_seed_sync_node_emits_everything() -> None:
-    graph = StateGraph(SeedState).add_node("report", report).add_edge(START, "report").compile()
+    builder: Any = StateGraph(SeedState)
+    graph = builder.add_node("report", report).add_edge(START, "report").compile()
     given: SeedState = {"messages": [HumanMessage("write it up", id="m-1")]}
     streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
     file, data, message, metadata = [payload for mode, payload in streamed if mode == "custom"]
@@ -137,7 +138,8 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 @versions
 async def test_seed_emissions_reach_the_task(version: str) -> None:
-    graph = StateGraph(SeedState).add_node("report", report).add_edge(START, "report")
+    graph: Any = StateGraph(SeedState)
+    graph.add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
     file, data = task.artifacts
     assert (file.name, file.parts[0].url, file.parts[0].media_type) == (
