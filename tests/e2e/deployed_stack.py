@@ -40,7 +40,7 @@ TIMEOUT = 120
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
 
-@dataclass
+@dataclass(eq=False)
 class DeployedStack:
     """Stack of CloudFormation, with its running functions and its URL for clients."""
 

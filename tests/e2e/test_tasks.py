@@ -55,7 +55,7 @@ async def test_task_continues_after_client_disconnects(server: ServerProcess, ve
 async def test_late_subscriber_receives_rest_of_task(server: ServerProcess, version: str) -> None:
     """Subscribe at another process: the current task, then its following events."""
     async with official_client(server.url, version=version, streaming=False) as client:
-        task = await start_task(client)
+        task = await start_task(client, LONG * 4)
     async with official_client(server.url, version=version) as client:
         heard = [response async for response in client.subscribe(SubscribeToTaskRequest(id=task.id))]
     assert heard[0].task.id == task.id
@@ -63,7 +63,7 @@ async def test_late_subscriber_receives_rest_of_task(server: ServerProcess, vers
     text = "".join(
         response.artifact_update.artifact.parts[0].text for response in heard if response.HasField("artifact_update")
     )
-    assert LONG.endswith(text)
+    assert (LONG * 4).endswith(text)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

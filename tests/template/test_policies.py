@@ -65,7 +65,7 @@ BREAKAGES = [
     ("  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n", "  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n      ManagedPolicyArns: [arn:aws:iam::aws:policy/A]\n", "managed policies of PushRole"),
     ("  SweepRole:\n    Type", "  More:\n    Type: AWS::IAM::Policy\n    Properties: { PolicyName: More, Roles: [!Ref PushRole] }\n\n  SweepRole:\n    Type", "More"),
     ("        AttributeName: expires\n        Enabled: true", "        AttributeName: expires\n        Enabled: false", "TTL of Table"),
-    ("      DeletionProtectionEnabled: !Ref DeletionProtection\n", "", "Table.DeletionProtectionEnabled"),
+    ("      DeletionProtectionEnabled: !If [ProtectsTable, true, false]\n", "", "Table.DeletionProtectionEnabled"),
     ("DeletionProtection: !Ref DeletionProtection\n", 'DeletionProtection: "false"\n', "Table.DeletionProtectionEnabled"),
     ('"30": { Kept: 45,', '"30": { Kept: 44,', "expiry in Blobs at RetentionDays=30"),
     ("AllowedValues: [7, 14,", "AllowedValues: [3, 7, 14,", "Blobs.LifecycleConfiguration.Rules[1].ExpirationInDays"),
