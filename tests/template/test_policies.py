@@ -36,7 +36,7 @@ BREAKAGES = [
     ("          AION_CONSOLE: !Ref Console\n", "", "without a function: unexpected ['AION_CONSOLE']"),
     ("AION_MAX_TRIES: !Ref MaxTries", "AION_STORE: memory", "missing ['AION_STORE']"),
     ("        OTEL_EXPORTER_OTLP_ENDPOINT: !Ref OtlpEndpoint\n", "", "unexpected ['OTEL_EXPORTER_OTLP_ENDPOINT']"),
-    ("          ${SubnetIds} ${SecurityGroupIds} ${Console}\n", "          ${SubnetIds} ${Console}\n", "SecurityGroupIds in Configuration of State"),
+    ("          ${SubnetIds} ${SecurityGroupIds} ${Console} ${SnapStart}\n", "          ${SubnetIds} ${Console} ${SnapStart}\n", "SecurityGroupIds in Configuration of State"),
     (R(r"      VpcConfig: !If\n(        .*\n){3}"), r"", "ApiFunction.VpcConfig"),
     (R(r"(    Timeout: 900\n)"), r"\1    VpcConfig: { SubnetIds: [!Ref SubnetIds], SecurityGroupIds: [!Ref SecurityGroupIds] }\n", "ApiFunction.VpcConfig"),
     ("Resource: !Ref TableArn", 'Resource: "*"', "wide resources of Table of ApiRole"),

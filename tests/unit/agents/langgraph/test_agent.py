@@ -295,7 +295,7 @@ async def test_sub_agent_is_announced_and_stays_internal(
     with caplog.at_level(logging.INFO, "aion_core.internal"):
         async with http(parts(graph).app()) as client:
             answer = await client.post("/", json=send(method="SendStreamingMessage"))
-    assert '"metadata": {"agentInvoked": "researcher"}' in answer.text
+    assert '"metadata":{"agentInvoked":"researcher"}' in answer.text
     assert "internal:" not in answer.text
     kinds = {record.internal["kind"] for record in caplog.records if hasattr(record, "internal")}
     assert "internal:checkpoint" in kinds
