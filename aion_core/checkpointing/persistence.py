@@ -2,15 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import timedelta
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 import ormsgpack
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import (
     BaseStore,
@@ -40,7 +39,6 @@ from aion_core.ports import (
     Namespace,
 )
 from aion_core.protocol.types import Message, Task
-from aion_core.stores.retries import Fence
 
 StoredType = tuple[str, str] | type
 """Class of objects in a checkpoint: the class itself, or its module and name."""
@@ -312,23 +310,3 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-class SaverFactory(Protocol):
-    """Factory of checkpointers, called for each turn."""
-
-    def __call__(
-        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], joins_input: bool = False
-    ) -> BaseCheckpointSaver[Any]:
-        """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
-
-        `types` are the author's classes whose instances checkpoints may contain. With `joins_input`, the input is stored
-        together with the checkpoint before the graph's first node.
-        """
-
-
-class MemoryFactory(Protocol):
-    """Factory of long-term memories, called at most once for each turn."""
-
-    def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return a long-term memory that checks the turn's fencing number before each write."""

@@ -158,7 +158,11 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
         reported = [topic] if alarm["TreatMissingData"] == "missing" else None
         yield f"{name}.InsufficientDataActions", alarm.get("InsufficientDataActions"), reported
     for name, table in resources[TABLE].items():
-        yield f"{name}.DeletionProtectionEnabled", table.get("DeletionProtectionEnabled"), given("DeletionProtection") == "true"
+        yield (
+            f"{name}.DeletionProtectionEnabled",
+            table.get("DeletionProtectionEnabled"),
+            given("DeletionProtection") == "true",
+        )
     for name, group in resources["AWS::Logs::LogGroup"].items():
         yield f"{name}.RetentionInDays", str(group.get("RetentionInDays")), given("LogRetentionDays")
 

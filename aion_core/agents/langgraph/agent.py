@@ -27,6 +27,7 @@ from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
+from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     config_of,
@@ -36,11 +37,10 @@ from aion_core.agents.langgraph.thread import (
     node_names,
     with_envelopes,
 )
-from aion_core.agents.langgraph.turn import GraphSetup, GraphTurn
+from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
-from aion_core.checkpointing.persistence import MemoryFactory, SaverFactory
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
 from aion_core.ports import Agent, AgentMessage, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.protocol.types import Message

@@ -5,8 +5,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
 from aion_core.agents.langgraph.content import Graph
+from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import NODES
-from aion_core.agents.langgraph.turn import GraphSetup
 from aion_core.agents.readable_json import readable_json
 from aion_core.ports import ContextKey, StateEntry, StoredState
 from aion_core.stores.keys import thread_id

@@ -5,9 +5,9 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -33,6 +33,7 @@ from aion_core.agents.langgraph.outbound import (
     is_internal,
     mark_quiet,
 )
+from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import (
     NODES,
     GraphThread,
@@ -47,7 +48,7 @@ from aion_core.agents.langgraph.thread import (
 from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
-from aion_core.checkpointing.persistence import MemoryFactory, OwnerStore, SaverFactory
+from aion_core.checkpointing.persistence import OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
@@ -271,26 +272,6 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 # LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
 # and its warning contains the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphSetup:
-    """Settings and services that all turns of a graph share."""
-
-    name: str
-    """Name of the agent."""
-    configuration: Mapping[str, Any]
-    """The author's own settings from aion.yaml."""
-    recursion_limit: int | None
-    """Maximum number of steps of a turn; None for the graph's own."""
-    context: Mapping[str, Any] | None
-    """Context for a graph with its own context schema; None if the context is the turn's AionContext."""
-    savers: SaverFactory | None
-    memories: MemoryFactory | None
-    types: Collection[type]
-    """The author's classes whose instances checkpoints may contain."""
-    nodes: str
-    """Names of the graph's nodes, from `node_names`."""
 
 
 class GraphTurn:
