@@ -259,8 +259,9 @@ class TaskRunner:
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
-                f"The turn was begun {self._max_tries} times without progress. The agent may run without an end, or end its "
-                "process: read the server's log before you send the message again with a new id."
+                f"The turn was begun {self._max_tries} times without progress. The agent may run without an end or end its "
+                "process, or the store may refuse its output: read the server's log before you send the message again with "
+                "a new id."
             )
         if record.handoffs > MAX_HANDOFFS:
             raise AgentFailed("The turn took too long: it was suspended too often and did not end.")

@@ -205,7 +205,10 @@ def _read(body: bytes) -> Any:
             f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
         ) from error
     except RecursionError as error:
-        raise JSONParseError(f"The body is nested too deeply: {MAX_DEPTH} levels are enough.") from error
+        raise InvalidParamsError(_TOO_DEEP) from error
+
+
+_TOO_DEEP = f"The body is nested more than {MAX_DEPTH} levels deep."
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -262,7 +265,7 @@ def _check_tree(parsed: Any) -> None:
         if not below:
             return
         level = below
-    raise InvalidParamsError(f"The body is nested more than {MAX_DEPTH} levels deep.")
+    raise InvalidParamsError(_TOO_DEEP)
 
 
 # ── Params ────────────────────────────────────────────────────────────────────────────────────────────────────────────

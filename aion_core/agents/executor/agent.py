@@ -94,6 +94,8 @@ class ExecutorAgent:
                     entry.set_recorded()
             _check_result(work, ended=outbound.ending is not None)
             if outbound.ending is None:
+                for chunk in outbound.close_streams():
+                    yield chunk
                 yield outbound.end()
         finally:
             if not work.done():

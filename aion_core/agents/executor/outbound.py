@@ -21,6 +21,7 @@ from aion_core.agents.outbound import (
     Reaction,
     ReplyChunk,
     StreamAborted,
+    StreamSequencer,
     TypingSignal,
     reaction_artifact,
     speaker_of,
@@ -111,7 +112,7 @@ class ExecutorOutbound:
 
         `restarts` is True if the turn may run again from its message. Then the emissions get idempotency keys.
         """
-        self._request, self._restarts = request, restarts
+        self._request, self._restarts, self._sequencer = request, restarts, StreamSequencer()
         self.ending: Reply | InputRequired | None = None
         """Ending of the turn; None until the executor has sent it."""
         self._started = self._answered = self._uses_task = False
@@ -141,10 +142,15 @@ class ExecutorOutbound:
             yield TaskUsed()
         for emission in self._emissions(event):
             if isinstance(emission, Reply | InputRequired):
+                yield from self.close_streams()
                 self.ending = emission
             self._answered = self._answered or isinstance(emission, AgentMessage | AgentArtifact)
             yield emission
         self._started = True
+
+    def close_streams(self) -> Iterator[Chunk]:
+        """Yield the buffered chunks of all streams, before the end of the turn."""
+        yield from self._sequencer.close_all()
 
     def end(self) -> Reply | InputRequired:
         """Return the ending of a turn if `execute()` has returned without sending one.
@@ -169,12 +175,14 @@ class ExecutorOutbound:
             case Task():
                 yield from self._task(event)
             case DurableReply():
-                self._reply = event.message
+                message_id, self._reply = event.message.message_id, event.message
                 yield self._intermediate(self._reply, {})
+                yield from self._sequencer.discard(message_id)
             case ReplyChunk():
-                yield Chunk(event.text, event.message_id, speaker=speaker_of(event.message_id))
+                chunk = Chunk(event.text, event.message_id, speaker=speaker_of(event.message_id))
+                yield from self._sequencer.add(chunk)
             case StreamAborted():
-                yield Chunk("", event.message_id, breaks_off=True)
+                yield from self._sequencer.abort(event.message_id)
             case TypingSignal():
                 yield AgentTyping()
             case Reaction():
@@ -218,7 +226,13 @@ class ExecutorOutbound:
         if given.artifact_id in STREAM_DELTA_IDS:
             # A stream delta is a preview of a message, not an artifact of the task.
             text = "".join(part.text for part in given.parts)
-            yield Chunk(text, f"delta/{self._request.turn.id}", ends=last_chunk)
+            name = f"delta/{self._request.turn.id}"
+            if not append:
+                # This text replaces the one before it.
+                yield from self._sequencer.close(name)
+            yield from self._sequencer.add(Chunk(text, name))
+            if last_chunk:
+                yield from self._sequencer.close(name)
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened

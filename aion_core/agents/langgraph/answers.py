@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Any, TypeGuard
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
@@ -203,10 +203,25 @@ class GraphAnswer:
         return answer
 
     def returned_before(self, values: Any) -> list[AIMessage]:
-        """Return the AIMessages of a functional graph's return value that stand directly before its answer."""
+        """Return the AIMessages of a functional graph's return value that are messages before its answer.
+
+        These stand directly before the answer, or beside tool calls after the client's message.
+        """
+        if not self._functional:
+            return []
         messages = messages_of(values) if isinstance(values, Mapping) else as_messages(values)
         last = list(takewhile(lambda message: isinstance(message, AIMessage), reversed(messages)))
-        return [message for message in last[:0:-1] if _speaks(message)] if self._functional else []
+        turn = takewhile(lambda message: not isinstance(message, HumanMessage), reversed(messages))
+        answer = next((message for message in ai_messages(messages) if has_content(message)), None)
+        before = [
+            message
+            for number, message in enumerate(turn)
+            if isinstance(message, AIMessage)
+            and has_content(message)
+            and message is not answer
+            and (message.tool_calls or 0 < number < len(last))
+        ]
+        return before[::-1]
 
     def output(self, values: Any, structured: Any) -> Message | None:
         """Return the other values of the graph's output that the turn has written, as data, for a turn without text.

@@ -6,7 +6,10 @@ import re
 from aion_core.errors import TaskNotFound
 from aion_core.protocol.errors import WIRE_ERRORS, WireError
 from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_body
+from aion_core.web.request_body import MAX_DEPTH
+from tests.support.agents.counting import talking
 from tests.support.server import ROOT
+from tests.support.service import http, parts
 
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
@@ -31,3 +34,12 @@ def test_errors_page_shows_bodies() -> None:
 def test_errors_page_retries_temporary_errors() -> None:
     again = re.findall(r"^\| -\d+ \| `([A-Z_]+)` .* \| yes \|$", PAGE, re.MULTILINE)
     assert set(again) == {form.reason for form in WIRE_ERRORS.values() if form.http in (429, 503)} | {"INTERNAL_ERROR"}
+
+
+async def test_errors_page_has_code_of_deep_body() -> None:
+    (code,) = re.findall(r"^\| (-\d+) \| .* 32 levels deep", PAGE, re.MULTILINE)
+    async with http(parts(talking(1)).app()) as client:
+        for levels in (MAX_DEPTH + 1, 2_000):
+            body = b"[" * levels + b"]" * levels
+            answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})
+            assert answer.json()["error"]["code"] == int(code), levels

@@ -101,7 +101,7 @@ async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> 
     status = await outcome(made, clock)
     assert "FAILED" in status
     assert f"begun {MAX_TRIES} times" in status
-    assert "run without an end, or end its process: read the server" in status
+    assert "run without an end or end its process, or the store may refuse its output" in status
 
 
 async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:

@@ -39,7 +39,7 @@ def changed(request: dict[str, Any], **message: Any) -> dict[str, Any]:
     return request
 
 
-TOO_DEEP = "nested too deeply" if sys.version_info < (3, 12) else "The body is "
+UNCLOSED = (PARAMS, "levels") if sys.version_info < (3, 12) else (PARSE, "The body is ")
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,9 @@ TOO_DEEP = "nested too deeply" if sys.version_info < (3, 12) else "The body is "
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
         # Before 3.13 the parser stops at its recursion limit, and later at the end of the body.
-        (b"[" * 4_000, PARSE, TOO_DEEP),
-        (b'{"a":' * 4_000, PARSE, TOO_DEEP),
+        (b"[" * 4_000, *UNCLOSED),
+        (b'{"a":' * 4_000, *UNCLOSED),
+        (b"[" * 2_000 + b"]" * 2_000, PARAMS, "levels"),
         (b"[" * 100_000, PARAMS, "5000 values"),
         (b'{"id": 1, "id": 2}', REQUEST, "twice"),
         (b'{"params": {"a": {"b": 1, "b": 2}}}', REQUEST, "twice"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from aion_core.protocol.types import (
 )
 from tests.support.service import http, send
 from tests.unit.agents.executor.executors import served, states, text, text_of
+from tests.unit.agents.folding import fold
 
 COMPLETED, FAILED, WORKING = (
     TaskState.TASK_STATE_COMPLETED,
@@ -384,6 +386,47 @@ async def test_aion_context_reply_is_default_answer() -> None:
     assert seen == [("hi", "c", "Test"), "test"]
     assert text_of(task.status.message) == "My reply"
     assert len(task.history) == 1
+
+
+async def spoken(*words: str) -> AsyncIterator[str]:
+    for word in words:
+        await asyncio.sleep(0)
+        yield word
+
+
+@pytest.mark.parametrize("method", ["SendStreamingMessage", "message/stream"])
+async def test_texts_at_once_are_streamed_whole(method: str) -> None:
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        async def delta() -> None:
+            for number, word in enumerate(("one ", "two ", "three")):
+                await updater.add_artifact(text(word), "aion:stream-delta", append=number > 0, last_chunk=number == 2)
+
+        reply = get_aion_context().thread.reply
+        await asyncio.gather(reply(spoken("four ", "five ", "six")), delta(), reply(spoken("seven ", "eight")))
+        await updater.complete()
+
+    async with http(served(execute).parts.app()) as client:
+        folded = fold((await client.post("/", json=send(method=method))).text)
+    # A reply that another text has delayed is not streamed, because its message follows at once.
+    assert set(folded.texts) <= {"one two three", "four five six", "seven eight"}
+    assert "one two three" in folded.texts
+    assert len(folded.texts) == len(set(folded.texts))
+    assert {text_of(message) for message in folded.messages.values()} == {"four five six", "seven eight"}
+
+
+async def test_second_text_begins_its_own_stream_delta() -> None:
+    """Also without the last chunk of the first one."""
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        for words in (("One ", "moment."), ("The ", "answer.")):
+            for number, word in enumerate(words):
+                await updater.add_artifact(text(word), "aion:stream-delta", append=number > 0)
+            await updater.update_status(WORKING, updater.new_agent_message(text("".join(words))))
+        await updater.complete()
+
+    async with http(served(execute).parts.app()) as client:
+        folded = fold((await client.post("/", json=send(method="SendStreamingMessage"))).text)
+    assert folded.texts == ["One moment.", "The answer."]
 
 
 async def test_stream_delta_is_not_an_artifact() -> None:

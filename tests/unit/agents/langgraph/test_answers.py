@@ -9,8 +9,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.types import StreamWriter, interrupt
@@ -232,6 +233,27 @@ async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
     assert task["status"]["state"] in ("TASK_STATE_COMPLETED", "completed")
     assert texts(task) == ["Let me look.", ""]
     assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
+
+
+async def test_text_with_tool_call_of_entrypoint_is_kept(method: str) -> None:
+    """As in LangGraph's guide to the functional API. An earlier turn's text is not repeated."""
+    scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], ["Seen."], ["Again."]]
+    model = AnswerModel(scripts=scripts)
+
+    @entrypoint(checkpointer=InMemorySaver())
+    async def workflow(given: Any, *, previous: Any = None) -> Any:
+        messages: Any = [*(previous or []), *given["messages"]]
+        while True:
+            answer: Any = await model.ainvoke(messages)
+            messages = add_messages(messages, [answer])
+            if not answer.tool_calls:
+                return messages
+            results: Any = [ToolMessage("seen", tool_call_id=call["id"]) for call in answer.tool_calls]
+            messages = add_messages(messages, results)
+
+    first, second = await held(workflow, method, "one", "two")
+    assert texts(first) == ["Let me look.", "Seen."]
+    assert texts(second) == ["Again."]
 
 
 async def test_last_message_with_client_tool_call_is_answer(method: str) -> None:
