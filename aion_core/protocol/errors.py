@@ -159,5 +159,12 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     return form, _cut(message, MAX_MESSAGE), details
 
 
+_ESCAPED = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), 0x85, 0x2028, 0x2029], "\N{REPLACEMENT CHARACTER}")
+"""Replacements of characters with an escape of six bytes in JSON or in a stream. A line feed has two bytes."""
+_MAX_ESCAPED = 100
+"""Maximum number of characters of a text without these replacements."""
+
+
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    shown = text if len(text) <= most else f"{text[: most - 1]}…"
+    return shown if len(shown) <= _MAX_ESCAPED else shown.translate(_ESCAPED)

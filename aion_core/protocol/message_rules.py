@@ -38,18 +38,27 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"
 """Invisible characters in other Unicode categories."""
 
+MAX_INVISIBLE = 16
+"""Maximum number of invisible characters before the first visible ones of a metadata key that is not reserved."""
+
 M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
-    """Tell whether a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it."""
+    """Tell whether a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it.
+
+    A key that begins with many invisible characters is reserved too: to search millions of them takes a second.
+    """
     if not isinstance(name, str):
         return False
-    left = RESERVED
+    left, invisible = RESERVED, 0
     for char in name:
         # NFKD normalizes variants, such as a fullwidth colon, and separates accents from their letters.
         for visible in unicodedata.normalize("NFKD", char).casefold():
             if visible in _BLANK or unicodedata.category(visible) in _INVISIBLE:
+                invisible += 1
+                if invisible > MAX_INVISIBLE:
+                    return True
                 continue
             if not left.startswith(visible):
                 return False
@@ -220,6 +229,9 @@ ANY_FILE = "application/octet-stream"
 MAX_STORED = 32
 """Maximum number of output modes in a request's metadata. The same maximum applies to extensions."""
 
+MAX_NAME = 255
+"""Number of characters at the end of a file name from which its media type is guessed."""
+
 _WORDS = {
     "text": "text/plain",
     "data": "application/json",
@@ -326,6 +338,8 @@ def type_of(part: Part) -> str | None:
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
     """Guess the media type and the encoding, such as gzip, from a file name. Unknown values are `None`."""
+    # Python reads dots at the beginning of a name one by one.
+    name = name[-MAX_NAME:]
     if sys.version_info >= (3, 13):
         # From this version `guess_type` parses names as URLs, and urllib caches them. File names would then stay in memory
         # during the requests of other callers.

@@ -64,6 +64,8 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "references": lambda size: {"referenceTaskIds": ["a"] * (size // 5)},
     "references of numbers": lambda size: {"referenceTaskIds": [1] * (size // 3)},
     "extensions": lambda size: {"extensions": ["a"] * (size // 5)},
+    "invisible names": lambda size: {"parts": [{"text": "a", "metadata": {" " * 60_000: 1}}] * (size // 60_000)},
+    "file name of dots": lambda size: {"parts": [{"raw": "AAAA", "filename": "." * size}]},
     "metadata": lambda size: {"metadata": {str(number): 1 for number in range(size // 12)}},
     "unknown members": lambda size: {f"x{number}": 1 for number in range(size // 13)},
     "unknown list": lambda size: {"x" * (size // 2): [1] * 300},
@@ -134,8 +136,8 @@ def full_bodies() -> Iterator[HostileBody]:
 
 
 def largest_bodies() -> Iterator[HostileBody]:
-    """Generate messages of the largest size with one long value, refused for a text and accepted for a file."""
-    for dialect, name in product(DIALECTS, ("long text", "base64")):
+    """Generate messages of the largest size with long values or names. They are accepted, except for a text."""
+    for dialect, name in product(DIALECTS, ("long text", "base64", "invisible names", "file name of dots")):
         yield _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
 
 

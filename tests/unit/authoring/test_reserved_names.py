@@ -41,6 +41,7 @@ ITALIC = str.maketrans({char: chr(0x1D44E + ord(char) - ord("a")) for char in "a
         "\0aion:x",
         "a\N{TAG LATIN SMALL LETTER X}ion:x",
         "\N{ZERO WIDTH SPACE}" * 9 + "aion:x".translate(WIDE),
+        " " * 17 + "x",
     ],
 )
 def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
@@ -50,7 +51,21 @@ def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "\N{ZERO WIDTH SPACE}", "aion", "aion x:", "aionx:", "my:aion:x", "x aion:y", "aio:n", "a:ion:", 7, None],
+    [
+        "",
+        " ",
+        "\N{ZERO WIDTH SPACE}",
+        "aion",
+        "aion x:",
+        "aionx:",
+        "my:aion:x",
+        "x aion:y",
+        "aio:n",
+        "a:ion:",
+        " " * 16 + "x",
+        7,
+        None,
+    ],
 )
 def test_unreserved_names_belong_to_authors(name: Any) -> None:
     assert not is_reserved(name)

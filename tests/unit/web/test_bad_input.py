@@ -358,6 +358,16 @@ async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None
     assert len(answer.content) < 8 * 1024
 
 
+@pytest.mark.parametrize("method", ["message/send", "message/stream"])
+@pytest.mark.parametrize("character", ["\x01", '"', "\N{LINE SEPARATOR}", "\N{GRINNING FACE}"])
+async def test_error_with_escaped_characters_is_small(client: httpx.AsyncClient, method: str, character: str) -> None:
+    """A control character has six bytes in JSON."""
+    body = changed(send("x", method=method), **{character * 1000: ["x"] * 257})
+    answer = await client.post("/", json={**body, "id": character * 256})
+    assert refused(answer, PARAMS, "message.")["id"] == character * 256
+    assert len(answer.content) <= 8 * 1024
+
+
 @pytest.mark.parametrize(("method", "list_name"), [("SendMessage", "extensions"), ("message/send", "referenceTaskIds")])
 async def test_long_list_in_message_is_refused(client: httpx.AsyncClient, method: str, list_name: str) -> None:
     body = changed(send("x", method=method), **{list_name: ["x"] * 257})
