@@ -3,16 +3,19 @@
 The same inputs give files with the same names, bytes, modes and times on every machine.
 """
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from aion_core.packaging.cache import cache, filled_once
 from aion_core.packaging.elf import stripped
-from aion_core.packaging.programs import interpreter
+from aion_core.packaging.programs import compiler_version, interpreter
 
 TASK_ROOT = "/var/task"
 # The earliest time of the zip format.
@@ -113,19 +116,54 @@ def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
 
     A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
     check these .pyc files against the times of their sources, which differ after unpacking.
+
+    A file compiled before comes from the cache, because the functions share most of their dependencies.
     """
     program = interpreter(python)
     if program is None:
         return
-    # Fix the hash seed, so that sets have the same order in every process.
-    environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
-    command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-    # Ignore errors, because some distributions contain templates with invalid Python.
-    subprocess.run(  # noqa: S603 - fixed arguments
-        [*command, "-s", str(target), "-p", TASK_ROOT, *map(str, within)], capture_output=True, env=environ
-    )
-    made = [file for each in within for file in (each.rglob("*.pyc") if each.is_dir() else [compiled(each, python)])]
-    normalize(program, [file for file in made if file.is_file()])
+    found = [file for each in within for file in (each.rglob("*.py") if each.is_dir() else [each])]
+    sources = [file.relative_to(target) for file in found if file.is_file()]
+    version = hashlib.sha256(compiler_version(program).encode()).hexdigest()[:20]
+    store = cache() / f"compiled-{python}-{version}"
+    with filled_once(store):
+        kept = {source: store / _compiled_name(target, source) for source in sources}
+        if lacking := {source: file for source, file in kept.items() if not file.is_file()}:
+            _compile(program, python, target, lacking)
+        for source, file in kept.items():
+            made = compiled(target / source, python)
+            # Replace an existing file, since other packages may share it by a hard link.
+            made.unlink(missing_ok=True)
+            if file.is_file():
+                made.parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, made)
+
+
+def _compiled_name(target: Path, source: Path) -> str:
+    """Return the name in the cache for the compiled file of a source. It contains the source's path in the package."""
+    return hashlib.sha256(f"{source.as_posix()}\n".encode() + (target / source).read_bytes()).hexdigest()
+
+
+def _compile(program: str, python: str, target: Path, files: Mapping[Path, Path]) -> None:
+    """Compile the package's sources, given by their relative paths, to these files. Leave out invalid Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        for source in files:
+            (scratch / source).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(target / source, scratch / source)
+        # Fix the hash seed, so that sets have the same order in every process.
+        environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
+        command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
+        # Ignore errors, because some distributions contain templates with invalid Python.
+        subprocess.run([*command, "-s", folder, "-p", TASK_ROOT, folder], capture_output=True, env=environ)  # noqa: S603 - fixed arguments
+        made = {compiled(scratch / source, python): file for source, file in files.items()}
+        made = {each: file for each, file in made.items() if each.is_file()}
+        normalize(program, list(made))
+        for each, file in made.items():
+            # Copy, then rename: another process never reads half a file.
+            part = file.with_suffix(".part")
+            shutil.copyfile(each, part)
+            part.replace(file)
 
 
 # marshal marks each object with other references, which may come by chance from a file compiled before. After reading a

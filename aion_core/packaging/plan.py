@@ -19,7 +19,7 @@ from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
 from aion_core.packaging.imports import frameworks_of
-from aion_core.packaging.programs import BuildError, interpreter, run
+from aion_core.packaging.programs import BuildError, compiler_version, interpreter
 from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
 from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
@@ -69,7 +69,8 @@ class PackagePlan:
     @property
     def dependencies_digest(self) -> str:
         """Hash of the requirements, the processor, the Python version, and the code of the build."""
-        compiler = _version_of(interpreter(self.python))
+        program = interpreter(self.python)
+        compiler = compiler_version(program) if program else ""
         digest = hashlib.sha256(repr((self.architecture, self.python, self.requirements, compiler)).encode())
         builders = [(name, Path(__file__).with_name(name)) for name in BUILDERS]
         return _digest_of(builders, digest)
@@ -287,7 +288,3 @@ def _digest_of(files: Iterable[tuple[str, Path]], digest: "hashlib._Hash") -> st
         content = file.read_bytes()
         digest.update(f"\n{place} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:20]
-
-
-def _version_of(program: str | None) -> str:
-    return run([program, "-I", "-c", "import sys; print(sys.version)"]) if program else ""

@@ -50,6 +50,12 @@ def interpreter(version: str) -> str | None:
     return next((python for python in _candidates(version) if _is(python, version)), None)
 
 
+@cache
+def compiler_version(program: str) -> str:
+    """Return the version and the build of a Python interpreter. Raises BuildError."""
+    return run([program, "-I", "-c", "import sys; print(sys.version)"])
+
+
 def _candidates(version: str) -> Iterator[str]:
     """Yield paths of possible Python interpreters: the running one, the one on PATH, pyenv's, and uv's."""
     yield sys.executable

@@ -4,11 +4,13 @@ A text block directly below a shell block is its output. Blocks that say that th
 """
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from aion_core.packaging.programs import find_uv
 from tests.support.installed import wheel
 from tests.support.pages import SCRIPTS, blocks, run, shown
 from tests.support.server import ROOT
@@ -21,6 +23,15 @@ def _wheel(folder: Path) -> Environ:
     return {"UV_FIND_LINKS": str(wheel(folder / "dist").parent)}
 
 
+def _newcomer(folder: Path) -> Environ:
+    """Leave uv and the system's programs on the path, for a page that installs what it needs."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "uv").symlink_to(find_uv())
+    path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
+    return {**_wheel(folder), "PATH": path, "UV_PYTHON": sys.executable}
+
+
 def _agents(folder: Path) -> Environ:
     """Write the agents that docs/development.md names."""
     shutil.copytree(ROOT / "examples" / "adk", folder / "weather_agent", ignore=shutil.ignore_patterns("__pycache__"))
@@ -30,7 +41,11 @@ def _agents(folder: Path) -> Environ:
     return {}
 
 
-PREPARED: dict[str, Callable[[Path], Environ]] = {"docs/development.md": _agents, "docs/quickstart.md": _wheel}
+PREPARED: dict[str, Callable[[Path], Environ]] = {
+    "docs/development.md": _agents,
+    "docs/quickstart.md": _wheel,
+    "docs/tutorial.md": _newcomer,
+}
 
 
 @pytest.mark.timeout(600)

@@ -121,6 +121,7 @@ CREATE_PUSH_CONFIG = Operation(
         "A config with an existing id replaces the stored one; a task has at most ten configs. The `token` is the key of "
         "the signature; the server generates and returns a token if the request has no token.",
         _RESULT,
+        example={"url": "https://hooks.example.com/a2a"},
     ),
 )
 

@@ -1,15 +1,18 @@
 """Arguments of `aion dev`, before the server starts."""
 
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from aion_core.agents.discovery import discover, project_above
-from aion_core.cli.dev import _listen, agents_variables, find_template
+from aion_core.cli.dev import _environment, _greeter, _listen, agents_variables, find_template
+from aion_core.dev.messages import AgentsLoaded
 from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
 from tests.support import operating
+from tests.support.server import ROOT
 
 GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
 
@@ -28,6 +31,24 @@ def test_taken_port_error_names_port_option() -> None:
     named = pytest.raises(ConfigurationError, match=r"`aion dev --port 8001` \(with make")
     with operating.taken_port() as port, named, _listen(port):
         pass
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_open_option_opens_servers_url(is_wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: 'agent.py:graph'}}}")
+    opened: list[str] = []
+    monkeypatch.setattr("click.launch", opened.append)
+    url = "http://127.0.0.1:8000"
+    greet = _greeter(tmp_path / "aion.yaml", url, "memory", tmp_path, None, opens_browser=is_wanted)
+    assert f"Console for browsers: {url}/" in greet(AgentsLoaded(("mine",), {}), "")
+    assert opened == ([url] if is_wanted else [])
+
+
+@pytest.mark.parametrize("page", ["console", "development"])
+def test_pages_name_lease_of_server(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    lease = _environment("sqlite", Path(), "", {})["AION_LEASE_SECONDS"]
+    assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]
 
 
 @pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])

@@ -40,7 +40,7 @@ def commands(page: Path) -> Iterator[str]:
     fenced = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     for line in "\n".join(fenced).replace("\\\n", " ").splitlines():
         for part in line.split(" | "):
-            if found := re.match(r"\s*(?:\.venv/bin/)?(aion (?!\w*:).+)", part):
+            if found := re.match(r"\s*(?:\.venv/bin/|uv run )?(aion (?!\w*:).+)", part):
                 yield found[1]
     inline = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     yield from re.findall(r"`(aion [^`]+)`", inline)

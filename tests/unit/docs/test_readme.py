@@ -7,6 +7,7 @@ from datetime import date
 import pytest
 
 from aion_core import __version__
+from aion_core.cli.main import aion
 from tests.support.pages import Block, blocks
 from tests.support.server import ROOT
 
@@ -24,6 +25,11 @@ def test_readmes_first_commands_are_in_quickstart() -> None:
     for block in blocks("README.md", "sh"):
         if not block.code.startswith(("make ", "curl ")):
             assert set(commands(block)) <= known
+
+
+def test_readme_lists_each_command() -> None:
+    table = README.partition("\n## Commands\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`aion (\w+)", table)) == set(aion.commands)
 
 
 @pytest.mark.parametrize("package", ["a2a-sdk", "google-adk"])

@@ -125,6 +125,18 @@ def test_openapi_document_describes_each_route() -> None:
     assert described == served
 
 
+def test_required_bodies_have_examples() -> None:
+    """The API's page makes its curl commands of them."""
+    bodies = {
+        described["operationId"]: described["requestBody"]
+        for item in build_document()["paths"].values()
+        for described in item.values()
+        if "requestBody" in described
+    }
+    required = {name: body["content"]["application/a2a+json"] for name, body in bodies.items() if body["required"]}
+    assert [name for name, content in required.items() if "example" not in content] == []
+
+
 def test_each_operation_has_one_use_case() -> None:
     for operation in OPERATIONS:
         assert (operation.run is None) != (operation.stream is None), operation.name
