@@ -100,11 +100,17 @@ serve() {
   until grep -q "^Press Ctrl-C" "$LOG"; do alive; sleep 0.1; done
   SERVER=$(grep -o "http://127.0.0.1:[0-9]*" "$LOG" | head -n 1)
 }
+edits() { grep -c "Reloaded.*$(basename "$1")" "$LOG" || true; }
 edit() {
-  before=$(grep -c "Reloaded" "$LOG" || true)
-  cat > "$1"
+  # An earlier command's file may cause a reload of its own.
+  before=$(edits "$1")
+  # In one step: the server must not load a half-written file.
+  cat > "$LOG.new"
+  mv "$LOG.new" "$1"
   if [ -n "$SERVER_GROUP" ]; then
-    until [ "$(grep -c "Reloaded" "$LOG" || true)" -gt "$before" ]; do alive; sleep 0.1; done
+    until [ "$(edits "$1")" -gt "$before" ]; do alive; sleep 0.1; done
+    # The old process may accept one more connection before it reads its order to stop.
+    sleep 2
   fi
 }
 trap stop EXIT
