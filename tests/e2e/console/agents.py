@@ -1,22 +1,7 @@
 """Agents for the console's tests, beside that of `tests.e2e.talking`: an ADK agent, questions, files, and hostile output."""
 
 from tests.e2e.talking import AGENT
-
-ADK = """
-from google.adk.agents import BaseAgent
-from google.adk.events import Event, EventActions
-from google.genai import types
-
-
-class Counting(BaseAgent):
-    async def _run_async_impl(self, ctx):
-        count = ctx.session.state.get("count", 0) + 1
-        content = types.ModelContent(f"Message {count}.")
-        yield Event(author=self.name, content=content, actions=EventActions(state_delta={"count": count}))
-
-
-root_agent = Counting(name="counting")
-"""
+from tests.support.agents.session_counting import ADK
 
 ASKING = """
 from enum import Enum

@@ -11,6 +11,7 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening
 from tests.support.service import http, send
 
@@ -29,21 +30,6 @@ graph = builder.compile()
 
 def made(config):
     return builder.compile()
-"""
-ADK = """
-from google.adk.agents import BaseAgent
-from google.adk.events import Event, EventActions
-from google.genai import types
-
-
-class Counting(BaseAgent):
-    async def _run_async_impl(self, ctx):
-        count = ctx.session.state.get("count", 0) + 1
-        content = types.ModelContent(f"Message {count}.")
-        yield Event(author=self.name, content=content, actions=EventActions(state_delta={"count": count}))
-
-
-root_agent = Counting(name="counting")
 """
 EXECUTOR = """
 from a2a.helpers import new_text_message
