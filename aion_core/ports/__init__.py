@@ -79,6 +79,7 @@ from aion_core.ports.tasks import (
     Numbered,
     OpenText,
     PushEvents,
+    StoppedBy,
     TaskKey,
     Turn,
 )
@@ -173,6 +174,7 @@ __all__ = [
     "SpanKind",
     "StateEntry",
     "StepCompleted",
+    "StoppedBy",
     "StoredState",
     "TaskFilter",
     "TaskKey",
