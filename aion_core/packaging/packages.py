@@ -5,7 +5,6 @@ Only wheels are installed as dependencies, so every machine can build for both o
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -76,7 +75,6 @@ def package(
     place = cache() / f"{function}-{planned.architecture}-{planned.python}-{planned.digest}"
     with filled_once(place) as is_new:
         if is_new:
-            _check_agents(planned)
             made = dependencies(planned)
             # Use hard links instead of copies, because the dependencies' files do not change any more.
             shutil.copytree(made, place / "code", copy_function=os.link, dirs_exist_ok=True)
@@ -88,7 +86,6 @@ def package(
 
 def build(planned: PackagePlan, target: Path) -> None:
     """Build the planned package into an empty folder, without the cache. Raises BuildError or UvMissing."""
-    _check_agents(planned)
     install_dependencies(planned, target)
     _add_files(planned, target)
 
@@ -128,23 +125,6 @@ def install_dependencies(planned: PackagePlan, target: Path) -> None:
     fix_times_and_modes(target)
 
 
-def _check_agents(planned: PackagePlan) -> None:
-    """Raise BuildError for an agent's file with a syntax error. Without Lambda's Python version, check nothing."""
-    program = interpreter(planned.python)
-    for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
-        code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-        command = [str(program), "-I", "-c", code, str(agent.file)]
-        ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - fixed code
-        if ran.returncode:
-            text = _syntax_error(ran.stderr)
-            raise BuildError(f"{planned.place(agent.file)} is not valid Python {planned.python}:\n{text}")
-
-
-def _syntax_error(traceback: str) -> str:
-    """Return the end of a traceback's text, from the last file on."""
-    return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
-
-
 def _add_files(planned: PackagePlan, target: Path) -> None:
     """Add the files of aion and of the project to the folder with the dependencies. Raises BuildError."""
     for place, file in planned.files:
@@ -154,8 +134,8 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
     places = [target, *(target / planned.place(root) for root in planned.roots)]
     for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
         raise BuildError(
-            f"{planned.place(lost.file)} imports {lost.name}, but the package does not contain it: "
-            f"add the dependency with `aion add`"
+            f"{planned.place(lost.file)}, line {lost.line}, imports {lost.name}, but the package does not contain it: correct "
+            f"the name, or add the dependency with `aion add`"
         )
     keep_services(target, SERVICES)
     tops = {place.split("/")[0] for place, _ in planned.files}
