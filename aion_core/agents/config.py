@@ -96,7 +96,7 @@ class AgentConfig(_Section):
         "application/json",
         "application/octet-stream",
     ]
-    """Accepted media types. `application/octet-stream` accepts files of any type."""
+    """Accepted media types, by default those that reach the agent's code. `application/octet-stream` accepts any file."""
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     """Media types of the answers."""
     capabilities: Capabilities = Capabilities()
