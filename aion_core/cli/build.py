@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from aion_core.packaging.selection import Selection
 
 
+def _function_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from aion_core.packaging.requirements import FUNCTION_EXTRAS
+
+    return [name for name in FUNCTION_EXTRAS if name.startswith(incomplete)]
+
+
 @click.command(
     short_help="Build the functions' Lambda packages.",
     epilog="""\b
@@ -27,7 +33,7 @@ Examples:
   aion build ApiFunction --architecture x86_64
   aion build ApiFunction --to "$ARTIFACTS_DIR"    run by the Makefile for `sam build`""",
 )
-@click.argument("functions", nargs=-1)
+@click.argument("functions", nargs=-1, shell_complete=_function_names)
 @click.option(
     "--to",
     "target",
