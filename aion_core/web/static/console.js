@@ -21,7 +21,7 @@ let card;
 let contextId;
 let task; // id of the running or waiting task
 let shownTask; // id of the newest task in the chat
-let last; // the last request, for "Send same message again"
+let last; // the last request, for "Repeat message"
 let connection; // AbortController of the open connection
 let isDevelopment = false;
 
@@ -68,11 +68,24 @@ function ready(isReady) {
 function fresh() {
   contextId = task = shownTask = last = undefined;
   turns.length = 0;
-  $("log").replaceChildren();
+  $("log").replaceChildren(invitation());
   ask(undefined);
   show("no task");
   enable(false);
   inspect();
+}
+
+/** Return the agent's name, its description, and the examples of its skills, each of which fills the message. */
+function invitation() {
+  const examples = (card.skills ?? []).flatMap((skill) => skill.examples ?? []).slice(0, 4).map((text) => {
+    const button = element("button", { type: "button" }, text);
+    button.addEventListener("click", () => {
+      $("text").value = text;
+      $("text").focus();
+    });
+    return button;
+  });
+  return element("div", { class: "empty" }, element("strong", {}, card.name), element("p", {}, card.description ?? ""), ...examples);
 }
 
 /** Show the agent's stored state and the task's webhooks again. */
@@ -84,6 +97,7 @@ function inspect() {
 
 function say(kind, ...nodes) {
   const follows = $("log").scrollTop + $("log").clientHeight > $("log").scrollHeight - 60;
+  $("log").querySelector(":scope > .empty")?.remove();
   const made = element("div", { class: `message ${kind}` }, ...nodes);
   $("log").append(made);
   if (follows) made.scrollIntoView({ block: "nearest" });
@@ -91,7 +105,7 @@ function say(kind, ...nodes) {
 }
 
 function show(state) {
-  $("state").textContent = state;
+  $("state").textContent = $("state").dataset.state = state;
 }
 
 function enable(running) {
@@ -287,6 +301,7 @@ $("save").addEventListener("click", () => {
   link.click();
   URL.revokeObjectURL(link.href);
 });
+$("files").addEventListener("change", () => ($("chosen").textContent = [...$("files").files].map(({ name }) => name).join(", ")));
 $("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -298,6 +313,7 @@ $("compose").addEventListener("submit", async (event) => {
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();
+  $("chosen").textContent = "";
   say("user", ...parts.flatMap(part));
   send(compose(parts));
 });
