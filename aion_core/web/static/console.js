@@ -27,7 +27,7 @@ let isDevelopment = false;
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
-// ── Agents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Agents
 
 async function start() {
   const manifest = await (await fetch(".well-known/manifest.json")).json();
@@ -63,7 +63,7 @@ function ready(isReady) {
   $("text").disabled = $("submit").disabled = !isReady;
 }
 
-// ── Conversation ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Conversation
 
 function fresh() {
   contextId = task = shownTask = last = undefined;
@@ -96,12 +96,20 @@ function inspect() {
 }
 
 function say(kind, ...nodes) {
-  const follows = $("log").scrollTop + $("log").clientHeight > $("log").scrollHeight - 60;
-  $("log").querySelector(":scope > .empty")?.remove();
   const made = element("div", { class: `message ${kind}` }, ...nodes);
-  $("log").append(made);
-  if (follows) made.scrollIntoView({ block: "nearest" });
+  follow(() => {
+    $("log").querySelector(":scope > .empty")?.remove();
+    $("log").append(made);
+  }, kind === "user");
   return made;
+}
+
+/** Change the log, and scroll to its end if the end was visible before or has to be. */
+function follow(change, always = false) {
+  const log = $("log");
+  const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 60;
+  change();
+  if (atEnd || always) log.scrollTop = log.scrollHeight;
 }
 
 function show(state) {
@@ -180,15 +188,15 @@ function draw(answers, id, parts, append) {
     if (append && before?.text !== undefined && each.text !== undefined) before.text += each.text;
     else known.parts.push({ ...each });
   }
-  known.shown.replaceChildren(...known.parts.flatMap(part));
-  known.shown.hidden = !known.shown.hasChildNodes();
+  follow(() => {
+    known.shown.replaceChildren(...known.parts.flatMap(part));
+    known.shown.hidden = !known.shown.hasChildNodes();
+  });
   answers.set(id, known);
-  const log = $("log");
-  if (log.scrollTop + log.clientHeight > log.scrollHeight - 160) log.scrollTop = log.scrollHeight;
   return known;
 }
 
-// ── Questions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Questions
 
 /** Show a form for the questions of an interrupted task, or none. */
 function ask(status) {
@@ -233,7 +241,7 @@ async function filePart(file) {
   return { raw: read.slice(read.indexOf(",") + 1), filename: file.name, mediaType: file.type || "application/octet-stream" };
 }
 
-// ── Stored tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Stored tasks
 
 /** Show a stored task, or without an id a whole context. */
 async function open(id, context) {
@@ -256,7 +264,7 @@ async function open(id, context) {
   panel("chat");
 }
 
-// ── Controls ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Controls
 
 /** Show a panel: alone on a narrow screen, else those of the state and the webhooks below the timeline. */
 function panel(name) {

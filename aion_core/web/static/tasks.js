@@ -49,7 +49,7 @@ export class TaskList {
 
   #item({ id, contextId, status, history = [] }) {
     const text = [...history, status.message].flatMap((each) => each?.parts ?? []).map((each) => each.text ?? "").find(Boolean) ?? "";
-    const time = status.timestamp?.slice(0, 19).replace("T", " ") ?? "";
+    const time = status.timestamp?.slice(5, 16).replace("T", " ") ?? "";
     const state = element("span", { class: "state", "data-state": short(status.state) }, short(status.state));
     const button = element("button", { class: "task", type: "button", title: id }, element("span", {}, text.slice(0, 200)), element("span", { class: "bar" }, state, element("small", {}, time)));
     button.addEventListener("click", () => this.#open(id, contextId));

@@ -83,6 +83,15 @@ def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
+def test_end_of_long_answer_is_in_view(console: Page) -> None:
+    choose(console, "showing")
+    for number in range(1, 4):
+        send(console, "prices")
+        ends(console)
+        expect(console.locator("#log .agent")).to_have_count(number)
+        expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
+
+
 def test_file_of_person_is_sent(console: Page) -> None:
     console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
     expect(console.locator("#chosen")).to_have_text("note.txt")

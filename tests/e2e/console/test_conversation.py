@@ -79,8 +79,8 @@ def test_dropped_connection_resumes_after_last_event(console: Page, folder: Path
 
 
 def test_killed_workers_turn_is_taken_over(console: Page, folder: Path, screen: Screen) -> None:
-    file = f"killed-{screen.width}-{screen.scheme}"
-    send(console, f"gate {file}")
+    file = f"{screen.scheme}-{screen.width}"
+    send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#kill")
     (folder / file).touch()
