@@ -37,6 +37,9 @@ from aion_core.ports import (
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
 
+YOUNG_OBJECTS = 10_000
+"""Number of new objects after which Python searches them for garbage."""
+
 
 class LazyAgent:
     """Agent that imports its code at `load` or at its first turn. Serving its card needs no import."""
@@ -88,6 +91,8 @@ class LazyAgent:
                 if not gc.get_freeze_count():
                     # The code loaded so far stays: to search it for garbage takes a twentieth of a turn's time.
                     gc.freeze()
+                    # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
+                    gc.set_threshold(YOUNG_OBJECTS)
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
@@ -249,6 +254,9 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
             return self._work.throw(*error)
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
+        finally:
+            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            del error
 
     def close(self) -> None:
         self._work.close()
