@@ -1,7 +1,6 @@
 """Lazy loading of an agent by its framework's adapter, and a guard against agent code that exits the process."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -22,6 +21,7 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
 from aion_core.ports import (
     Agent,
     ContextKey,
@@ -71,15 +71,13 @@ class LazyAgent:
         with _LOADING:
             if self._agent is None:
                 try:
-                    found = load_object(self._config.path, self._folder, self._roots)
-                    agent = self._build(found)
-                    agent.load()
+                    with no_garbage_collection():
+                        found = load_object(self._config.path, self._folder, self._roots)
+                        agent = self._build(found)
+                        agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
-                if not gc.get_freeze_count():
-                    # The code loaded so far stays: to search it for garbage takes a twentieth of a turn's time.
-                    gc.freeze()
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""

@@ -1,0 +1,27 @@
+"""Garbage collection while code is imported."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MANY_MODULES = 100
+"""Number of imported modules after which the existing objects are frozen. A package such as LangGraph has more."""
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection in a block, or in a function if used as its decorator. Imports then take a tenth less time.
+
+    A block that imports many modules freezes the existing objects at its end. Later collections skip them, which saves
+    a twentieth of a turn's time. Other blocks freeze nothing: garbage among frozen objects stays in memory.
+    """
+    was_enabled, modules = gc.isenabled(), len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) - modules >= MANY_MODULES:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()
