@@ -1,7 +1,6 @@
 """Lazy loading of an agent by its framework's adapter, and a guard against agent code that exits the process."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -22,6 +21,7 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
 from aion_core.ports import (
     Agent,
     ContextKey,
@@ -36,9 +36,6 @@ from aion_core.ports import (
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
-
-YOUNG_OBJECTS = 10_000
-"""Number of new objects after which Python searches them for garbage."""
 
 
 class LazyAgent:
@@ -80,19 +77,15 @@ class LazyAgent:
         with _LOADING:
             if self._agent is None:
                 try:
-                    found = load_object(self._config.path, self._folder, self._roots)
-                    agent = self._build(found)
-                    agent.load()
+                    with no_garbage_collection():
+                        found = load_object(self._config.path, self._folder, self._roots)
+                        agent = self._build(found)
+                        agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
                 if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
                     self._input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
-                if not gc.get_freeze_count():
-                    # The code loaded so far stays: to search it for garbage takes a twentieth of a turn's time.
-                    gc.freeze()
-                    # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
-                    gc.set_threshold(YOUNG_OBJECTS)
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
