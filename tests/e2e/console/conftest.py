@@ -1,6 +1,5 @@
 """The console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
-from tests.support.server import serving
+from tests.support.server import aion_dev, serving
 
 SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
@@ -28,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(folder: Path) -> Iterator[tuple[Page, list[str]]]:
     """Return the console's page, and the errors of the browser."""
     expect.set_options(timeout=SECONDS * 1000)
-    command = [str(Path(sys.executable).with_name("aion")), "dev", str(folder / "aion.yaml"), "--no-reload"]
+    command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
         with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:
             errors: list[str] = []
