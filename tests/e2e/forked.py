@@ -8,9 +8,9 @@ import atexit
 import contextlib
 import gc
 import importlib
+import json
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
-import json
 import os
 import runpy
 import select
