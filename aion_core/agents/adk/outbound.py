@@ -267,6 +267,9 @@ class AdkOutbound:
         if self._output is not None and list(self._output.parts) != last_parts:
             yield from self._emit_last()
             self._last = self._output, ""
+        if self._messages.reply is not None:
+            # The reply is the answer.
+            yield from self._emit_last()
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")

@@ -235,7 +235,7 @@ def app() -> Any:
     return App(name="app", root_agent=llm_agent([received]), plugins=[Translates(name="translates")])
 
 
-@case("thread.reply in a tool", UsualTurn(answer="From the tool.", streamed=("Not this.",)))
+@case("thread.reply in a tool", UsualTurn(answer="From the tool.", before=("Not this.",)))
 def replies() -> Any:
     async def reply() -> str:
         """Reply."""
