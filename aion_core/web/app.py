@@ -142,12 +142,8 @@ def build_app(
     app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
-    if limits and (per_minute := limits.limits.requests_per_minute) is not None:
-        rpc_paths = {route.path for route in app.routes if isinstance(route, Route) and route.name == ROUTE_NAME}
-        refuse = partial(_refusal, rpc_paths)
-        app.add_middleware(
-            RateLimitMiddleware, counters=limits.counters, per_minute=per_minute, public=public, refuse=refuse
-        )
+    if limits:
+        _limit_requests(app, limits, public)
     if authenticators is not None:
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
@@ -203,6 +199,17 @@ def _public_routes(
         prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
         routes += card_routes(prefixes, served.card, publisher, since=since, input_modes=served.input_modes)
     return routes
+
+
+def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -> None:
+    """Add the middleware of the callers' requests per minute, if they are limited. The app's routes must be complete."""
+    if (per_minute := limits.limits.requests_per_minute) is None:
+        return
+    rpc_paths = {route.path for route in app.routes if isinstance(route, Route) and route.name == ROUTE_NAME}
+    refuse = partial(_refusal, rpc_paths)
+    app.add_middleware(
+        RateLimitMiddleware, counters=limits.counters, per_minute=per_minute, public=public, refuse=refuse
+    )
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
