@@ -229,6 +229,10 @@ class LangGraphOutbound:
         """Yield the buffered chunks of all streams, before the turn continues in another process."""
         yield from self._model_streams.close_all()
 
+    def before_failure(self) -> Iterator[Emission]:
+        """Yield the streamed texts of the nodes that ended before the turn failed."""
+        yield from self._texts_beside([])
+
     def answer_before_interrupt(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
         """Yield the last AIMessage that the turn added before an interrupt, unless it was emitted already.
 

@@ -136,6 +136,41 @@ def wrapped_and_retried() -> Any:
     return graph.add_edge(START, "research")
 
 
+@case(
+    "Node that fails after another one",
+    UsualTurn(state="FAILED", answer="ValueError: the agent could not finish this turn.", before=("A draft.",)),
+)
+def failing_later() -> Any:
+    writer = model(["A ", "draft."])
+
+    async def write(state: State) -> State:
+        return {"messages": [await writer.ainvoke("Write.")]}
+
+    def check(state: State) -> State:
+        raise ValueError("the password is hunter2")
+
+    return in_a_row(write, check, state=MessagesState)
+
+
+@case("Chain of prompts", UsualTurn(sent=("cats",), answer="Better joke.", before=("Joke about cats.",)))
+def chain() -> Any:
+    class Chain(TypedDict):
+        topic: str
+        joke: str
+        better: str
+
+    first, second = model(["Joke about ", "cats."]), model(["Better ", "joke."])
+
+    async def write(state: Chain) -> State:
+        assert state["topic"] == "cats"
+        return {"joke": (await first.ainvoke(state["topic"])).text}
+
+    async def improve(state: Chain) -> State:
+        return {"better": (await second.ainvoke(state["joke"])).text}
+
+    return in_a_row(write, improve, state=Chain)
+
+
 @case("Map and reduce with Send", UsualTurn(answer="ROME OSLO"))
 def map_reduce() -> Any:
     class Cities(MessagesState):
