@@ -344,7 +344,7 @@ def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
     possible = [name for name, is_text in texts.items() if is_text]
     required = [name for name in possible if name in set(_required(schema))]
     only = possible if len(possible) == 1 else required if len(required) == 1 else []
-    return (only or [*required, *possible, None])[0], not only and bool(possible)
+    return next(iter([*only, *required, *possible]), None), not only and bool(possible)
 
 
 def _is_text(hint: Any) -> bool:

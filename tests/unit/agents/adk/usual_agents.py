@@ -64,9 +64,8 @@ def structured() -> Any:
 
 @case("LlmAgent with a planner", UsualTurn(answer="Done."))
 def with_planner() -> Any:
-    thought = genai.Part(text="First I think.", thought=True)
-    answer = LlmResponse(content=content(thought, genai.Part(text="Done.")))
-    return llm_agent([answer], planner=PlanReActPlanner())
+    """The model streams its plan and its answer as one text; ADK marks the plan as a thought in the whole text only."""
+    return llm_agent(["/*PLANNING*/ First ", "the plan. ", "/*FINAL_ANSWER*/", "Done."], planner=PlanReActPlanner())
 
 
 @case(
