@@ -3,7 +3,6 @@
 Only wheels are installed as dependencies, so every machine can build for both of Lambda's processors, without docker.
 """
 
-import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -72,8 +71,6 @@ def packages(plans: Sequence[PackagePlan]) -> list[Package]:
     The plans are for one processor and one Python. Raises BuildError or UvMissing.
     """
     if new := [planned for planned in plans if not (_place(planned) / "built").is_file()]:
-        for planned in new:
-            _check_agents(planned)
         # Install the distributions of all packages together.
         install(new)
     with ThreadPoolExecutor() as executor:
@@ -97,23 +94,6 @@ def _package(planned: PackagePlan) -> Package:
     return Package(planned, place / "code", size, warning)
 
 
-def _check_agents(planned: PackagePlan) -> None:
-    """Raise BuildError for an agent's file with a syntax error. Without Lambda's Python version, check nothing."""
-    program = interpreter(planned.python)
-    for agent in [agent for agent in planned.agents if program and agent.file.suffix == ".py"]:
-        code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
-        command = [str(program), "-I", "-c", code, str(agent.file)]
-        ran = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - fixed code
-        if ran.returncode:
-            text = _syntax_error(ran.stderr)
-            raise BuildError(f"{planned.place(agent.file)} is not valid Python {planned.python}:\n{text}")
-
-
-def _syntax_error(traceback: str) -> str:
-    """Return the end of a traceback's text, from the last file on."""
-    return traceback[max(traceback.rfind("  File "), 0) :].rstrip()
-
-
 def _add_files(planned: PackagePlan, target: Path) -> None:
     """Add the project's files to the folder with the dependencies and aion's own code. Raises BuildError."""
     for place, file in planned.project_files:
@@ -123,8 +103,8 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
     places = [target, *(target / planned.place(root) for root in planned.roots)]
     for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
         raise BuildError(
-            f"{planned.place(lost.file)} imports {lost.name}, but the package does not contain it: "
-            f"add the dependency with `aion add`"
+            f"{planned.place(lost.file)}, line {lost.line}, imports {lost.name}, but the package does not contain it: correct "
+            f"the name, or add the dependency with `aion add`"
         )
     compile_all(target, planned.python, [Path(place) for place, _ in planned.project_files])
     fix_times_and_modes(target)

@@ -6,6 +6,8 @@ Planning reports problems before the build installs anything.
 import hashlib
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -18,9 +20,17 @@ from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
-from aion_core.packaging.imports import frameworks_of
+from aion_core.packaging.imports import frameworks_of, loaded_files
 from aion_core.packaging.programs import BuildError, compiler_version, interpreter
-from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
+from aion_core.packaging.requirements import (
+    FUNCTION_EXTRAS,
+    PLATFORMS,
+    UNUSED,
+    Wanted,
+    installed_frameworks,
+    resolved,
+    wanted,
+)
 from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
@@ -138,8 +148,11 @@ def plan(
         return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
+    # A file with a syntax error has no known imports, so the frameworks found would be the wrong ones.
+    _check_syntax(found, folder, python)
     project = wanted(folder, found.requirements)
-    frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots)}
+    installed = installed_frameworks(project)
+    frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots, installed)}
     requirements = resolved(
         [*FUNCTION_EXTRAS[function], *sorted(frameworks), *sorted(project.extras)],
         project,
@@ -232,6 +245,29 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
         if packages and folder in packages[-1].parents:
             starts.append(packages[-1].parent)
     return agents, list(dict.fromkeys(starts))
+
+
+def _check_syntax(found: ProjectAgents, folder: Path, python: str) -> None:
+    """Raise BuildError for a syntax error in the code of the agents, by Lambda's Python version if this machine has it."""
+    files = sorted({str(file) for agent in found.agents for file in loaded_files(agent.file, found.roots)})
+    program = interpreter(python)
+    ran = subprocess.run([program or sys.executable, "-I", "-c", _COMPILER, *files], capture_output=True, text=True)  # noqa: S603 - fixed code
+    if ran.returncode:
+        file, _, text = ran.stderr.partition("\n")
+        version = python if program else f"{sys.version_info[0]}.{sys.version_info[1]}"
+        remedy = "" if program else f" (for newer syntax, run `uv python install {python}`)"
+        raise BuildError(f"{os.path.relpath(file, folder)} is not valid Python {version}{remedy}:\n{text.rstrip()}")
+
+
+_COMPILER = """import sys, traceback, warnings
+warnings.simplefilter("ignore")
+for name in sys.argv[1:]:
+    try:
+        compile(open(name, "rb").read(), name, "exec")
+    except (SyntaxError, ValueError) as error:
+        sys.exit(f"{name}\\n{''.join(traceback.format_exception_only(error))}")
+"""
+"""Program to compile files. It ends with the name of the first invalid one, and the error with its line."""
 
 
 def template_of(folder: Path) -> Path:
