@@ -280,12 +280,13 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    session = PromptSession[str](
-        history=InMemoryHistory(), complete_style=CompleteStyle.READLINE_LIKE, complete_while_typing=False
-    )
+    session: PromptSession[str] | None = None
+    if sys.stdin.isatty():
+        style = CompleteStyle.READLINE_LIKE
+        session = PromptSession(history=InMemoryHistory(), complete_style=style, complete_while_typing=False)
 
     async def read(prompt: str, choices: list[str]) -> str:
-        if sys.stdin.isatty():
+        if session is not None:
             session.completer = WordCompleter(choices) if choices else None
             line: str = await session.prompt_async(prompt)
         elif not (line := await asyncio.to_thread(sys.stdin.readline)):
