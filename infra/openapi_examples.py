@@ -124,9 +124,7 @@ def _ordered(value: Any) -> Any:
         return [_ordered(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: dict(sorted(each.items())) if name == "metadata" else _ordered(each) for name, each in value.items()
-    }
+    return {name: dict(sorted(each.items())) if name == "metadata" else _ordered(each) for name, each in value.items()}
 
 
 @asynccontextmanager
@@ -136,9 +134,7 @@ async def _server(agents: str) -> AsyncIterator[httpx.AsyncClient]:
         config = Path(folder, "aion.yaml")
         config.write_text(agents)
         environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://agents.example.com"}
-        server = uvicorn.Server(
-            uvicorn.Config(build_app(Settings.from_environ(environ)), port=0, log_level="critical")
-        )
+        server = uvicorn.Server(uvicorn.Config(build_app(Settings.from_environ(environ)), port=0, log_level="critical"))
         serving = asyncio.create_task(server.serve())
         try:
             while not server.started:
