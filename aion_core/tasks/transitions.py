@@ -52,10 +52,10 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
 
 
 def taken_over(turn: Turn, record: ContextRecord) -> Turn:
-    """Return the turn for its next holder, with the tries reset if a dead holder stored a step.
+    """Return the turn for its next holder, with the tries reset if the previous holder stored a step before its death.
 
-    The dead holder's own try is the first one at the unfinished step. The tries before it count as handoffs, so that a
-    turn with progress but without an end fails at last. Recorded events are no progress: a repeated step repeats them.
+    The try of the previous holder is then the first one at the unfinished step. The tries before it count as handoffs,
+    whose limit ends a turn that makes progress forever. Recorded events are no progress: a repeated step repeats them.
     """
     if not record.holder or record.advanced != record.fence:
         return turn
