@@ -430,6 +430,8 @@ class InternalEvents:
         self._log("checkpoint", iteration=self._steps)
 
     def _log(self, kind: str, **fields: Any) -> None:
+        if not internal_logger.isEnabledFor(logging.INFO):
+            return
         event = {
             "kind": f"internal:{kind}",
             "taskId": self._task_id,

@@ -283,17 +283,21 @@ class GraphTurn:
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
-        saver, fence = self.own_saver, Fence(request.context, request.fence)
+        own_saver, fence = self.own_saver, Fence(request.context, request.fence)
         # A shallow copy: Pregel's own `copy` would check the whole graph in each turn.
         self._graph = graph = copy.copy(graph)
-        if saver is None and setup.savers is not None:
+        saver = None if own_saver is None else lambda: own_saver
+        if own_saver is None and setup.savers is not None:
+            # Storing streamed text does not depend on recorded emissions.
+            saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
+        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
+        if own_saver is None and setup.savers is not None:
             graph.checkpointer = setup.savers(
                 fence=fence,
-                before_put=self._record_emissions,
+                before_put=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
                 joins_input=starts_without_code(graph),
             )
-            saver = setup.savers(fence=fence, before_put=_no_wait, types=setup.types)
         if graph.store is None and setup.memories is not None:
             scope = MemoryScope(request.context.owner, request.context.agent)
             graph.store = OwnerStore(partial(setup.memories, fence=fence), scope)
@@ -304,8 +308,8 @@ class GraphTurn:
         self.has_ended = False
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed, self._node_returned)
+        returned = partial(_add_returned, self._pending, graph)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed, returned)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
@@ -390,13 +394,20 @@ class GraphTurn:
             with suppress(ValueError):
                 emission_listener.reset(token)
 
-    def _node_returned(self, run: str, output: Any) -> None:
-        if (returned := returned_together(self._graph, run, output)) is not None:
-            self._pending.add(returned)
 
-    async def _record_emissions(self) -> None:
-        await self._pending.wait_recorded()
-        await self.streamed.store()
+# These are functions, since a turn with its own methods in it would wait for the garbage collector.
+
+
+def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
+    """Add the messages that a node has returned together to the pending emissions. `run` is the node's checkpoint_ns."""
+    if (returned := returned_together(graph, run, output)) is not None:
+        pending.add(returned)
+
+
+async def _record_emissions(pending: PendingEmissions, streamed: UnreturnedOutput) -> None:
+    """Wait until the pending emissions are recorded, then store the streamed text."""
+    await pending.wait_recorded()
+    await streamed.store()
 
 
 class _Drain(RunControl):

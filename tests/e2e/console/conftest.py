@@ -1,6 +1,5 @@
 """The console of `aion dev` with several agents, in one Chromium for all tests of this folder, on each screen."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
 from tests.e2e.console.page import Opened, Screen, violations
 from tests.support.environments import NodeMissing
-from tests.support.server import serving
+from tests.support.server import aion_dev, serving
 
 SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
@@ -38,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(folder: Path) -> Iterator[Opened]:
     """Start `aion dev` and a browser."""
     expect.set_options(timeout=SECONDS * 1000)
-    command = [str(Path(sys.executable).with_name("aion")), "dev", str(folder / "aion.yaml"), "--no-reload"]
+    command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
         with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:
             errors: list[str] = []
