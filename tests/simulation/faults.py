@@ -35,7 +35,7 @@ class Fault(StrEnum):
     OVERTAKEN = "overtaken"  # frozen until another process has the lease, and a little longer
     DOUBLED = "doubled"  # a repeated message, or a write repeated by the AWS client after its success
     LATE = "late"
-    SEEN_AGAIN = "seen again"  # the message becomes visible while its function still runs
+    SEEN_AGAIN = "seen again"  # SQS delivers the message again while its function still runs
     POISONED = "poisoned"  # a message for a context without any item
     HANDLER_FAILS = "handler fails"
     REDRIVEN = "redriven"

@@ -164,8 +164,8 @@ def test_advice_names_true_input_modes() -> None:
 
 
 def test_advice_for_derived_modes_concerns_text() -> None:
-    assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(Scored)).input_advice(None)
-    assert LangGraphAgent(graph_of(Trip)).input_advice(None) == ""
+    assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
+    assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_advice_for_derived_modes_concerns_text() -> None:
 )
 async def test_file_of_text_or_json_becomes_state(part: Values) -> None:
     seen: list[Any] = []
-    await ask(graph_of(Trip, seen), part)
-    assert seen == [Trip(city="Oslo")]
+    await ask(graph_of(TripInput, seen), part)
+    assert seen == [TripInput(city="Oslo")]
 
 
 @pytest.mark.parametrize(
