@@ -96,7 +96,7 @@ class AgentConfig(_Section):
         "application/json",
         "application/octet-stream",
     ]
-    """Accepted media types. `application/octet-stream` accepts files of any type."""
+    """Accepted media types, by default those that reach the agent's code. `application/octet-stream` accepts any file."""
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     """Media types of the answers."""
     capabilities: Capabilities = Capabilities()
@@ -133,7 +133,7 @@ class LimitsConfig(_Section):
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = REQUESTS_PER_MINUTE
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = STREAMS_PER_OWNER
-    """Maximum number of open streams. Each stream occupies a Lambda execution environment."""
+    """Maximum number of open streams and waiting sends. Each occupies a Lambda execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
     """Maximum number of tasks in a non-terminal state: running, queued or waiting for input."""

@@ -1,7 +1,6 @@
 """Lazy loading of an agent by its framework's adapter, and a guard against agent code that exits the process."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -22,10 +21,12 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
 from aion_core.ports import (
     Agent,
     ContextKey,
     Emission,
+    InputAwareAgent,
     InspectableAgent,
     ReplyAs,
     StoredState,
@@ -35,9 +36,6 @@ from aion_core.ports import (
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
-
-YOUNG_OBJECTS = 10_000
-"""Number of new objects after which Python searches them for garbage."""
 
 
 class LazyAgent:
@@ -62,6 +60,7 @@ class LazyAgent:
         """Name of the agent's framework in the registry, set when the agent is loaded."""
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
+        self._input_modes: tuple[str, ...] = ()
 
     @property
     def reply(self) -> ReplyAs:
@@ -69,22 +68,24 @@ class LazyAgent:
         is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
         return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
 
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the loaded agent; empty for those of its card. See `ports.InputAwareAgent`."""
+        return self._input_modes
+
     def load(self) -> None:
         """Import the agent's code. Raises AgentLoadError. See `ports.Agent.load`."""
         with _LOADING:
             if self._agent is None:
                 try:
-                    found = load_object(self._config.path, self._folder, self._roots)
-                    agent = self._build(found)
-                    agent.load()
+                    with no_garbage_collection():
+                        found = load_object(self._config.path, self._folder, self._roots)
+                        agent = self._build(found)
+                        agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
+                if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
+                    self._input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
-                if not gc.get_freeze_count():
-                    # The code loaded so far stays: to search it for garbage takes a twentieth of a turn's time.
-                    gc.freeze()
-                    # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
-                    gc.set_threshold(YOUNG_OBJECTS)
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""

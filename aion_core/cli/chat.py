@@ -43,7 +43,7 @@ def _target(command: Any) -> Any:
         click.option(
             "--stack", envvar="AION_STACK", show_envvar=True, help="The deployment's stack, instead of a URL."
         ),
-        click.option("--agent", default="", help="Id of an agent in aion.yaml.  [default: the agent at the root]"),
+        options.agent,
         click.option("--context", "context_id", default="", help="Id of a conversation to continue."),
         click.option(
             "--sign", default="auto", show_default=True, help="auto, off, or the region of the AWS signature."

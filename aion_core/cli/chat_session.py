@@ -260,9 +260,9 @@ def refusal_text(error: Exception) -> str:
 
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
     """Return a sentence about an unknown agent with a similar name, "" if the server does not list its agents."""
-    import difflib
-
     import httpx
+
+    from aion_core.agents.load_errors import did_you_mean
 
     try:
         known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])
@@ -270,8 +270,7 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
         return ""
     if agent in known:
         return ""
-    near = difflib.get_close_matches(agent, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Its agents are {', '.join(map(str, known))}."
+    hint = did_you_mean(agent, known) or f"Its agents are {', '.join(map(str, known))}."
     return f"There is no agent {agent!r} at {url}. {hint}"
 
 

@@ -59,7 +59,9 @@ Examples:
   aion tasks list --scan --state working""",
 )
 @named_owner
-@click.option("--agent", default="", help="Only tasks of this agent; required with an owner.")
+@click.option(
+    "--agent", default="", shell_complete=options.agent_ids, help="Only tasks of this agent; required with an owner."
+)
 @click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
 @click.option(
     "--state", type=click.Choice(STATES), metavar="STATE", help=f"Only tasks in this state: {', '.join(STATES)}."
@@ -145,7 +147,7 @@ Examples:
 @click.argument("task_id")
 @named_owner
 @_scan
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @options.deployment
 def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes: bool) -> None:
     """Cancel the task TASK_ID, as its client could.

@@ -248,7 +248,7 @@ def test_deploy_names_unknown_parameter(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "AlarmMail=ops@example.com")
     assert (done.returncode, done.stderr) == (
         1,
-        "aion: template.yaml has no parameter AlarmMail. Did you mean AlarmEmail?\n",
+        "aion: template.yaml has no parameter AlarmMail. Did you mean 'AlarmEmail'?\n",
     )
 
 

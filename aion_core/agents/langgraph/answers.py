@@ -8,7 +8,6 @@ from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.content import (
@@ -282,8 +281,10 @@ def _state_names(graph: Graph) -> list[str]:
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
     for node in graph.nodes.values():
-        if isinstance(node.bound, ToolNode):
-            yield from (name for name, tool in node.bound.tools_by_name.items() if tool.return_direct)
+        # Recognise a ToolNode by its attribute: most graphs have none, and its import is slow.
+        tools = getattr(node.bound, "tools_by_name", None)
+        if isinstance(tools, dict):
+            yield from (name for name, tool in tools.items() if tool.return_direct)
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):
             yield from _direct_tools(nested)

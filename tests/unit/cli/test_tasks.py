@@ -18,20 +18,11 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
-from tests.support.stores import dynamodb_store, dynamodb_table
+from tests.support.stores import dynamodb_table
 
 pytestmark = pytest.mark.usefixtures("empty_table")
 
-
-@pytest.fixture
-def run(moto: LocalStack) -> RunCommand:
-    run = operating.runs(moto.environment("ApiFunction"))
-    return lambda *arguments, **options: run("tasks", *arguments, **options)
-
-
-@pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
-    return StoreConversation(dynamodb_store(moto, clock), clock)
+COMMAND = ("tasks",)
 
 
 def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConversation) -> None:

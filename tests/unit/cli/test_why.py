@@ -25,18 +25,9 @@ from tests.support.stores import dynamodb_store
 
 pytestmark = pytest.mark.usefixtures("empty_table")
 
+COMMAND = ("why",)
+
 Write = Callable[..., None]
-
-
-@pytest.fixture
-def run(moto: LocalStack) -> RunCommand:
-    run = operating.runs(moto.environment("ApiFunction"))
-    return lambda *arguments, **options: run("why", *arguments, **options)
-
-
-@pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
-    return StoreConversation(dynamodb_store(moto, clock), clock)
 
 
 @pytest.fixture(scope="module")

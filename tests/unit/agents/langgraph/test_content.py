@@ -1,16 +1,18 @@
-"""Input of graphs without messages: texts and data of a client's message as values of the state."""
+"""Messages as values of a state without messages, and AIMessages as A2A messages."""
 
+import base64
 import dataclasses
 from typing import Annotated, Any, NotRequired, Optional, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.content import input_fields
+from aion_core.agents.langgraph.content import input_fields, message_of
 from tests.support.service import http, parts, send
 
 Values = dict[str, Any]
@@ -159,3 +161,46 @@ def test_advice_names_true_input_modes() -> None:
     assert "Set `input_modes: [text/plain, application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["text/plain", "application/json"]) == ""
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
+
+
+def test_advice_for_derived_modes_concerns_text() -> None:
+    assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(Scored)).input_advice(None)
+    assert LangGraphAgent(graph_of(Trip)).input_advice(None) == ""
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"raw": base64.b64encode(b'{"city": "Oslo"}').decode(), "mediaType": "application/json"},
+        {"raw": base64.b64encode(b"Oslo").decode(), "mediaType": "text/markdown"},
+    ],
+)
+async def test_file_of_text_or_json_becomes_state(part: Values) -> None:
+    seen: list[Any] = []
+    await ask(graph_of(Trip, seen), part)
+    assert seen == [Trip(city="Oslo")]
+
+
+@pytest.mark.parametrize(
+    ("audio", "media_type"),
+    [
+        (b"RIFF\x24\x00\x00\x00WAVE", "audio/wav"),
+        (b"ID3\x04", "audio/mpeg"),
+        (b"\xff\xfb\x90\x00", "audio/mpeg"),
+        (b"\xff\xf1\x50\x80", "audio/aac"),
+        (b"fLaC", "audio/flac"),
+        (b"OggS", "audio/ogg"),
+        (b"\x00\x01\x02\x03", "audio/pcm"),
+    ],
+)
+def test_spoken_audio_has_type_of_its_form(audio: bytes, media_type: str) -> None:
+    encoded = {"id": "audio-1", "data": base64.b64encode(audio).decode(), "transcript": "Hi."}
+    for given, text in ((encoded, "Hi."), (audio, "")):
+        message = message_of(AIMessage("", additional_kwargs={"audio": given}))
+        assert [part.text for part in message.parts if part.text] == [text][: bool(text)]
+        assert (message.parts[-1].raw, message.parts[-1].media_type) == (audio, media_type)
+
+
+def test_audio_of_an_earlier_call_has_no_part() -> None:
+    message = message_of(AIMessage("Hi.", additional_kwargs={"audio": {"id": "audio-1"}}))
+    assert [part.text for part in message.parts] == ["Hi."]
