@@ -73,7 +73,7 @@ def server(name: str, **environ: str) -> Iterator[Server]:
 def dev_server(folder: Path) -> Iterator[Server]:
     """Run `aion dev` with its default store in the folder."""
     port = _free_port()
-    command = [str(Path(sys.executable).with_name("aion")), "dev", "--port", str(port), "--data", str(folder)]
+    command = [str(Path(sys.executable).with_name("aion")), "dev", "--port", str(port), "--data-dir", str(folder)]
     with _process("aion dev", port, command, {"AION_CONFIG": str(ROOT / "bench/aion.yaml")}) as started:
         yield started
 
