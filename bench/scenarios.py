@@ -129,7 +129,10 @@ SCENARIOS = (
     Scenario("blocking send of 10 chunks", f"{SENDS} sends over a kept connection", sends),
     Scenario("16 sends at once", "12 sends on each of 16 connections", at_once(16, 12)),
     Scenario(
-        "200 sends at once, `aion dev`", "each on its own connection; only `aion dev` stores", at_once(200, 1), ours="dev"
+        "200 sends at once, `aion dev`",
+        "each on its own connection; only `aion dev` stores",
+        at_once(200, 1),
+        ours="dev",
     ),
     Scenario("history", f"{TURNS} turns of one context", history),
 )

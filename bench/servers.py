@@ -56,7 +56,7 @@ class Server:
 def server(name: str, **environ: str) -> Iterator[Server]:
     """Run the server `aion`, `sdk` or `floor` under uvicorn, with the memory store."""
     port = _free_port()
-    command = [sys.executable, "-m", "uvicorn", APPS[name], "--port", str(port), "--log-level", "warning"]
+    command = [sys.executable, "-m", "uvicorn", APPS[name], "--port", str(port), "--http", "h11"]
     settings = {
         "AION_CONFIG": str(ROOT / "bench/aion.yaml"),
         "AION_STORE": "memory",
@@ -65,7 +65,7 @@ def server(name: str, **environ: str) -> Iterator[Server]:
         "AION_LOG_LEVEL": "WARNING",
         **environ,
     }
-    with _process(name, port, [*command, "--no-access-log"], settings) as started:
+    with _process(name, port, [*command, "--log-level", "warning", "--no-access-log"], settings) as started:
         yield started
 
 
