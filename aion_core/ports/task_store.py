@@ -184,9 +184,9 @@ class TaskStore(Protocol):
         """Lease the context's running turn if its lease has expired, else the first waiting turn.
 
         Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
-        context requires input. The fence and `turn.tries` grow by one; after a stored step of a dead holder,
-        `turn.tries` is 2, since the holder has tried the unfinished step once. A message that waited for its running
-        task is recorded in the same transaction, as event `turn.message_generation`.
+        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it stored a
+        step, `turn.tries` is 2: it has tried the unfinished step once. A message that waited for its running task is
+        recorded in the same transaction, as event `turn.message_generation`.
         """
         ...
 

@@ -105,8 +105,8 @@ def test_openapi_document_is_valid() -> None:
     validate(build_document(), cls=OpenAPIV31SpecValidator)
 
 
-async def test_openapi_examples_are_responses_of_server() -> None:
-    assert json.loads(RECORDED.read_text(encoding="utf-8")) == await recorded(), "run `make openapi`"
+def test_openapi_examples_are_responses_of_server() -> None:
+    assert json.loads(RECORDED.read_text(encoding="utf-8")) == recorded(), "run `make openapi`"
 
 
 def test_openapi_examples_match_their_schemas() -> None:
@@ -122,7 +122,9 @@ def test_openapi_examples_match_their_schemas() -> None:
                 examples += 1
             if isinstance(example, dict) and "data" in example:
                 event = content["schema"]["properties"]["data"]["contentSchema"]
-                Draft202012Validator({**event, "components": document["components"]}).validate(json.loads(example["data"]))
+                Draft202012Validator({**event, "components": document["components"]}).validate(
+                    json.loads(example["data"])
+                )
     assert examples >= 30
 
 
