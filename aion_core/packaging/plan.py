@@ -38,7 +38,7 @@ from aion_core.template.reader import Place, Template
 # A package does not depend on account and region, so any values will do for reading the template.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
 # Modules of the build. They are inputs of the hash, because a change of their code may change the package.
-BUILDERS = ("elf.py", "files.py", "packages.py")
+BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py")
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
 )
@@ -90,6 +90,16 @@ class PackagePlan:
         """Hash of all inputs of the package, including the files' contents."""
         digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
         return _digest_of(self.files, digest)
+
+    @property
+    def own_files(self) -> tuple[tuple[str, Path], ...]:
+        """The pairs of `files` with aion's own code."""
+        return tuple(each for each in self.files if _is_reserved(each[0]))
+
+    @property
+    def project_files(self) -> tuple[tuple[str, Path], ...]:
+        """The pairs of `files` with the project's files."""
+        return tuple(each for each in self.files if not _is_reserved(each[0]))
 
     def place(self, path: Path) -> Path:
         """Return the path in the package for a file or folder of the project, relative to the package's top folder."""
@@ -301,13 +311,17 @@ def _project_files(
             raise BuildError(f"{file.relative_to(folder)} is excluded from the package{reason}")
     for file in selection.files:
         place = file.relative_to(folder).as_posix()
-        first = place.split("/")[0].removesuffix(".py")
-        if first not in RESERVED:
+        if not _is_reserved(place):
             yield place, file
         elif not is_aion:
+            first = place.split("/")[0].removesuffix(".py")
             raise BuildError(
                 f"rename {place}, or add it to .aionignore: the name {first} is reserved for aion's own code in a package"
             )
+
+
+def _is_reserved(place: str) -> bool:
+    return place.split("/")[0].removesuffix(".py") in RESERVED
 
 
 def _code(folder: Path, place: str, without: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:

@@ -85,6 +85,11 @@ def dev(project: Path, *options: str) -> list[str]:
     return aion_dev(str(project), *options)
 
 
+def refused(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a server that does not start."""
+    return forked.run("aion_core.cli", "dev", str(project), "--port", "0", *options, env=os.environ, timeout=TIMEOUT)
+
+
 def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
     """Return the first true result of the function."""
     end = time.monotonic() + TIMEOUT
@@ -320,8 +325,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir(parents=True)
         (store / name).write_bytes(b"not a database" * 100)
-        command = dev(project, "--port", "0", "--data-dir", str(store.parent))
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        ran = refused(project, "--data-dir", str(store.parent))
         assert ran.returncode == 1
         assert name in ran.stderr
         assert "--fresh" in ran.stderr
@@ -329,7 +333,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
+    """Return the number of wake-up messages: the first heartbeat of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
@@ -389,13 +393,7 @@ def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) 
 
 
 def test_second_server_in_the_folder_names_the_first(server: ServerProcess, project: Path) -> None:
-    second = subprocess.run(
-        dev(project, "--port", "0"),
-        env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
+    second = refused(project, "--data-dir", str(project / ".aion"))
     assert second.returncode == 1
     assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
     assert "--data-dir" in second.stderr
@@ -459,8 +457,7 @@ def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
 
 def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
-    command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    ran = refused(project, "--no-reload", "--data-dir", str(tmp_path / "state"))
     assert ran.returncode == 1
     assert "no_such_module" in ran.stderr
     assert "Traceback" not in ran.stderr
