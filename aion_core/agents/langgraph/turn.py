@@ -5,7 +5,7 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
@@ -52,6 +52,7 @@ from aion_core.checkpointing.persistence import OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
+from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.retries import Fence
 
 logger = logging.getLogger(__name__)
@@ -396,6 +397,7 @@ class GraphTurn:
                         self._observer.step_stored()
                         if not event[0]:
                             self.has_ended = not event[2]["next"]
+                            self._join_step(event[2])
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
                     # The runner records an emission before it requests the next one.
@@ -409,6 +411,15 @@ class GraphTurn:
             pending.close()
             with suppress(ValueError):
                 emission_listener.reset(token)
+
+    def _join_step(self, stored: Mapping[str, Any]) -> None:
+        """Let our checkpointer write the result of a step of one node together with the checkpoint after it.
+
+        LangGraph runs the step's nodes after this event of the checkpoint before the step.
+        """
+        saver = self._graph.checkpointer
+        if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
+            saver.join_step(get_checkpoint_id(stored["config"]) or "")
 
 
 # These are functions, since a turn with its own methods in it would wait for the garbage collector.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.console.conftest import Screen
 from tests.e2e.console.page import (
+    Screen,
     answer,
     choose,
     ends,
@@ -143,6 +143,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
         expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     console.click("#fresh")
     expect(console.locator("#log .message")).to_have_count(0)
+    expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     context = show(console, "tasks").locator("#task-list > li").first
     expect(context.locator(".task")).to_have_count(2)
     expect(context.locator(".task").first).to_contain_text("completed")
@@ -156,7 +157,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
 
 
 def test_older_tasks_are_appended_to_list(console: Page) -> None:
-    """A context with a task on two pages keeps one group."""
+    """A context keeps one group, also if its tasks are on two pages."""
     agent = f"{console.url}agents/talk"
     context = str(uuid.uuid4())
     made = [_task(console, agent, context if number in (0, PAGE) else "") for number in range(PAGE + 1)]

@@ -10,8 +10,9 @@ from playwright.sync_api import Page, Route, expect
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.e2e.console.conftest import Opened, Screen
 from tests.e2e.console.page import (
+    Opened,
+    Screen,
     answer,
     choose,
     ends,

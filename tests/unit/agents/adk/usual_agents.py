@@ -237,7 +237,6 @@ def app() -> Any:
 @case("thread.reply in a tool", UsualTurn(answer="From the tool.", before=("Not this.",)))
 def replies() -> Any:
     async def reply() -> str:
-        """Reply."""
         await get_aion_context().thread.reply("From the tool.")
         return "done"
 
@@ -260,7 +259,6 @@ def raw_result() -> Any:
 @case("Saved artifact", UsualTurn(answer="Saved.", artifacts={"notes.txt": "milk"}))
 def artifact() -> Any:
     async def save(tool_context: ToolContext) -> str:
-        """Save."""
         await tool_context.save_artifact("notes.txt", genai.Part(text="milk"))
         return "saved"
 
@@ -321,7 +319,6 @@ def long_running() -> Any:
 
 
 def pay(amount: int) -> str:
-    """Pay."""
     return "paid"
 
 
