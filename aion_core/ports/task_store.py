@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from aion_core.ports.push import PushConfig
-from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, TaskKey, Turn
+from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, StoppedBy, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task
 
 
@@ -220,11 +220,13 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
+    async def pause(
+        self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+    ) -> None:
         """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
 
-        With `made_progress` the suspension counts as a handoff and resets the tries. Without `spent` (the agent never
-        ran) this try does not count. Raises LeaseLost.
+        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise, with None as the cause
+        `stopped_by` (the agent never ran), this try does not count. Raises LeaseLost.
         """
         ...
 

@@ -333,7 +333,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
+    """Return the number of wake-up messages: the first heartbeat of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 

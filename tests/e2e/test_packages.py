@@ -97,6 +97,13 @@ def test_function_package_has_only_its_frameworks() -> None:
     assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
+def test_functions_share_files_of_distributions() -> None:
+    """Two packages share a module, a file of a namespace package and a compiled file of aion's own code."""
+    push, sweep = package_here("PushFunction").code, package_here("SweepFunction").code
+    for place in ("a2a/types/__init__.py", "google/protobuf/message.py", "aion_core/errors.py"):
+        assert (push / place).samefile(sweep / place), place
+
+
 @pytest.mark.deep
 def test_adk_deployment_has_no_langgraph() -> None:
     """Package the imports of aion.yaml's agents.
@@ -236,9 +243,14 @@ def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text(text)
     planned = plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1])
-    link_parts(replace(planned, files=tuple((place, tmp_path / place) for place in texts)), tmp_path / "code")
-    models = {path.name for path in (tmp_path / "code" / "botocore" / "data").iterdir() if path.is_dir()}
-    assert models == SERVICES | {"bedrock-runtime", "textract"}
+
+    def models(target: Path, *places: str) -> set[str]:
+        link_parts(replace(planned, files=tuple((place, tmp_path / place) for place in places)), target)
+        return {path.name for path in (target / "botocore" / "data").iterdir() if path.is_dir()}
+
+    without = models(tmp_path / "without", "other/words.py")
+    assert without >= SERVICES
+    assert models(tmp_path / "with", *texts) - without == {"bedrock-runtime", "textract"}
 
 
 # --- Reproducible builds ---

@@ -96,7 +96,7 @@ def reason(status: Values) -> str:
         (TripInput, {}, "city"),
         (Topic, {}, "topic"),
         (Conversation, {"input_schema": Asked}, "question"),
-        (AnsweredQuestion, {}, None),
+        (AnsweredQuestion, {}, "question"),
         (ScoreOnly, {}, None),
     ],
 )
@@ -122,7 +122,6 @@ async def test_data_keeps_whole_numbers() -> None:
 @pytest.mark.parametrize(
     ("schema", "given", "part"),
     [
-        (AnsweredQuestion, {"text": "Hi"}, "a text"),
         (ScoreOnly, {"text": "Hi"}, "a text"),
         (ScoreOnly, {"data": {"score": 1, "rank": 2}}, "the key rank"),
         (ScoreOnly, {"data": [1, 2]}, "data that is not an object"),
@@ -161,6 +160,11 @@ def test_advice_names_true_input_modes() -> None:
     assert "Set `input_modes: [text/plain, application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["text/plain", "application/json"]) == ""
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
+
+
+def test_advice_names_the_first_of_several_texts() -> None:
+    assert "A text fills question, the first" in LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(None)
+    assert LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(["application/json"]) == ""
 
 
 def test_advice_for_derived_modes_concerns_text() -> None:
