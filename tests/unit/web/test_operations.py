@@ -122,7 +122,9 @@ def test_openapi_examples_match_their_schemas() -> None:
                 examples += 1
             if isinstance(example, dict) and "data" in example:
                 event = content["schema"]["properties"]["data"]["contentSchema"]
-                Draft202012Validator({**event, "components": document["components"]}).validate(json.loads(example["data"]))
+                Draft202012Validator({**event, "components": document["components"]}).validate(
+                    json.loads(example["data"])
+                )
     assert examples >= 30
 
 
