@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 MANY_MODULES = 100
 """Number of imported modules after which the existing objects are frozen. A package such as LangGraph has more."""
+YOUNG_OBJECTS = 10_000
+"""Number of new objects after which Python searches them for garbage."""
 
 
 @contextmanager
@@ -23,5 +25,7 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if len(sys.modules) - modules >= MANY_MODULES:
             gc.freeze()
+            # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
+            gc.set_threshold(YOUNG_OBJECTS)
         if was_enabled:
             gc.enable()

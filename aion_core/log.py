@@ -210,9 +210,7 @@ def counting_internal_errors(count: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        # A generator closed by the garbage collector runs in another context.
-        with suppress(ValueError):
-            _on_internal_error.reset(token)
+        _put_back(_on_internal_error, token)
 
 
 def count_internal_error() -> None:

@@ -26,6 +26,7 @@ from aion_core.ports import (
     Agent,
     ContextKey,
     Emission,
+    InputAwareAgent,
     InspectableAgent,
     ReplyAs,
     StoredState,
@@ -59,6 +60,8 @@ class LazyAgent:
         """Name of the agent's framework in the registry, set when the agent is loaded."""
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
+        self.input_modes: tuple[str, ...] = ()
+        """Media types that reach the loaded agent, if aion.yaml names none; empty for those of its card."""
 
     @property
     def reply(self) -> ReplyAs:
@@ -77,6 +80,8 @@ class LazyAgent:
                         agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
+                if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
+                    self.input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -239,6 +244,9 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
             return self._work.throw(*error)
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
+        finally:
+            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            del error
 
     def close(self) -> None:
         self._work.close()

@@ -1,6 +1,7 @@
-"""Processes of Python modules, forked from a server with the packages imported: a cold start takes a second of CPU.
+"""Processes of Python modules, forked from a server with the packages imported: a cold start takes seconds of CPU.
 
-`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops.
+`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops. The processes
+that multiprocessing starts in such a process, as `aion dev` does, are forked too.
 """
 
 import atexit
@@ -8,6 +9,8 @@ import contextlib
 import gc
 import importlib
 import json
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import os
 import runpy
 import select
@@ -18,8 +21,9 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from multiprocessing import util
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
@@ -193,6 +197,7 @@ def _run(request: list[Any], output: int, errors: int) -> NoReturn:
     module, arguments, env, cwd = request
     code: object = 1
     try:
+        os.setsid()
         for ours, descriptor in ((1, output), (2, errors)):
             os.dup2(descriptor, ours)
             os.close(descriptor)
@@ -200,6 +205,7 @@ def _run(request: list[Any], output: int, errors: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(env)
         sys.argv = [module, *arguments]
+        util.spawnv_passfds = _fork_interpreter  # type: ignore[attr-defined]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -213,6 +219,39 @@ def _run(request: list[Any], output: int, errors: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _fork_interpreter(path: str, arguments: Sequence[str], descriptors: Iterable[int]) -> int:
+    """Fork in place of multiprocessing's start of `python -c <program> …` with these descriptors; return the id."""
+    *_, command = (place for place, argument in enumerate(arguments) if argument == "-c")
+    process = os.fork()
+    if process:
+        return process
+    code: object = 1
+    try:
+        _reset(descriptors)
+        sys.argv = ["-c", *arguments[command + 2 :]]
+        exec(arguments[command + 1], {"__name__": "__main__"})  # noqa: S102  # multiprocessing's own program
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _reset(descriptors: Iterable[int]) -> None:
+    """Leave the process as exec does: only these descriptors are open, no signal has a handler, and no lock is held."""
+    kept = sorted({0, 1, 2, *descriptors})
+    for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+        os.closerange(low + 1, high)
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    importlib.reload(multiprocessing.resource_tracker)
+    importlib.reload(multiprocessing.forkserver)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,16 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
 import pexpect
 import pytest
 
+from tests.e2e import forked
 from tests.e2e.talking import AGENT, WHOLE
-from tests.support.server import ROOT, serving
+from tests.support.server import ROOT, aion_dev, serving
 
 AION = str(Path(sys.executable).with_name("aion"))
 
@@ -30,14 +31,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    command = [AION, "dev", str(folder / "agent.py"), "--no-reload", "--data-dir", str(folder / ".aion")]
+    command = aion_dev(str(folder / "agent.py"), "--no-reload", "--data-dir", str(folder / ".aion"))
     with serving(command, AION_LEASE_SECONDS="2") as server:
         yield server.url
 
 
-def send(url: str, *arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
-    command = [AION, "send", "--url", url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
+def run(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] = os.environ) -> "subprocess.CompletedProcess[str]":
+    return forked.run("aion_core.cli", *arguments, cwd=cwd, env=env)
+
+
+def send(url: str, *arguments: str, env: Mapping[str, str] = os.environ) -> "subprocess.CompletedProcess[str]":
+    return run("send", "--url", url, *arguments, env=env)
 
 
 def test_send_prints_streamed_answer(url: str) -> None:
@@ -46,7 +50,8 @@ def test_send_prints_streamed_answer(url: str) -> None:
 
 
 def test_send_reads_standard_input_and_prints_json(url: str) -> None:
-    sent = send(url, "-", "--json", "--context", "c 1", input="data")
+    command = [AION, "send", "--url", url, "-", "--json", "--context", "c 1"]
+    sent = subprocess.run(command, input="data", capture_output=True, text=True, timeout=120)
     answer = json.loads(sent.stdout)
     assert (sent.returncode, answer["state"], answer["text"], answer["context"]) == (
         0,
@@ -77,6 +82,13 @@ def test_send_reports_refused_message(url: str) -> None:
     [
         ((), 2, "Give a TEXT or a --file"),
         (("hello", "--file", "missing.txt"), 1, "missing.txt cannot be read"),
+        (("hello", "--save", "/dev/null/folder"), 1, "/dev/null/folder cannot be written: Not a directory."),
+        (("hello", "--url", "localhost:8000"), 2, "'localhost:8000' has to be an http or https URL"),
+        (
+            ("hello", "--url", "http://127.0.0.1:9"),
+            1,
+            "The agent at http://127.0.0.1:9 does not answer: All connection",
+        ),
     ],
 )
 def test_send_refuses_wrong_command(url: str, arguments: tuple[str, ...], code: int, said: str) -> None:
@@ -84,17 +96,30 @@ def test_send_refuses_wrong_command(url: str, arguments: tuple[str, ...], code: 
     assert (sent.returncode, said in sent.stderr) == (code, True)
 
 
+def test_url_without_agent_is_one_sentence(url: str) -> None:
+    sent = send(f"{url}/nowhere", "hello")
+    card = f"{url}/nowhere/.well-known/agent-card.json"
+    assert sent.stderr == f"Error: There is no agent at {url}/nowhere: {card} answers with 404.\n"
+
+
+def test_chat_reads_lines_of_pipe(url: str) -> None:
+    lines = "hello\n/quit\n"
+    done = subprocess.run([AION, "chat", url], input=lines, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "you>" not in done.stdout
+    assert re.search(r"aion chat … --context [0-9a-f-]{36}$", done.stdout.strip())
+
+
 def test_send_finds_development_server_or_says_what_to_do(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "AION_DATA_DIR"}
-    sent = subprocess.run([AION, "send", "hello"], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    sent = run("send", "hello", cwd=tmp_path, env=environ)
     assert (sent.returncode, "No `aion dev` runs in this folder" in sent.stderr) == (1, True)
     sent = send("http://127.0.0.1:9", "hello")
     assert (sent.returncode, "does not answer" in sent.stderr) == (1, True)
     data = tmp_path / "data"
-    with serving([AION, "dev", str(ROOT / "examples/echo/agent.py"), "--no-reload"], AION_DATA_DIR=str(data)):
-        sent = subprocess.run(
-            [AION, "send", "found it"], env={**environ, "AION_DATA_DIR": str(data)}, capture_output=True, text=True
-        )
+    with serving(aion_dev(str(ROOT / "examples/echo/agent.py"), "--no-reload"), AION_DATA_DIR=str(data)):
+        sent = run("send", "found it", env={**environ, "AION_DATA_DIR": str(data)})
     assert (sent.returncode, sent.stdout.strip()) == (0, "found it")
 
 
@@ -110,9 +135,9 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     printed += process.stdout.read()
     assert process.wait(timeout=60) == 0
     assert printed.strip().endswith(WHOLE)
-    listed = subprocess.run([AION, "tasks", "list", "--json"], cwd=folder, capture_output=True, text=True)
+    listed = run("tasks", "list", "--json", cwd=folder)
     newest = max(json.loads(listed.stdout), key=lambda each: each["since"])
-    why = subprocess.run([AION, "why", newest["task"]], cwd=folder, capture_output=True, text=True)
+    why = run("why", newest["task"], cwd=folder)
     sentences = [line[25:] for line in why.stdout.splitlines()]
     assert ": “gate killed-send”." in sentences[2]
     assert sentences[3] == "A worker of `aion dev` began the turn."
@@ -246,7 +271,7 @@ def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
 
 def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("quiet")
-    with serving([AION, "dev", str(ROOT / "examples/files/agent.py"), "--no-reload", "--store", "memory"]) as server:
+    with serving(aion_dev(str(ROOT / "examples/files/agent.py"), "--no-reload", "--store", "memory")) as server:
         terminal = chatting(server.url)
         terminal.expect("you>")
         terminal.sendline(f"/file {tmp_path / 'missing.txt'}")
@@ -274,11 +299,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[tuple[str, st
         "aion:\n  security: {schemes: {key: {type: api-key}}}\n"
         "  agents: {talker: {path: 'agent.py:graph'}, helper: {path: 'agent.py:graph'}}\n"
     )
-    command = [AION, "dev", "--config", str(folder / "aion.yaml"), "--no-reload", "--auth", "on"]
+    command = aion_dev("--config", str(folder / "aion.yaml"), "--no-reload", "--auth", "on")
     with serving(command, AION_DATA_DIR=str(folder / ".aion")) as server:
         environ = {**os.environ, "AION_DATA_DIR": str(folder / ".aion")}
-        made = subprocess.run([AION, "key", "create", "alice"], env=environ, capture_output=True, text=True, check=True)
-        yield server.url, made.stdout.strip()
+        yield server.url, run("key", "create", "alice", env=environ).stdout.strip()
 
 
 def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -27,6 +26,7 @@ from a2a.types import (
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import ParseDict
 
+from tests.e2e import forked
 from tests.e2e.clients import official_client
 from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
@@ -238,7 +238,7 @@ def test_dev_server_listens_on_loopback_only(server: ServerProcess) -> None:
 
 def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
     port = str(urlsplit(server.url).port)
-    ran = subprocess.run(aion_dev("--port", port), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ran = forked.run("aion_core.cli", "dev", "--port", port, env=os.environ)
     assert ran.returncode == 1
     assert f"Port {port} cannot be used" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -257,20 +257,15 @@ def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
 )
 def test_dev_server_reports_invalid_aion_yaml(tmp_path: Path, yaml: str, sentence: str) -> None:
     (tmp_path / "aion.yaml").write_text(yaml)
-    ran = subprocess.run(
-        aion_dev("--port", "0", "--config", str(tmp_path / "aion.yaml")),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    config = str(tmp_path / "aion.yaml")
+    ran = forked.run("aion_core.cli", "dev", "--port", "0", "--config", config, env=os.environ)
     assert ran.returncode == 1
     assert sentence in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
 def test_dev_command_has_help() -> None:
-    shown = subprocess.run([sys.executable, "-m", "aion_core.cli", "dev", "--help"], capture_output=True, text=True)
+    shown = forked.run("aion_core.cli", "dev", "--help", env=os.environ)
     for option in ("--port", "--config", "--store", "sqlite", "dynamodb", "memory"):
         assert option in shown.stdout
 

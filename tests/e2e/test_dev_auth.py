@@ -1,13 +1,14 @@
-"""`make dev AUTH=on`: aion.yaml's schemes are enforced, and the server prints a key for a first request."""
+"""`aion dev` with AUTH=on: aion.yaml's schemes are enforced, and the server prints a key for a first request."""
 
+import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 
-from tests.support.server import aion_dev, make_dev, serving
+from tests.e2e import forked
+from tests.support.server import aion_dev, serving
 from tests.support.service import send
 
 CONFIG = """
@@ -23,7 +24,7 @@ def test_dev_server_with_auth_accepts_only_printed_credentials(tmp_path: Path) -
     """Accept the printed request; refuse a request with another key."""
     config = tmp_path / "aion.yaml"
     config.write_text(CONFIG % AGENT)
-    with serving([*make_dev(), "AUTH=on"], AION_CONFIG=str(config)) as server:
+    with serving(aion_dev(), AION_CONFIG=str(config), AUTH="on") as server:
         printed = "".join(server.printed)
         header = re.search(r"-H '(X-API-Key): (aion_[^']+)'", printed)
         assert header is not None, printed
@@ -42,8 +43,8 @@ def test_dev_server_with_auth_accepts_only_printed_credentials(tmp_path: Path) -
 
 
 def test_auth_option_without_declared_schemes_is_refused(tmp_path: Path) -> None:
-    command = aion_dev("--auth", "on", "--port", "0", "--data-dir", str(tmp_path))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    command = ["dev", "--auth", "on", "--port", "0", "--data-dir", str(tmp_path)]
+    ran = forked.run("aion_core.cli", *command, env=os.environ)
     assert ran.returncode == 1
     assert "declares no `security`" in ran.stderr
     assert sys.executable not in ran.stderr

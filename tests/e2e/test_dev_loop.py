@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,11 @@ def dev(project: Path, *options: str) -> list[str]:
     return aion_dev(str(project), *options)
 
 
+def refused(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a server that does not start."""
+    return forked.run("aion_core.cli", "dev", str(project), "--port", "0", *options, env=os.environ, timeout=TIMEOUT)
+
+
 def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
     """Return the first true result of the function."""
     end = time.monotonic() + TIMEOUT
@@ -91,7 +97,7 @@ def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
         if found := holds():
             return found
         assert server.process.poll() is None, "".join(server.printed)
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError("it never held:\n" + "".join(server.printed))
 
 
@@ -176,6 +182,15 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
         lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours",
         server,
     )
+
+
+def test_request_after_reloaded_gets_new_code(server: ServerProcess, project: Path) -> None:
+    worker = worker_of(server)
+    edit(project, '"first"', '"second"')
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    with ThreadPoolExecutor(20) as threads:
+        answers = [text_of(task) for task in threads.map(ask, [server] * 20)]
+    assert [answer for answer in answers if not answer.startswith("second ")] == [], f"{worker} has the old code"
 
 
 def test_edit_during_stream_hands_turn_off_to_new_worker(server: ServerProcess, project: Path) -> None:
@@ -310,8 +325,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir(parents=True)
         (store / name).write_bytes(b"not a database" * 100)
-        command = dev(project, "--port", "0", "--data-dir", str(store.parent))
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+        ran = refused(project, "--data-dir", str(store.parent))
         assert ran.returncode == 1
         assert name in ran.stderr
         assert "--fresh" in ran.stderr
@@ -319,7 +333,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
+    """Return the number of wake-up messages: the first heartbeat of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
@@ -379,13 +393,7 @@ def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) 
 
 
 def test_second_server_in_the_folder_names_the_first(server: ServerProcess, project: Path) -> None:
-    second = subprocess.run(
-        dev(project, "--port", "0"),
-        env={**os.environ, "AION_DATA_DIR": str(project / ".aion")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
+    second = refused(project, "--data-dir", str(project / ".aion"))
     assert second.returncode == 1
     assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
     assert "--data-dir" in second.stderr
@@ -449,8 +457,7 @@ def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
 
 def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
-    command = dev(project, "--port", "0", "--no-reload", "--data-dir", str(tmp_path / "state"))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    ran = refused(project, "--no-reload", "--data-dir", str(tmp_path / "state"))
     assert ran.returncode == 1
     assert "no_such_module" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -534,7 +541,9 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         stream = StreamingEdit(server, "hello")
         until(lambda: "wait" in notes(project), server)
         edit(project, '"first"\nHERE', '"second"\nHERE')
-        until(lambda: printed(server, "Killed the process with the old code"), server)
+        until(lambda: printed(server, "Reloaded after an edit of"), server)
+        told = "".join(server.printed)
+        assert told.index("Killed the process with the old code") < told.index("Reloaded"), "it might still accept"
         until(lambda: notes(project).count("wait") == 2, server)
         stream.join()
 

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from aion_core.cli.error_text import error_text
 from aion_core.cli.main import aion
 from aion_core.errors import AionError
 from aion_core.local.stack import SETTINGS, LocalStack
-from tests.support.server import ROOT
+from tests.e2e import forked
 
 STACK = "aion-test"
 
@@ -73,14 +72,8 @@ def refusal(failed: Result) -> str:
 
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Run `aion` in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "aion_core.cli", *arguments],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true", **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    kept = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true"}
+    return forked.run("aion_core.cli", *arguments, env={**kept, **environ}, timeout=60)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Start and stop of `aion dev` as a process, as on a user's terminal."""
 
+import io
 import os
 import re
 import signal
@@ -11,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from tests.e2e.forked import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
 _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
@@ -20,7 +24,7 @@ _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
 class ServerProcess:
     """Running server with a printed address."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str] | ForkedProcess"
     url: str
     printed: list[str]
 
@@ -41,32 +45,43 @@ def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
 
 
 def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerProcess]:
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PORT": "0", **environ},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
+    process, output = _started(command, {**os.environ, "PORT": "0", **environ})
     printed: list[str] = []
     try:
-        for line in process.stdout:
+        for line in output:
             printed.append(line)
             if line.startswith("Press Ctrl-C"):
                 break
         url = _URL.search("".join(printed))
         assert url is not None, f"{command} did not start:\n{''.join(printed)}"
-        reading = threading.Thread(target=lambda: printed.extend(process.stdout or ()), daemon=True)
+        reading = threading.Thread(target=lambda: printed.extend(output), daemon=True)
         reading.start()
         yield ServerProcess(process, url[1], printed)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        process.stdout.close()
+        output.close()
+
+
+def _started(command: list[str], environ: dict[str, str]) -> "tuple[subprocess.Popen[str] | ForkedProcess, IO[str]]":
+    """Start the command in a session of its own; `aion_dev` is forked from a process with the imports."""
+    if command[:3] == [sys.executable, "-m", "aion_core.cli"]:
+        read, write = os.pipe()
+        forked = ForkedProcess(*command[2:], env=environ, cwd=ROOT, stdout=write, stderr=write)
+        os.close(write)
+        return forked, io.TextIOWrapper(os.fdopen(read, "rb"), encoding="utf-8")
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout
 
 
 def make_dev() -> list[str]:
