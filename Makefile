@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ bench-chunks: $(VENV)/.tests ## Measure what the adapter adds to each streamed c
 
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit
 	$(VENV)/bin/python -m tests.bench.dev_loop
+
+bench-cold: $(VENV)/.tests ## Measure the CPU time of the built ApiFunction until its first streamed word
+	@$(VENV)/bin/python -m tests.bench.cold_function
 
 newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with an empty and a warm package cache (NEWCOMER=--check)
 	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
