@@ -93,7 +93,8 @@ message-path: $(VENV)/.tests ## List the files that one streamed message passes 
 docs: $(VENV)/.tests ## Build the documentation site without warnings into .cache/docs/site
 	@$(VENV)/bin/python -m infra.docs_site
 
-openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table
+openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table, with examples from a real server
+	@$(VENV)/bin/python -m infra.openapi_examples
 	@$(VENV)/bin/python -m infra.openapi
 
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models

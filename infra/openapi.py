@@ -1,7 +1,7 @@
 """OpenAPI document of the HTTP+JSON binding: `make openapi` writes docs/openapi.yaml, and the JSON that the console serves.
 
 Sources: the operations table for paths, the proto descriptors of the A2A specification for schemas, the limits of this
-server for constraints, and infra/openapi_base.yaml for the fixed parts.
+server for constraints, infra/openapi_base.yaml for the fixed parts, and infra/openapi_examples.json for real responses.
 """
 
 import gzip
@@ -20,6 +20,7 @@ from aion_core.protocol.message_rules import MAX_PARTS
 from aion_core.tasks.listing import MAX_PAGE_SIZE
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Body, HttpRoute, Operation
+from infra.openapi_examples import RECORDED, Examples
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
@@ -210,7 +211,9 @@ def _path_parameters(route: HttpRoute) -> list[str]:
     return [part.partition("}")[0].partition(":")[0] for part in route.path.split("{")[1:]]
 
 
-def _described(operation: Operation, route: HttpRoute, requests: Schemas, responses: Schemas) -> Schema:
+def _described(
+    operation: Operation, route: HttpRoute, requests: Schemas, responses: Schemas, examples: Examples
+) -> Schema:
     """Return the OpenAPI description of an operation at one of its routes."""
     doc, request = operation.doc, operation.request
     if doc is None or request is None:
@@ -241,7 +244,7 @@ def _described(operation: Operation, route: HttpRoute, requests: Schemas, respon
         if doc.example:
             content["application/a2a+json"]["example"] = dict(doc.example)
         described["requestBody"] = {"required": route.body is Body.REQUIRED, "content": content}
-    described["responses"] = {"200": _success(operation, doc.result, responses), **_refusals(route)}
+    described["responses"] = {"200": _success(operation, doc.result, responses, examples), **_refusals(route)}
     return described
 
 
@@ -251,14 +254,17 @@ def _query_parameter(field: ProtoDescriptor, requests: Schemas) -> Schema:
     return {"name": field.json_name, "in": "query", **description, "schema": schema}
 
 
-def _success(operation: Operation, description: str, responses: Schemas) -> Schema:
+def _success(operation: Operation, description: str, responses: Schemas, examples: Examples) -> Schema:
     schema: Schema = (
         responses.ref(operation.response.DESCRIPTOR) if operation.response else {"type": "object", "maxProperties": 0}
     )
     if operation.stream is None:
-        return {"description": description, "content": {"application/a2a+json": {"schema": schema}}}
+        result = examples["results"].get(operation.name)
+        content = {"schema": schema, **({"example": result} if result is not None else {})}
+        return {"description": description, "content": {"application/a2a+json": content}}
     event: Schema = {
         "type": "object",
+        "description": "One event of the stream: its fields `id` and `data`.",
         "required": ["id", "data"],
         "properties": {
             "id": {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)*$"},
@@ -267,10 +273,18 @@ def _success(operation: Operation, description: str, responses: Schemas) -> Sche
     }
     return {
         "description": (
-            "Server-sent events. The first event has the task; the last event has a status update with a terminal or "
-            "interrupted state. A client resumes the stream with the id of its last event."
+            "Server-Sent Events, each as the schema describes. The first event has the task; the last event has a status "
+            "update with a terminal or interrupted state. A client resumes the stream with the id of its last event."
         ),
-        "content": {"text/event-stream": {"itemSchema": event}},
+        "content": {
+            "text/event-stream": {
+                "schema": event,
+                "examples": {
+                    f"event {place}": {"value": each}
+                    for place, each in enumerate(examples["streams"][operation.name], start=1)
+                },
+            }
+        },
     }
 
 
@@ -289,10 +303,14 @@ def build_document(operations: Iterable[Operation] = OPERATIONS) -> Schema:
     """Build the OpenAPI document of the operations table."""
     document: Schema = yaml.safe_load(BASE.read_text(encoding="utf-8"))
     requests, responses = Schemas(of_requests=True), Schemas(of_requests=False)
+    examples: Examples = json.loads(RECORDED.read_text(encoding="utf-8"))
     for operation, route in _routes(operations):
         path = route.path.replace(":path}", "}")
         item = document["paths"].setdefault(path, {})
-        item[route.method.lower()] = _described(operation, route, requests, responses)
+        item[route.method.lower()] = _described(operation, route, requests, responses, examples)
+    for name, body in examples["errors"].items():
+        for content in document["components"]["responses"][name]["content"].values():
+            content["example"] = body
     document["components"]["schemas"] |= requests.components | responses.components
     return document
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from aion_core.packaging.packages import Package, dependencies, package
+from aion_core.packaging.cache import cache, filled_once
+from aion_core.packaging.packages import Package, package
+from aion_core.packaging.parts import link_parts
 from aion_core.packaging.plan import PackagePlan
 from aion_core.packaging.programs import BuildError, UvMissing, interpreter
 from aion_core.packaging.requirements import PLATFORMS, resolved, wanted
@@ -123,12 +125,17 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 
 def _runtimes_boto3(plan: PackagePlan) -> Path:
-    """Install boto3 and its requirements in a folder, as in Lambda's runtime, and return the folder."""
+    """Return a cached folder with boto3 and its requirements, as in Lambda's runtime."""
     others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
     )
-    return dependencies(PackagePlan("boto3", plan.architecture, plan.python, alone, ()))
+    planned = PackagePlan("boto3", plan.architecture, plan.python, alone, ())
+    folder = cache() / f"runtime-{plan.architecture}-{plan.python}-{planned.digest}"
+    with filled_once(folder) as is_new:
+        if is_new:
+            link_parts(planned, folder / "code")
+    return folder / "code"
 
 
 def results() -> Iterator[Result]:

@@ -1,7 +1,6 @@
 """Lazy loading of an agent by its framework's adapter, and a guard against agent code that exits the process."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -22,10 +21,12 @@ from aion_core.agents.objects import (
     object_location,
 )
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
 from aion_core.ports import (
     Agent,
     ContextKey,
     Emission,
+    InputAwareAgent,
     InspectableAgent,
     ReplyAs,
     StoredState,
@@ -59,6 +60,8 @@ class LazyAgent:
         """Name of the agent's framework in the registry, set when the agent is loaded."""
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
+        self.input_modes: tuple[str, ...] = ()
+        """Media types that reach the loaded agent, if aion.yaml names none; empty for those of its card."""
 
     @property
     def reply(self) -> ReplyAs:
@@ -71,15 +74,15 @@ class LazyAgent:
         with _LOADING:
             if self._agent is None:
                 try:
-                    found = load_object(self._config.path, self._folder, self._roots)
-                    agent = self._build(found)
-                    agent.load()
+                    with no_garbage_collection():
+                        found = load_object(self._config.path, self._folder, self._roots)
+                        agent = self._build(found)
+                        agent.load()
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
+                if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
+                    self.input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
-                if not gc.get_freeze_count():
-                    # The code loaded so far stays: to search it for garbage takes a twentieth of a turn's time.
-                    gc.freeze()
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
@@ -241,6 +244,9 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
             return self._work.throw(*error)
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
+        finally:
+            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            del error
 
     def close(self) -> None:
         self._work.close()

@@ -5,16 +5,18 @@ The encrypted form contains its data key, encrypted by KMS: `version | length | 
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Clock
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_LIFE = timedelta(hours=1)
 """Time to encrypt with one data key. KMS gets one request an hour, and a leak of memory exposes the data of an hour."""
@@ -31,8 +33,16 @@ _VERSION, _NONCE, _NEW = b"\x01", 12, b""
 @dataclass(frozen=True, slots=True)
 class _DataKey:
     wrapped: bytes
-    key: AESGCM
+    key: "AESGCM"
     made: datetime
+
+
+def _aes(made: Mapping[str, Any]) -> "AESGCM":
+    """Return the cipher with the data key in a response of KMS."""
+    # A graph's function without push notifications encrypts nothing, and the import takes 7 MB.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(made["Plaintext"])
 
 
 class KMSCipher:
@@ -55,6 +65,8 @@ class KMSCipher:
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.decrypt`."""
+        from cryptography.exceptions import InvalidTag
+
         if encrypted[:1] != _VERSION:
             raise StoreCorrupt("Encrypted data has an unknown version.")
         end = 3 + int.from_bytes(encrypted[1:3], "big")
@@ -71,11 +83,11 @@ class KMSCipher:
                 made = await self._kms(
                     "generate_data_key", KeyId=self._key, KeySpec="AES_256", EncryptionContext=CONTEXT
                 )
-                self._current = _DataKey(made["CiphertextBlob"], AESGCM(made["Plaintext"]), now)
+                self._current = _DataKey(made["CiphertextBlob"], _aes(made), now)
                 self._remember(self._current.wrapped, self._current.key)
             return self._current
 
-    async def _unwrapped(self, wrapped: bytes) -> AESGCM:
+    async def _unwrapped(self, wrapped: bytes) -> "AESGCM":
         if not wrapped:
             raise StoreCorrupt("Encrypted data has no data key.")
         async with self._lock(wrapped):
@@ -83,7 +95,7 @@ class KMSCipher:
             if known is None:
                 # With KeyId, KMS refuses a data key of another account.
                 made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
-                known = AESGCM(made["Plaintext"])
+                known = _aes(made)
                 self._remember(wrapped, known)
         return known
 
@@ -92,7 +104,7 @@ class KMSCipher:
         # locks.
         return self._locks.setdefault((id(asyncio.get_running_loop()), wrapped), asyncio.Lock())
 
-    def _remember(self, wrapped: bytes, key: AESGCM) -> None:
+    def _remember(self, wrapped: bytes, key: "AESGCM") -> None:
         while len(self._cache) >= CACHED_KEYS:
             del self._cache[next(iter(self._cache))]
         self._cache[wrapped] = key

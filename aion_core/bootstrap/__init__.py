@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aion_core import log
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.telemetry import build_telemetry as _build_telemetry
+from aion_core.garbage import no_garbage_collection
 from aion_core.ports.queues import push_wake_up_of as push_wake_up_of
 from aion_core.ports.queues import wake_up_of as wake_up_of
 from aion_core.settings import Settings
@@ -35,6 +36,7 @@ def build_telemetry(settings: Settings | None = None) -> Telemetry:
     return _build_telemetry(settings or Settings.from_environ())
 
 
+@no_garbage_collection()
 def build_app(settings: Settings | None = None) -> "FastAPI":
     """Return the ASGI app with its dependencies. Call it once per process.
 
@@ -47,6 +49,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
     return build(settings, telemetry)
 
 
+@no_garbage_collection()
 def build_worker(settings: Settings | None = None, telemetry: Telemetry | None = None) -> "Worker":
     """Return the worker that runs a turn for each wake-up message. Call it once per process; raises as `build_app` does.
 
@@ -64,6 +67,7 @@ def build_worker(settings: Settings | None = None, telemetry: Telemetry | None =
     return engine.worker
 
 
+@no_garbage_collection()
 def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = None) -> Sweep:
     """Return the sweep for expired timers, without loading agents or frameworks. Call it once per process."""
     settings = settings or Settings.from_environ()
@@ -76,6 +80,7 @@ def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = 
     return Sweep(stores.tasks, stores.work_queue, *push, metrics=telemetry.metrics)
 
 
+@no_garbage_collection()
 def build_push(settings: Settings | None = None, telemetry: Telemetry | None = None) -> "PushDelivery":
     """Return the delivery of push notifications, without loading agents or frameworks. Call it once per process.
 

@@ -58,7 +58,10 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         policy, at_root = policies.get(agent_id), agent_id == default
         delivers = engine.stores.push is not None and engine.stores.push.opens
         card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
-        served[agent_id] = ServedAgent(engine.agents[agent_id], card, extended_card(card, config, policy))
+        agent = engine.agents[agent_id]
+        served[agent_id] = ServedAgent(
+            agent, card, extended_card(card, config, policy), partial(getattr, agent, "input_modes")
+        )
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(

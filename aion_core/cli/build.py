@@ -15,8 +15,14 @@ from aion_core.dev.data_folder import FOLDER, make_ignored
 from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from aion_core.packaging.packages import Package
+    from aion_core.packaging.plan import PackagePlan
     from aion_core.packaging.selection import Selection
+
+
+def _function_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from aion_core.packaging.requirements import FUNCTION_EXTRAS
+
+    return [name for name in FUNCTION_EXTRAS if name.startswith(incomplete)]
 
 
 @click.command(
@@ -27,7 +33,7 @@ Examples:
   aion build ApiFunction --architecture x86_64
   aion build ApiFunction --to "$ARTIFACTS_DIR"    run by the Makefile for `sam build`""",
 )
-@click.argument("functions", nargs=-1)
+@click.argument("functions", nargs=-1, shell_complete=_function_names)
 @click.option(
     "--to",
     "target",
@@ -62,7 +68,9 @@ def build(
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
     dependencies, and aion's code. Nothing is compiled, so any machine can build for each processor.
     """
-    from aion_core.packaging.packages import package
+    from aion_core.packaging.files import ZipWriter
+    from aion_core.packaging.packages import packages
+    from aion_core.packaging.plan import plan
     from aion_core.packaging.programs import BuildError, UvMissing
     from aion_core.packaging.requirements import FUNCTION_EXTRAS, wanted
     from aion_core.template.reader import TemplateError
@@ -72,37 +80,34 @@ def build(
     folder = Path.cwd().resolve()
     if (above := project_above(folder)) is not None:
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
-    is_printed = False
 
-    def made(function: str) -> tuple["Package", Path | None]:
-        built = package(function, folder=folder, architecture=architecture, python=python)
-        return built, built.zip() if target is None else None
+    def planned(function: str) -> "PackagePlan":
+        return plan(function, folder=folder, architecture=architecture, python=python)
 
-    # Most of the work is in other processes and in zlib, so threads use all processors.
-    executor = ThreadPoolExecutor(min(len(FUNCTION_EXTRAS), os.cpu_count() or 1))
     try:
-        results = executor.map(made, functions or FUNCTION_EXTRAS)
-        for function in functions or FUNCTION_EXTRAS:
-            with waiting(f"Building {function}"):
-                built, zipped = next(results)
-            if built.plan.selection and not is_printed:
-                is_printed = True
-                _print_selection(built.plan.selection, folder)
-                click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
-            where = ""
+        # uv resolves in processes of its own, so threads use all processors.
+        with waiting("Resolving the dependencies"), ThreadPoolExecutor() as executor:
+            plans = list(executor.map(planned, functions or FUNCTION_EXTRAS))
+        if selection := next((each.selection for each in plans if each.selection), None):
+            _print_selection(selection, folder)
+            click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
+        with waiting("Installing the dependencies"):
+            built = packages(plans)
+        writer = ZipWriter()
+        for package in built:
+            function, where = package.plan.function, ""
             if target is not None:
-                shutil.copytree(built.code, target, dirs_exist_ok=True)
-            elif zipped is not None:
-                archive = _copied(zipped, zips, function)
+                shutil.copytree(package.code, target, dirs_exist_ok=True)
+            else:
+                with waiting(f"Zipping {function}"):
+                    archive = _copied(package.zip(writer), zips, function)
                 where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1e6:.0f} MB zipped)"
-            click.echo(f"{built}{where}")
-            if built.warning:
-                click.echo(f"{function}: {built.warning}", err=True)
+            click.echo(f"{package}{where}")
+            if package.warning:
+                click.echo(f"{function}: {package.warning}", err=True)
     except (BuildError, OSError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _print_selection(selection: "Selection", folder: Path) -> None:

@@ -33,21 +33,19 @@ Examples:
   aion card show helper --base-url https://agents.example.com
   aion card show --extended | aion card sign - --key private.pem""",
 )
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=options.agent_ids)
 @options.config
 @options.base_url
 @click.option("--extended", is_flag=True, help="Print the extended card, for authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card of AGENT in aion.yaml, by default of the agent at the root."""
     from aion_core.agents.cards import extended_card, public_card
-    from aion_core.agents.config import default_agent, read_agent_configs
+    from aion_core.agents.config import default_agent
     from aion_core.agents.security import read_auth_policies
 
-    agents = read_agent_configs(options.found_config(config))
+    agents = options.declared_agents(config, [agent] if agent else [])
     at_root = default_agent(agents)
     agent = agent or at_root
-    if agent not in agents:
-        raise ConfigurationError(f"{config} has no agent {agent!r}. It declares {', '.join(agents)}.")
     policy = read_auth_policies(agents).get(agent)
     # Each deployment delivers push notifications, because the template contains a push queue.
     found = public_card(

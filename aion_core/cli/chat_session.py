@@ -258,11 +258,23 @@ def refusal_text(error: Exception) -> str:
     return f"The message is refused: {error}"
 
 
+def _no_card_text(url: str, error: Exception) -> str:
+    """Return a sentence about an agent's card that cannot be read."""
+    import httpx
+
+    cause = error.__cause__ or error
+    if isinstance(cause, httpx.HTTPStatusError):
+        return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
+    if isinstance(cause, httpx.RequestError):
+        return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
+    return f"There is no agent at {url}: {error}"
+
+
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
     """Return a sentence about an unknown agent with a similar name, "" if the server does not list its agents."""
-    import difflib
-
     import httpx
+
+    from aion_core.agents.load_errors import did_you_mean
 
     try:
         known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])
@@ -270,8 +282,7 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
         return ""
     if agent in known:
         return ""
-    near = difflib.get_close_matches(agent, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Its agents are {', '.join(map(str, known))}."
+    hint = did_you_mean(agent, known) or f"Its agents are {', '.join(map(str, known))}."
     return f"There is no agent {agent!r} at {url}. {hint}"
 
 
@@ -305,4 +316,4 @@ async def chat_session(
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
     except (A2AClientError, httpx.TransportError) as error:
-        raise click.ClickException(f"The agent at {url} does not answer: {error}") from error
+        raise click.ClickException(_no_card_text(url, error)) from error

@@ -32,7 +32,11 @@ Examples:
 )
 @click.argument("principal")
 @click.option(
-    "--agent", "agents", multiple=True, help="Agent allowed by the key; may be repeated.  [default: every agent]"
+    "--agent",
+    "agents",
+    multiple=True,
+    shell_complete=options.agent_ids,
+    help="Agent allowed by the key; may be repeated.  [default: every agent]",
 )
 @click.option("--scope", "scopes", multiple=True, help="Scope of the key; may be repeated.")
 @click.option("--tenant", default="", help="Tenant of the key.  [default: the caller chooses]")
@@ -52,7 +56,6 @@ def create(
 
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
-    from aion_core.agents.config import read_agent_configs
     from aion_core.auth.schemes.api_key import make_key
 
     _check_name("The principal", principal)
@@ -62,9 +65,7 @@ def create(
         if not scope or " " in scope:
             raise ConfigurationError(f"{scope!r} is not a scope: a scope has no spaces.")
     if agents:
-        declared = read_agent_configs(config.expanduser())
-        if unknown := sorted(set(agents) - declared.keys()):
-            raise ConfigurationError(f"{config} has no agent {unknown[0]!r}. It declares {', '.join(declared)}.")
+        options.declared_agents(config, agents)
     now = SystemClock().now()
     new = make_key(
         principal,

@@ -59,7 +59,7 @@ Examples:
 )
 @click.option("--keep-keys", is_flag=True, help="Keep the owner's API keys.")
 @click.option("--dry-run", is_flag=True, help="Print the data without asking or deleting.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @options.as_json
 @options.config
 @options.deployment

@@ -1,7 +1,6 @@
 """`aion deploy` checks, builds and deploys this folder's agents to AWS and requests a first streamed reply."""
 
 import asyncio
-import difflib
 import os
 import re
 import sys
@@ -135,12 +134,13 @@ def _schemes(declared: "DeploymentConfig") -> list[str]:
 
 def _check_names(given: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a parameter missing in template.yaml. SAM would ignore it silently."""
+    from aion_core.agents.load_errors import did_you_mean
+
     known = _defaults(Path("template.yaml"))
     for name in given:
         if name not in known:
-            alike = difflib.get_close_matches(name, known, 1)
-            hint = f" Did you mean {alike[0]}?" if alike else " `aion upgrade` installs the newest template."
-            raise ConfigurationError(f"template.yaml has no parameter {name}.{hint}")
+            hint = did_you_mean(name, known) or "`aion upgrade` installs the newest template."
+            raise ConfigurationError(f"template.yaml has no parameter {name}. {hint}")
 
 
 def _counted(found: Sequence[CheckResult]) -> str:

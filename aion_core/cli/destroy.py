@@ -24,7 +24,7 @@ Examples:
 @options.aws
 @stack_option
 @click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
     """Delete the stack and wait until it is gone. Table, bucket and key stay unless --data is given.
 

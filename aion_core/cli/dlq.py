@@ -159,7 +159,7 @@ Examples:
 )
 @_queue
 @_limit
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @options.deployment
 def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
     """Move all messages of the dead letter queues back to their queues.
@@ -188,7 +188,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
 @dlq.command(short_help="Delete messages.")
 @click.argument("message_ids", nargs=-1, required=True)
 @_queue
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @options.deployment
 def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Deployment, *, yes: bool) -> None:
     """Delete the messages MESSAGE_ID from their dead letter queue.

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
-from aion_core.errors import ConfigurationError
+from aion_core.errors import AionError, ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 
 if TYPE_CHECKING:
+    from aion_core.agents.config import AgentConfig
     from aion_core.deploy.samconfig import SamConfig
-
-
-from aion_core.auth.principal import API_KEY_ISSUER, Principal
 
 Command = Callable[..., Any]
 
@@ -61,6 +60,38 @@ def found_config(config: Path) -> Path:
     return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
 
+def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
+    """Return the agents of the --config. Raises ConfigurationError if it has no agent with a named id."""
+    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.load_errors import did_you_mean
+
+    declared = read_agent_configs(found_config(config))
+    for name in named:
+        if name not in declared:
+            hint = did_you_mean(name, declared) or f"It declares {', '.join(declared)}."
+            raise ConfigurationError(f"{config} has no agent {name!r}. {hint}")
+    return declared
+
+
+def agent_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of the agents of the --config that begin with the incomplete word, for the shell's completion."""
+    config = context.params.get("config") or os.environ.get("AION_CONFIG") or DEFAULT_CONFIG
+    try:
+        return [name for name in declared_agents(Path(config), ()) if name.startswith(incomplete)]
+    except AionError:
+        return []  # the command itself reports the error
+
+
+def agent(command: Command) -> Command:
+    """Add the option --agent for the agent to talk to."""
+    return click.option(
+        "--agent",
+        default="",
+        shell_complete=agent_ids,
+        help="Id of an agent in aion.yaml.  [default: the agent at the root]",
+    )(command)
+
+
 def base_url(command: Command) -> Command:
     """Add the option --base-url."""
     return click.option(
@@ -79,10 +110,15 @@ def as_json(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
 
 
+def yes(command: Command) -> Command:
+    """Add the option --yes."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
 def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
     """Validate the URL given to an option. Raises BadParameter if it is not an http or https URL without a query."""
     if given and not WEB_ADDRESS.fullmatch(given):
-        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query, as http://127.0.0.1:8000.")
     return given
 
 
@@ -145,9 +181,10 @@ class Deployment:
         is_local = bool(environ.get(SQLITE))
         missing = [name for name in needed if not environ.get(name) and not is_local]
         if missing:
-            *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]
-            flags = ", ".join([*options, last])
-            raise click.UsageError(f"Which deployment? Give {flags}, or set {', '.join(missing)}.")
+            flags = "--stack NAME, --table NAME" if missing == ["AION_TABLE"] else "--stack NAME"
+            raise click.UsageError(
+                f"Which deployment? Give {flags}, or set {', '.join(missing)}; or go to a folder in which `aion dev` has run."
+            )
         # Operators need no agents and no key: encrypted values stay encrypted.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
         chosen = {name: value for name, value in environ.items() if name not in without}

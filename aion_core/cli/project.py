@@ -9,20 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aion_core import __version__
 from aion_core.agents.frameworks import FRAMEWORKS as REGISTRY
+from aion_core.cli import options
 from aion_core.project import InvalidName
 from aion_core.project.files import OBJECTS
 
 if TYPE_CHECKING:
     from aion_core.project.create import ProjectResult
     from aion_core.project.files import Project
-
-
-from typing import TYPE_CHECKING
-
-from aion_core import __version__
-
-if TYPE_CHECKING:
     from aion_core.project.upgrade import Upgrade
 
 FRAMEWORKS = tuple(OBJECTS)
@@ -206,7 +201,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command(short_help="Upgrade template and stacks.")
 @click.option("--diff", "diff_only", is_flag=True, help="Show the changes without writing them.")
 @click.option("--check", "check_only", is_flag=True, help="Write nothing; exit 1 if an upgrade is needed. For CI.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@options.yes
 @click.pass_context
 def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool) -> None:
     """Upgrade template.yaml, infra/*.yaml and the Makefile's build rule to the installed aion-lambda.

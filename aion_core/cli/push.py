@@ -38,7 +38,9 @@ Examples:
 )
 @click.option("--all", "everything", is_flag=True, help="Print configs without failures too.")
 @named_owner
-@click.option("--agent", default="", help="Only tasks of this agent; required with an owner.")
+@click.option(
+    "--agent", default="", shell_complete=options.agent_ids, help="Only tasks of this agent; required with an owner."
+)
 @click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
 @options.deployment
 def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool) -> None:

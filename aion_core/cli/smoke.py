@@ -53,7 +53,11 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 @click.argument("url", default="", envvar="URL", callback=_url)
 @click.option("--stack", envvar="AION_STACK", show_envvar=True, help="The deployment's stack, instead of URL.")
 @click.option(
-    "--agent", default="", envvar="AGENT", help="Id of an agent in aion.yaml.  [default: the agent at the root]"
+    "--agent",
+    default="",
+    envvar="AGENT",
+    shell_complete=options.agent_ids,
+    help="Id of an agent in aion.yaml.  [default: the agent at the root]",
 )
 @click.option("--text", envvar="TEXT", help="Message to the agent; a reply of several seconds is best.")
 @click.option("--webhook", default="", envvar="WEBHOOK", help="Public https URL of a tunnel to --webhook-port.")

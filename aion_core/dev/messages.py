@@ -111,4 +111,4 @@ class Stop:
 
 @dataclass(frozen=True)
 class Stopping:
-    """Message from a worker, sent once it begins to stop. It proves that the worker's event loop is not blocked."""
+    """Message from a worker, sent once it accepts no more requests. It proves that the worker's event loop is not blocked."""

@@ -59,6 +59,8 @@ class WorkerProcess:
     started: threading.Event = field(default_factory=threading.Event)
     loaded: AgentsLoaded | None = None
     reported_slow: bool = False
+    accepts: bool = True
+    """False once the worker accepts no more requests."""
     kill_at: float = float("inf")
 
     @classmethod
@@ -85,6 +87,11 @@ class WorkerProcess:
     def answers(self) -> set[str]:
         """Ids of the agents that this worker has loaded."""
         return set(self.loaded.agents) - set(self.loaded.failures) if self.loaded else set()
+
+    @property
+    def after_edit(self) -> str:
+        """The edit that caused the worker's start, for a sentence; "" without one."""
+        return f" after an edit of {self.why}" if self.why else ""
 
     def send(self, message: object) -> None:
         """Send a message to the worker. Do nothing if it has ended."""

@@ -88,6 +88,7 @@ class Supervisor:
         self._current: WorkerProcess | None = None
         self._candidate: WorkerProcess | None = None
         self._retiring: list[WorkerProcess] = []
+        self._unannounced: list[WorkerProcess] = []
         self._edited: set[str] = set()
         self._edits = threading.Lock()
         self._wake_reader, self._wake_writer = os.pipe()
@@ -197,6 +198,7 @@ class Supervisor:
                     file=sys.stderr,
                     flush=True,
                 )
+        self._report_reloads()
         with self._edits:
             edited, self._edited = self._edited, set()
         if edited:
@@ -237,8 +239,7 @@ class Supervisor:
             case Serving():
                 self._serves(each)
             case Stopping():
-                if each in self._retiring:
-                    each.kill_at = time.monotonic() + RETIRE_SECONDS
+                each.accepts, each.kill_at = False, time.monotonic() + RETIRE_SECONDS
 
     def _loaded(self, each: WorkerProcess, loaded: AgentsLoaded) -> None:
         lost = sorted(set(loaded.failures) & self._current.answers) if self._current is not None else []
@@ -257,10 +258,9 @@ class Supervisor:
         """Print the reasons, kill the new worker, and continue with the current one."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
-        after = f" after an edit of {each.why}" if each.why else ""
         self._candidate = None
         self._kill(each)
-        print(f"{_now()}  Not reloaded{after}. {self._plan_retry()}", file=sys.stderr, flush=True)
+        print(f"{_now()}  Not reloaded{each.after_edit}. {self._plan_retry()}", file=sys.stderr, flush=True)
 
     def _serves(self, each: WorkerProcess) -> None:
         old, self._current, self._candidate = self._current, each, None
@@ -279,9 +279,7 @@ class Supervisor:
             if self._server.reloads and not each.answers:
                 print("No agent could be loaded. Waiting for an edit.", file=sys.stderr)
         else:
-            after = f" after an edit of {each.why}" if each.why else ""
-            took = time.monotonic() - each.began
-            print(f"{_now()}  Reloaded{after} ({took:.1f} s).", file=sys.stderr, flush=True)
+            self._unannounced.append(each)
 
     def _ended(self, each: WorkerProcess) -> None:
         """Handle the end of a worker process. If it was the current worker, plan a restart."""
@@ -301,7 +299,7 @@ class Supervisor:
                 flush=True,
             )
             return
-        self._current = None
+        self._current, self._unannounced = None, []
         print(f"{_now()}  The agents' process has exited ({code}). Restarting it.", file=sys.stderr, flush=True)
         if self._candidate is None:
             self._restart_at = time.monotonic() + self._restart_seconds
@@ -330,6 +328,15 @@ class Supervisor:
             )
 
     # --- Output ---
+
+    def _report_reloads(self) -> None:
+        """Print the reloads once no earlier worker accepts requests."""
+        if any(each.accepts for each in self._retiring):
+            return
+        for each in self._unannounced:
+            took = time.monotonic() - each.began
+            print(f"{_now()}  Reloaded{each.after_edit} ({took:.1f} s).", file=sys.stderr, flush=True)
+        self._unannounced.clear()
 
     def _report_progress(self, now: float) -> None:
         slow = self._candidate

@@ -220,6 +220,7 @@ class _Worker:
             uvicorn.Config(
                 RequestLogMiddleware(with_end),
                 http=HeaderTimeoutProtocol,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=CUT_SECONDS,
@@ -238,6 +239,11 @@ class _Worker:
         """Start no more turns, hand off the running turns, and end the streams after a grace period."""
         # Hide uvicorn's error for each cancelled stream, which is expected here.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        # uvicorn would accept requests until it reads `should_exit`, up to 0.1 s later.
+        for listening in server.servers:
+            listening.close()
+        for connection in list(server.server_state.connections):
+            connection.shutdown()
         # Without this message the supervisor takes the event loop as blocked and kills the worker.
         self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):

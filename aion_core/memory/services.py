@@ -3,14 +3,17 @@
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Metric
 
-_NONCE = 12
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_KEY, _NONCE = 32, 12
+"""Lengths in bytes."""
 
 
 class MemoryBlobs:
@@ -50,19 +53,28 @@ class MemoryCipher:
 
     def __init__(self, key: bytes = b"") -> None:
         """Without a `key`, generate one for the life of this process."""
-        self._key = AESGCM(key or AESGCM.generate_key(256))
+        self._key = key or os.urandom(_KEY)
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.encrypt`."""
         nonce = os.urandom(_NONCE)
-        return nonce + self._key.encrypt(nonce, content, about.encode())
+        return nonce + self._aes.encrypt(nonce, content, about.encode())
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
         """See `ports.Cipher.decrypt`."""
+        from cryptography.exceptions import InvalidTag
+
         try:
-            return self._key.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], about.encode())
+            return self._aes.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], about.encode())
         except (InvalidTag, ValueError) as error:
             raise StoreCorrupt("Encrypted data cannot be decrypted: it was changed or moved.") from error
+
+    @cached_property
+    def _aes(self) -> "AESGCM":
+        # Most processes encrypt nothing, and the import takes 7 MB.
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key)
 
 
 class MemoryMetrics:

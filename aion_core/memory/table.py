@@ -330,7 +330,8 @@ class MemoryTable:
         elif before is not None and after is None:
             del sorts[bisect_left(sorts, key.sort)]
         for index in self._indexes.values():
-            self._store_entry(index, key, index_entry(index, before), index_entry(index, after))
+            if (before and index.partition in before) or (after and index.partition in after):
+                self._store_entry(index, key, index_entry(index, before), index_entry(index, after))
 
     # ── Indexes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,24 +3,27 @@
 The same inputs give files with the same names, bytes, modes and times on every machine.
 """
 
-import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
-import tempfile
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.packaging.cache import cache, filled_once
 from aion_core.packaging.elf import stripped
-from aion_core.packaging.programs import compiler_version, interpreter
+from aion_core.packaging.programs import interpreter
 
 TASK_ROOT = "/var/task"
 # The earliest time of the zip format.
 EPOCH = 315532800
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+# Compression level of zips. Level 6 makes them less than 1 % smaller, and takes a third longer.
+_LEVEL = 5
 
 # Files of a distribution's metadata read by libraries. Only pip reads the other files.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
@@ -29,8 +32,8 @@ _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
 # Tests, compiled files and build sources of distributions.
 _FOLDERS = frozenset({"tests", "__pycache__"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
-# Examples for botocore's documentation.
-_BOTOCORE_NEEDLESS = ("examples-1.json", "examples-1.json.gz")
+# Folders and files with examples for boto3's and botocore's documentation.
+_BOTO_NEEDLESS = ("examples", "examples-1.json", "examples-1.json.gz")
 
 
 def tidy(target: Path) -> None:
@@ -43,7 +46,8 @@ def tidy(target: Path) -> None:
                 if part.name not in _KEPT_OF_DIST_INFO and not part.name.upper().startswith(_LEGAL):
                     _remove(part)
         elif entry.is_dir():
-            for path in [path for path in entry.rglob("*") if _is_needless(path)]:
+            needless = _BOTO_NEEDLESS if entry.name in ("boto3", "botocore") else ()
+            for path in [path for path in entry.rglob("*") if path.name in needless or _is_needless(path)]:
                 _remove(path)
 
 
@@ -70,119 +74,76 @@ def strip_libraries(target: Path) -> None:
 
 # --- botocore's data ---
 
-
-def keep_services(target: Path, kept: Collection[str]) -> None:
-    """Delete botocore's and boto3's data for unused AWS services from the package.
-
-    A service is used if `kept` names it, or if a package or project folder imports boto3 or botocore and contains the
-    service's name in quotes.
-    """
-    data = target / "botocore" / "data"
-    if not data.is_dir():
-        return
-    services = {folder.name for folder in data.iterdir() if folder.is_dir()}
-    missing = set(kept) - services
-    if missing:
-        raise ValueError(f"botocore has no model of {', '.join(sorted(missing))}")
-    named = set(kept) | _named_services(target, services)
-    for service in services - named:
-        shutil.rmtree(data / service)
-        shutil.rmtree(target / "boto3" / "data" / service, ignore_errors=True)
-    for path in list(data.rglob("*")) + list((target / "boto3").glob("examples")):
-        if path.name in (*_BOTOCORE_NEEDLESS, "examples"):
-            _remove(path)
-
-
 _USES_BOTO = re.compile(rb"^\s*(?:import|from)\s+(?:aio)?boto(?:3|core)\b", re.MULTILINE)
 _QUOTED = re.compile(rb"[\"']([a-z0-9-]+)[\"']")
 
 
-def _named_services(target: Path, services: Collection[str]) -> set[str]:
-    named: set[str] = set()
-    for entry in target.iterdir():
-        if entry.name in ("boto3", "botocore", "s3transfer", "aion_core") or not entry.is_dir():
-            continue
-        texts = [file.read_bytes() for file in entry.rglob("*.py")]
-        if any(_USES_BOTO.search(text) for text in texts):
-            named |= {word.decode() for text in texts for word in _QUOTED.findall(text)} & set(services)
-    return named
+def boto_words(files: Iterable[Path]) -> set[str]:
+    """Return the quoted words of these Python files, if one of them imports boto3 or botocore, else an empty set.
+
+    The names of the AWS services that the files use are among them.
+    """
+    texts = [file.read_bytes() for file in files if file.suffix == ".py"]
+    if not any(b"boto" in text and _USES_BOTO.search(text) for text in texts):
+        return set()
+    return {word.decode() for text in texts for word in _QUOTED.findall(text)}
 
 
 # --- .pyc files ---
 
 
-def compile_all(target: Path, python: str, within: Sequence[Path]) -> None:
-    """Compile the package's Python files in `within` to .pyc files, if this machine has that Python version.
+def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
+    """Compile the package's Python files at these relative paths to .pyc files, if this machine has that Python version.
 
     A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
-    check these .pyc files against the times of their sources, which differ after unpacking.
-
-    A file compiled before comes from the cache, because the functions share most of their dependencies.
+    check these .pyc files against the times of their sources, which differ after unpacking. Files with invalid Python,
+    such as templates, are left out.
     """
     program = interpreter(python)
-    if program is None:
+    sources = sorted(str(place) for place in places if place.suffix == ".py")
+    if program is None or not sources:
         return
-    found = [file for each in within for file in (each.rglob("*.py") if each.is_dir() else [each])]
-    sources = [file.relative_to(target) for file in found if file.is_file()]
-    version = hashlib.sha256(compiler_version(program).encode()).hexdigest()[:20]
-    store = cache() / f"compiled-{python}-{version}"
-    with filled_once(store):
-        kept = {source: store / _compiled_name(target, source) for source in sources}
-        if lacking := {source: file for source, file in kept.items() if not file.is_file()}:
-            _compile(program, python, target, lacking)
-        for source, file in kept.items():
-            made = compiled(target / source, python)
-            # Replace an existing file, since other packages may share it by a hard link.
-            made.unlink(missing_ok=True)
-            if file.is_file():
-                made.parent.mkdir(exist_ok=True)
-                shutil.copyfile(file, made)
-
-
-def _compiled_name(target: Path, source: Path) -> str:
-    """Return the name in the cache for the compiled file of a source. It contains the source's path in the package."""
-    return hashlib.sha256(f"{source.as_posix()}\n".encode() + (target / source).read_bytes()).hexdigest()
-
-
-def _compile(program: str, python: str, target: Path, files: Mapping[Path, Path]) -> None:
-    """Compile the package's sources, given by their relative paths, to these files. Leave out invalid Python."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        for source in files:
-            (scratch / source).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(target / source, scratch / source)
-        # Fix the hash seed, so that sets have the same order in every process.
-        environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
-        command = [program, "-s", "-P", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-        # Ignore errors, because some distributions contain templates with invalid Python.
-        subprocess.run([*command, "-s", folder, "-p", TASK_ROOT, folder], capture_output=True, env=environ)  # noqa: S603 - fixed arguments
-        made = {compiled(scratch / source, python): file for source, file in files.items()}
-        made = {each: file for each, file in made.items() if each.is_file()}
-        normalize(program, list(made))
-        for each, file in made.items():
-            # Copy, then rename: another process never reads half a file.
-            part = file.with_suffix(".part")
-            shutil.copyfile(each, part)
-            part.replace(file)
+    # Fix the hash seed, so that sets have the same order in every process.
+    environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
+    count = min(os.cpu_count() or 1, len(sources))
+    with ThreadPoolExecutor(count) as executor:
+        for _ in executor.map(lambda number: _run_python(program, _COMPILE, sources[number::count], target, environ), range(count)):  # fmt: skip
+            pass
 
 
 # marshal marks each object with other references, which may come by chance from a file compiled before. After reading a
 # file back, its objects have references from their own code only.
-_NORMALIZE = """
-import marshal, sys
-for name in sys.stdin.read().split("\\n"):
+NORMALIZED = """
+import gc, marshal, os, sys
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
+
+def normalized(code): return marshal.dumps(marshal.loads(code))
+"""
+"""Python code with a function that returns the bytes of a marshalled code object, always the same for the same code."""
+_COMPILE = f"""{NORMALIZED}
+gc.disable()
+for name in sys.stdin.read().splitlines():
     with open(name, "rb") as file:
-        header, code = file.read(16), marshal.loads(file.read())
-    with open(name, "wb") as file:
-        file.write(header + marshal.dumps(code))
+        source = file.read()
+    try:
+        code = compile(source, "{TASK_ROOT}/" + name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        continue
+    made = cache_from_source(name)
+    os.makedirs(os.path.dirname(made), exist_ok=True)
+    # Replace an existing file, since other packages may share it by a hard link.
+    if os.path.lexists(made):
+        os.unlink(made)
+    with open(made, "wb") as file:
+        # The flag 1: Python does not compare the hash with the source.
+        file.write(MAGIC_NUMBER + bytes([1, 0, 0, 0]) + source_hash(source) + normalized(marshal.dumps(code)))
 """
 
 
-def normalize(program: str, compiled_files: Sequence[Path]) -> None:
-    """Read each compiled file and write it again, so that the same code always gives the same bytes."""
-    if compiled_files:
-        names = "\n".join(map(str, compiled_files))
-        subprocess.run([program, "-I", "-c", _NORMALIZE], input=names, text=True, check=True)  # noqa: S603 - fixed code
+def _run_python(program: str, code: str, lines: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
+    """Run code with these lines as its standard input in the folder. `-P` and `-s` hide modules of folder and user."""
+    command = [program, "-s", "-P", "-W", "ignore", "-c", code]
+    subprocess.run(command, cwd=folder, env=environ, input="\n".join(lines), text=True, check=True)  # noqa: S603 - fixed code
 
 
 def no_compiler(python: str) -> str:
@@ -200,12 +161,30 @@ def compiled(source: Path, python: str) -> Path:
 
 def fix_times_and_modes(target: Path) -> None:
     """Give every file and folder of the package a fixed time and mode."""
-    for path in sorted(target.rglob("*"), reverse=True):
-        is_program = path.is_dir() or path.suffix == ".sh" or ".so" in path.suffixes
-        path.chmod(0o755 if is_program else 0o644)
-        os.utime(path, (EPOCH, EPOCH))
-    target.chmod(0o755)
-    os.utime(target, (EPOCH, EPOCH))
+    for path in [*_entries(str(target)), str(target)]:
+        found = os.stat(path)
+        is_program = stat.S_ISDIR(found.st_mode) or path.endswith(".sh") or ".so" in os.path.basename(path)
+        mode = 0o755 if is_program else 0o644
+        # Most files are links to a part of the cache, whose times and modes are fixed already.
+        if stat.S_IMODE(found.st_mode) != mode:
+            os.chmod(path, mode)
+        if found.st_mtime != EPOCH:
+            os.utime(path, (EPOCH, EPOCH))
+
+
+def _entries(folder: str) -> Iterator[str]:
+    """Yield the path of each file and folder below the folder, a folder after its content."""
+    for entry in os.scandir(folder):
+        if entry.is_dir():
+            yield from _entries(entry.path)
+        yield entry.path
+
+
+def put(source: Path, target: Path) -> None:
+    """Copy a file to the target path. Replace an existing file, since other packages may share it by a hard link."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    shutil.copy(source, target)
 
 
 def files_of(target: Path) -> Iterator[Path]:
@@ -215,15 +194,55 @@ def files_of(target: Path) -> Iterator[Path]:
 
 def size_of(target: Path) -> int:
     """Return the total size of the folder's files in bytes."""
-    return sum(file.stat().st_size for file in files_of(target))
+    found = map(os.stat, _entries(str(target)))
+    return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
 
 
-def write_zip(target: Path, archive: Path) -> None:
-    """Write the folder's files into a zip file, with fixed order and times."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as written:
-        for file in files_of(target):
-            info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-            info.create_system = 3  # Unix, so that the attributes are file modes
-            info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            written.writestr(info, file.read_bytes())
+@dataclass(frozen=True, slots=True)
+class _Deflated:
+    """Compressed content of a file in a zip."""
+
+    content: bytes
+    size: int
+    checksum: int
+
+
+class ZipWriter:
+    """Writer of zip files with fixed order and times. A file with several links is compressed once for all of them."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[int, int], _Deflated] = {}
+
+    def write(self, target: Path, archive: Path) -> None:
+        """Write the folder's files into a zip file."""
+        files = list(files_of(target))
+        with ThreadPoolExecutor() as executor, zipfile.ZipFile(archive, "w") as written:
+            for file, deflated in zip(files, executor.map(self._deflated, files), strict=True):
+                info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
+                info.create_system = 3  # Unix, so that the attributes are file modes
+                info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                info.CRC, info.compress_size, info.file_size = deflated.checksum, len(deflated.content), deflated.size
+                _append(written, info, deflated.content)
+
+    def _deflated(self, file: Path) -> _Deflated:
+        found = file.stat()
+        key = (found.st_dev, found.st_ino)
+        if (known := self._shared.get(key)) is not None:
+            return known
+        content = file.read_bytes()
+        compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+        made = _Deflated(compressor.compress(content) + compressor.flush(), len(content), zlib.crc32(content))
+        if found.st_nlink > 1:
+            self._shared[key] = made
+        return made
+
+
+def _append(archive: zipfile.ZipFile, info: zipfile.ZipInfo, content: bytes) -> None:
+    """Append compressed content, as `ZipFile.writestr` does after compressing it."""
+    assert archive.fp is not None  # noqa: S101  # it is open
+    info.header_offset = archive.start_dir
+    archive.fp.write(info.FileHeader() + content)
+    archive.start_dir = archive.fp.tell()
+    archive.filelist.append(info)
+    archive.NameToInfo[info.filename] = info

@@ -17,6 +17,7 @@ class Import:
     """An import in a file of the project, with the project's files that it loads."""
 
     file: Path
+    line: int
     name: str
     """Dotted name of the import. Empty for a relative import."""
     is_certain: bool
@@ -36,12 +37,19 @@ def imports(file: Path, roots: Sequence[Path]) -> Iterator[Import]:
         if (current, is_certain) in seen:
             continue
         seen.add((current, is_certain))
-        for level, name, is_at_top in _statements(current):
+        for line, level, name, is_at_top in _statements(current):
             found = tuple(_found(current, level, name, roots))
             certain = is_certain and is_at_top
-            yield Import(current, "" if level else name, certain, found)
+            yield Import(current, line, "" if level else name, certain, found)
             if level or name.split(".")[0] not in _OURS:
                 waiting += [(each, certain) for each in found]
+
+
+def loaded_files(agent: Path, roots: Sequence[Path]) -> set[Path]:
+    """Return the project's Python files that every import of the agent loads, including those with syntax errors."""
+    found = imports(agent, [*roots, agent.parent])
+    files = {agent.resolve(), *(file for each in found if each.is_certain for file in each.found)}
+    return {file for file in files if file.suffix == ".py"}
 
 
 def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path]) -> Iterator[Import]:
@@ -63,8 +71,8 @@ def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator
             yield from (each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file())
 
 
-def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield each import in the file: its number of dots, its name, and True if it is at the top level of the module.
+def _statements(file: Path) -> Iterator[tuple[int, int, str, bool]]:
+    """Yield each import in the file: its line, its number of dots, its name, and True if it is at the module's top level.
 
     A file with a syntax error yields nothing.
     """
@@ -76,10 +84,10 @@ def _statements(file: Path) -> Iterator[tuple[int, str, bool]]:
     for node in ast.walk(tree):
         is_at_top = id(node) in top
         if isinstance(node, ast.Import):
-            yield from ((0, alias.name, is_at_top) for alias in node.names)
+            yield from ((node.lineno, 0, alias.name, is_at_top) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = f"{node.module}." if node.module else ""
-            yield from ((node.level, f"{above}{alias.name}", is_at_top) for alias in node.names)
+            yield from ((node.lineno, node.level, f"{above}{alias.name}", is_at_top) for alias in node.names)
 
 
 def _is_there(name: str, places: Sequence[Path]) -> bool:
@@ -106,10 +114,11 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
     return False
 
 
-def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
+def frameworks_of(file: Path, roots: Sequence[Path], otherwise: Iterable[str] = ()) -> set[str]:
     """Return the names of the frameworks imported by the agent's file, directly or through files in these folders.
 
-    Without a known import the agent comes from a third-party package. Then return every framework with an extra.
+    Without a known import the agent may come from a third-party package. Then return `otherwise` or, if that is empty,
+    every framework with an extra.
     """
     if (declared := framework_of_file(file.name)) is not None:
         return {declared}
@@ -120,7 +129,7 @@ def frameworks_of(file: Path, roots: Sequence[Path]) -> set[str]:
         for start in framework.imports
         if any(f"{each}.".startswith(f"{start}.") for each in names)
     }
-    return found & extras() if found else set(extras())
+    return found & extras() if found else set(otherwise or extras())
 
 
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:

@@ -6,6 +6,8 @@ Planning reports problems before the build installs anything.
 import hashlib
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -18,9 +20,17 @@ from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
-from aion_core.packaging.imports import frameworks_of
+from aion_core.packaging.imports import frameworks_of, loaded_files
 from aion_core.packaging.programs import BuildError, compiler_version, interpreter
-from aion_core.packaging.requirements import FUNCTION_EXTRAS, PLATFORMS, UNUSED, Wanted, resolved, wanted
+from aion_core.packaging.requirements import (
+    FUNCTION_EXTRAS,
+    PLATFORMS,
+    UNUSED,
+    Wanted,
+    installed_frameworks,
+    resolved,
+    wanted,
+)
 from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
@@ -28,7 +38,7 @@ from aion_core.template.reader import Place, Template
 # A package does not depend on account and region, so any values will do for reading the template.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
 # Modules of the build. They are inputs of the hash, because a change of their code may change the package.
-BUILDERS = ("elf.py", "files.py", "packages.py")
+BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py")
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
 )
@@ -81,6 +91,16 @@ class PackagePlan:
         digest = hashlib.sha256(repr((self.function, self.dependencies_digest)).encode())
         return _digest_of(self.files, digest)
 
+    @property
+    def own_files(self) -> tuple[tuple[str, Path], ...]:
+        """The pairs of `files` with aion's own code."""
+        return tuple(each for each in self.files if _is_reserved(each[0]))
+
+    @property
+    def project_files(self) -> tuple[tuple[str, Path], ...]:
+        """The pairs of `files` with the project's files."""
+        return tuple(each for each in self.files if not _is_reserved(each[0]))
+
     def place(self, path: Path) -> Path:
         """Return the path in the package for a file or folder of the project, relative to the package's top folder."""
         assert self.folder is not None  # noqa: S101  # set in every plan with project files
@@ -128,8 +148,11 @@ def plan(
         return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
+    # A file with a syntax error has no known imports, so the frameworks found would be the wrong ones.
+    _check_syntax(found, folder, python)
     project = wanted(folder, found.requirements)
-    frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots)}
+    installed = installed_frameworks(project)
+    frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots, installed)}
     requirements = resolved(
         [*FUNCTION_EXTRAS[function], *sorted(frameworks), *sorted(project.extras)],
         project,
@@ -224,6 +247,29 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
     return agents, list(dict.fromkeys(starts))
 
 
+def _check_syntax(found: ProjectAgents, folder: Path, python: str) -> None:
+    """Raise BuildError for a syntax error in the code of the agents, by Lambda's Python version if this machine has it."""
+    files = sorted({str(file) for agent in found.agents for file in loaded_files(agent.file, found.roots)})
+    program = interpreter(python)
+    ran = subprocess.run([program or sys.executable, "-I", "-c", _COMPILER, *files], capture_output=True, text=True)  # noqa: S603 - fixed code
+    if ran.returncode:
+        file, _, text = ran.stderr.partition("\n")
+        version = python if program else f"{sys.version_info[0]}.{sys.version_info[1]}"
+        remedy = "" if program else f" (for newer syntax, run `uv python install {python}`)"
+        raise BuildError(f"{os.path.relpath(file, folder)} is not valid Python {version}{remedy}:\n{text.rstrip()}")
+
+
+_COMPILER = """import sys, traceback, warnings
+warnings.simplefilter("ignore")
+for name in sys.argv[1:]:
+    try:
+        compile(open(name, "rb").read(), name, "exec")
+    except (SyntaxError, ValueError) as error:
+        sys.exit(f"{name}\\n{''.join(traceback.format_exception_only(error))}")
+"""
+"""Program to compile files. It ends with the name of the first invalid one, and the error with its line."""
+
+
 def template_of(folder: Path) -> Path:
     """Return the path of the project's template.yaml or, without one, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
@@ -265,13 +311,17 @@ def _project_files(
             raise BuildError(f"{file.relative_to(folder)} is excluded from the package{reason}")
     for file in selection.files:
         place = file.relative_to(folder).as_posix()
-        first = place.split("/")[0].removesuffix(".py")
-        if first not in RESERVED:
+        if not _is_reserved(place):
             yield place, file
         elif not is_aion:
+            first = place.split("/")[0].removesuffix(".py")
             raise BuildError(
                 f"rename {place}, or add it to .aionignore: the name {first} is reserved for aion's own code in a package"
             )
+
+
+def _is_reserved(place: str) -> bool:
+    return place.split("/")[0].removesuffix(".py") in RESERVED
 
 
 def _code(folder: Path, place: str, without: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:

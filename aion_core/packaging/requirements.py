@@ -16,7 +16,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from aion_core.agents.frameworks import extras
+from aion_core.agents.frameworks import FRAMEWORKS, extras
 from aion_core.packaging.cache import cache
 from aion_core.packaging.programs import BuildError, find_uv, run, uv_version
 
@@ -92,6 +92,12 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
             "run `poetry export --output requirements.txt`, or move them to [project]"
         )
     return Wanted((), tuple(lines))
+
+
+def installed_frameworks(project: Wanted) -> set[str]:
+    """Return the names of the frameworks in the project's lock; empty without a lock."""
+    known = _names(_locked(project.lock)) if project.lock else set()
+    return {name for name, framework in FRAMEWORKS.items() if framework.distribution in known}
 
 
 def check(folder: Path, also: Sequence[str] = ()) -> None:

@@ -204,6 +204,15 @@ class StoredState:
 
 
 @runtime_checkable
+class InputAwareAgent(Protocol):
+    """Agent whose code determines the media types that it can read."""
+
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the agent's code; empty if all of them do."""
+        ...
+
+
+@runtime_checkable
 class InspectableAgent(Protocol):
     """Agent with readable stored state, for the console of `aion dev`."""
 

@@ -10,7 +10,7 @@ from aion_core.ports.tasks import TaskKey
 REQUESTS_PER_MINUTE = 1200
 """Default limit of a caller's requests, below the rate of a deployment's API."""
 STREAMS_PER_OWNER = 50
-"""Default limit of a caller's open streams, a part of an account's concurrency."""
+"""Default limit of a caller's open streams and waiting sends, a part of an account's concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """An open stream, which occupies an execution environment."""
+    """An open stream or waiting send, which occupies an execution environment."""
 
     id: str
     task_id: str

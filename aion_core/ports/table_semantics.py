@@ -49,6 +49,7 @@ MAX_TOKEN_CHARACTERS = 36
 MAX_DIGITS = 38
 MAX_DEPTH = 32
 MAX_ONE_OF = 100
+_LARGE = 10**MAX_DIGITS
 TOKEN_LIFE = timedelta(minutes=10)
 """Time after a transaction during which its idempotency token is known."""
 
@@ -77,7 +78,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise _invalid("a value is nested too deeply")
     kind = type(value)
-    if kind is bytes or kind is bool or (kind is str and value.isascii()):
+    if (kind is str and value.isascii()) or kind is bytes or kind is bool or (kind is int and -_LARGE < value < _LARGE):
         # Most values: they are immutable, and a table can store them as they are.
         return value
     match value:
@@ -95,7 +96,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case bool():
             return value
         case int():
-            if abs(value) >= 10**MAX_DIGITS and _digits(value) > MAX_DIGITS:
+            if abs(value) >= _LARGE and _digits(value) > MAX_DIGITS:
                 raise _invalid(f"a number has more than {MAX_DIGITS} digits")
             return int(value)
         case bytes():
@@ -142,6 +143,17 @@ def item_size(item: Mapping[str, Any]) -> int:
         size += len(name) if name.isascii() else _utf8_size(name)
         size += len(value) if kind is bytes or (kind is str and value.isascii()) else value_size(value)
     return size
+
+
+def _is_large(item: Mapping[str, Any]) -> bool:
+    """Return True if the item is larger than an item may be."""
+    # First a bound that is quickly computed: a character has at most 4 bytes, a number at most 21.
+    bound = 0
+    for name, value in item.items():
+        kind = type(value)
+        size = 4 * len(value) if kind is str or kind is bytes else 21 if kind is int else value_size(value)
+        bound += 4 * len(name) + size
+    return bound > MAX_ITEM_BYTES and item_size(item) > MAX_ITEM_BYTES
 
 
 def _digits(number: int) -> int:
@@ -322,7 +334,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 return WriteOutcome(FINE, None)
             case ConditionCheck():
                 return WriteOutcome(FINE, item)
-        if item_size(after) > MAX_ITEM_BYTES:
+        if _is_large(after):
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)
     except StoreError as error:
@@ -369,7 +381,7 @@ def check_key(key: Key) -> None:
 
 
 def _check_key_part(value: Any, most: int) -> None:
-    if not isinstance(value, str) or not 0 < _utf8_size(value) <= most:
+    if not isinstance(value, str) or not 0 < (len(value) if value.isascii() else _utf8_size(value)) <= most:
         raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
 
 

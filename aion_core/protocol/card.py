@@ -113,6 +113,16 @@ def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
     return copy
 
 
+def with_input_modes(card: AgentCard, modes: Sequence[str]) -> AgentCard:
+    """Return a copy of the card with these default input modes, or the card itself without modes."""
+    if not modes:
+        return card
+    copy = AgentCard()
+    copy.CopyFrom(card)
+    copy.default_input_modes[:] = modes
+    return copy
+
+
 def document_v1(card: AgentCard) -> dict[str, Any]:
     """Return the card as JSON for v1.0, with required and set fields only (A2A 5.7)."""
     return _settled(MessageToDict(card))

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
+from langgraph._internal._constants import PULL
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
@@ -31,7 +32,6 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
     writes_sort_key,
 )
-from langgraph.constants import START
 
 from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
@@ -93,7 +93,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serializer(frozenset(types)))
         self._joins_input = joins_input
         self._held_id, self._held = "", list[Write]()
-        """Id of the input's checkpoint, and its writes, which the next checkpoint's transaction makes."""
+        """Id of the checkpoint before a step of one task, and the writes since then for the next transaction."""
         self._fenced = fence is not None
         self._newest: tuple[str, str, _Stored | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
@@ -132,16 +132,27 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._log_first.blocking()
         return _finished(self._put(config, checkpoint["id"], packed, metadata))
 
+    def join_step(self, checkpoint_id: str) -> None:
+        """Store the writes of the step after this checkpoint together with the next checkpoint.
+
+        The step must be of the graph itself and have one LangGraph task: its writes and the checkpoint follow each other.
+        """
+        self._held_id = checkpoint_id
+
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store the writes of a LangGraph task in one transaction. A repeat changes only writes to special channels."""
+        """Store the writes of a LangGraph task in one transaction. A repeat changes only writes to special channels.
+
+        See `join_step`. No checkpoint follows a write to a special channel, such as an interrupt. A task called by a
+        node has another path, and the node may run on for long.
+        """
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
-            # The START node only copies the input: a thread without its writes is one without the input.
-            holds = bool(self._held) and START in task_path and get_checkpoint_id(config) == self._held_id
-            await self._put_writes(config, packed, task_id, task_path, holds=holds)
+            joins = get_checkpoint_id(config) == self._held_id and task_path.startswith(_NODE_PATH)
+            is_result = all(index >= 0 for index in packed)
+            await self._put_writes(config, packed, task_id, task_path, holds=joins and is_result)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -275,8 +286,6 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
         holds = self._joins_input and metadata.get("source") == "input" and not ns
-        if holds:
-            self._held_id = checkpoint_id
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
         await self._write([put], holds=holds, ends_step=_ends_step(metadata))
         return _config(thread_id, ns, checkpoint_id)
@@ -303,10 +312,10 @@ class TableSaver(BaseCheckpointSaver[int]):
             special = {slot: value for slot, value in attributes.items() if slot not in once}
             change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
             changes.append(Update(key, change))
-        await self._write(changes, holds=holds)
+        await self._write(changes, holds=holds and len(changes) == 1)
 
     async def _write(self, writes: Sequence[Write], *, holds: bool, ends_step: bool = False) -> None:
-        """Make the writes, and those of the input held before, in one transaction, or hold them if `holds`."""
+        """Make the writes, and those held before, in one transaction, or hold them if `holds`."""
         self._newest = None
         self._held += writes
         if not holds:
@@ -373,6 +382,10 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
+
+
+_NODE_PATH = f"~{PULL},"
+"""Beginning of the path of a LangGraph task that runs a node because of its edges."""
 
 
 def _ends_step(metadata: CheckpointMetadata) -> bool:

@@ -134,13 +134,17 @@ FAST_BYTES = 256 * 1024
 SMALL_BYTES = 4096
 """Size up to which zlib uses little memory. To allocate its usual 256 KB takes ten times as long as to compress."""
 
+TINY_BYTES = 512
+"""Size up to which values stay uncompressed, in zlib's format: they fit into an item's first write unit of 1 KB."""
+
 
 def compress(content: bytes) -> bytes:
     """Return the bytes compressed by zlib."""
     if len(content) > SMALL_BYTES:
         return zlib.compress(content, level=1 if len(content) > FAST_BYTES else -1)
-    small = zlib.compressobj(wbits=12, memLevel=5)
-    return small.compress(content) + small.flush()
+    tiny = len(content) <= TINY_BYTES
+    packer = zlib.compressobj(0, wbits=9, memLevel=1) if tiny else zlib.compressobj(wbits=12, memLevel=5)
+    return packer.compress(content) + packer.flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,6 +290,10 @@ class TaskService:
             store, worker, work_queue, clock, double_texting=double_texting, open_tasks=open_tasks
         )
 
+    def waits(self, call: CallContext, request: SendMessageRequest) -> bool:
+        """Tell whether the response to the message waits for the agent; with `reply: message` it always does."""
+        return not request.configuration.return_immediately or self._replies.get(call.agent) is ReplyAs.MESSAGE
+
     async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
         """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
 
@@ -298,7 +302,7 @@ class TaskService:
         agent` for a Message of the agent. A repeated message returns the first response again. Raises ClientError.
         """
         reply = self._replies.get(call.agent, ReplyAs.TASK)
-        at_once = not request.configuration.return_immediately or reply is ReplyAs.MESSAGE
+        at_once = self.waits(call, request)
         admitted = await self._admission.accept(call, request, StreamStart.NO_STREAM, at_once=at_once)
         if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or admitted.continues):
             return admitted.task or await self._task(call, admitted)

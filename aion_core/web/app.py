@@ -23,7 +23,13 @@ from aion_core.push.configs import PushRegistry
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.web.cards import CardPublisher, ExtendedCardPublisher, card_routes, server_routes
+from aion_core.web.cards import (
+    CardPublisher,
+    ExtendedCardPublisher,
+    InputModes,
+    card_routes,
+    server_routes,
+)
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.console_api import DevelopmentConsole, console_routes
 from aion_core.web.cors import CorsPolicy
@@ -63,6 +69,7 @@ class ServedAgent:
     agent: Agent
     card: AgentCard
     extended_card: AgentCard | None = None
+    input_modes: InputModes = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +130,9 @@ def build_app(
     # Add the root last, since a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
-        extended = ExtendedCardPublisher(served.extended_card, publisher) if served.extended_card else None
-        services = AgentServices(service, lister, conversations, served.card, extended, registry, streams)
+        card, modes = served.extended_card, served.input_modes
+        extended = ExtendedCardPublisher(card, publisher, modes) if card else None
+        services = AgentServices(service, lister, conversations, served.card, extended, registry, streams, modes)
         if prefix and isinstance(console, DevelopmentConsole):
             build_context = CallContextBuilder(agent_id, served.card).build
             app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
@@ -189,7 +197,7 @@ def _public_routes(
     routes = server_routes(agents, name=agents[at_root].card.name, keys=keys, since=since)
     for agent_id, served in agents.items():
         prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
-        routes += card_routes(prefixes, served.card, publisher, since=since)
+        routes += card_routes(prefixes, served.card, publisher, since=since, input_modes=served.input_modes)
     return routes
 
 

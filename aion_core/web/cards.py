@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core import __version__
-from aion_core.protocol.card import KEYS_PATH, canonical_json, document, document_v1, with_base_url
+from aion_core.protocol.card import KEYS_PATH, canonical_json, document, document_v1, with_base_url, with_input_modes
 from aion_core.protocol.types import AgentCard
 from aion_core.web.request_context import VERSION, entrypoint_url_of
 
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 CACHED_BASE_URLS = 8
 """Maximum number of cached cards of an agent, one for each base URL. A deployment has one to three base URLs."""
+
+InputModes = Callable[[], tuple[str, ...]]
+"""Function that returns the media types that reach an agent's loaded code, in place of those of its card; () for none."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
 """Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""
@@ -71,12 +74,12 @@ CACHED_EXTENDED_CARDS = 64
 class ExtendedCardPublisher:
     """Publisher of an agent's extended card. A card contains only the skills of its caller."""
 
-    def __init__(self, card: AgentCard, publisher: CardPublisher) -> None:
-        self._card, self._publisher = card, publisher
+    def __init__(self, card: AgentCard, publisher: CardPublisher, input_modes: InputModes = tuple) -> None:
+        self._card, self._publisher, self._input_modes = card, publisher, input_modes
         self._restricted = frozenset(skill.id for skill in card.skills if skill.security_requirements)
         self._published = lru_cache(CACHED_EXTENDED_CARDS)(self._publish)
         # An error in the card or its signature is raised at the start.
-        self._published(self._restricted, publisher.base_url)
+        self._published(self._restricted, publisher.base_url, ())
 
     def for_caller(self, skills: Collection[str] | None, entrypoint_url: str = "") -> AgentCard:
         """Return the signed extended card for a caller and the HTTP entry point of the request.
@@ -84,11 +87,11 @@ class ExtendedCardPublisher:
         `skills` are the restricted skills of this caller; `None` allows all.
         """
         allowed = self._restricted if skills is None else self._restricted.intersection(skills)
-        return self._published(allowed, self._publisher.base_url_for(entrypoint_url))
+        return self._published(allowed, self._publisher.base_url_for(entrypoint_url), self._input_modes())
 
-    def _publish(self, allowed: frozenset[str], base_url: str) -> AgentCard:
+    def _publish(self, allowed: frozenset[str], base_url: str, modes: tuple[str, ...]) -> AgentCard:
         card = AgentCard()
-        card.CopyFrom(self._card)
+        card.CopyFrom(with_input_modes(self._card, modes))
         del card.skills[:]
         card.skills.extend(
             skill for skill in self._card.skills if skill.id not in self._restricted or skill.id in allowed
@@ -108,21 +111,28 @@ JSON = "application/json"
 """Media type of a card. Browsers and crawlers also read cards: `application/a2a+json` is for HTTP+JSON (A2A 11.1)."""
 
 
-def card_routes(prefixes: Iterable[str], card: AgentCard, publisher: CardPublisher, *, since: datetime) -> list[Route]:
+def card_routes(
+    prefixes: Iterable[str],
+    card: AgentCard,
+    publisher: CardPublisher,
+    *,
+    since: datetime,
+    input_modes: InputModes = tuple,
+) -> list[Route]:
     """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
 
     @lru_cache(CACHED_BASE_URLS)
-    def documents(base_url: str) -> tuple["CacheableDocument", "CacheableDocument"]:
-        published = publisher.publish(card, base_url)
+    def documents(base_url: str, modes: tuple[str, ...]) -> tuple["CacheableDocument", "CacheableDocument"]:
+        published = publisher.publish(with_input_modes(card, modes), base_url)
         both, v1 = document(published), document_v1(published)
         return CacheableDocument(both, since, vary=VERSION), CacheableDocument(v1, since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
-        both, v1 = documents(publisher.base_url_for(entrypoint_url_of(request.scope)))
+        both, v1 = documents(publisher.base_url_for(entrypoint_url_of(request.scope)), input_modes())
         return (v1 if reads_v1_only(request) else both).answer(request)
 
     # An error in the card or its signature is raised at the start.
-    documents(publisher.base_url)
+    documents(publisher.base_url, ())
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
 

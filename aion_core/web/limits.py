@@ -1,4 +1,4 @@
-"""Limits of each caller: number of requests in a minute, and number of open streams."""
+"""Limits of each caller: number of requests in a minute, and number of open streams and waiting sends."""
 
 import logging
 import math
@@ -70,7 +70,10 @@ RETRY_SECONDS = 10
 
 
 class StreamLimits:
-    """Limits of the open streams of each caller. A stream occupies a Lambda execution environment until it ends."""
+    """Limits of the open streams of each caller. A stream occupies a Lambda execution environment until it ends.
+
+    A blocking send occupies one in the same way, so it counts as a stream while it waits.
+    """
 
     def __init__(self, counters: RateLimits, limits: Limits, clock: Clock) -> None:
         self._counters, self._limits, self._clock = counters, limits, clock
@@ -82,7 +85,8 @@ class StreamLimits:
         stream = OpenStream(uuid4().hex, task_id, until)
         if not await self._counters.open_stream(call.caller, stream, self._limits):
             raise TooManyRequests(
-                "You have the maximum number of open streams, in total or for this task. Close one, or get the task instead.",
+                "You have the maximum number of open streams and waiting sends, in total or for this task. Close one, get the "
+                "task instead, or send with returnImmediately.",
                 seconds=RETRY_SECONDS,
             )
         try:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -164,16 +164,6 @@ def check_list(values: list[Any], field: str) -> None:
     if len(values) > MAX_PARTS:
         name = "parts" if field.rpartition(".")[2] == "parts" else "items"
         raise invalid_params(f"{field} has more than {MAX_PARTS} {name}: send fewer.", field)
-
-
-def check_lists(value: Mapping[str, Any], path: str = "") -> None:
-    """Raise InvalidParamsError for a list with too many items, outside of metadata and of the items of lists."""
-    for name, member in value.items():
-        field = f"{path}{name}"
-        if isinstance(member, list):
-            check_list(member, field)
-        elif isinstance(member, dict) and name != "metadata":
-            check_lists(member, f"{field}.")
 
 
 def is_text(text: str) -> bool:

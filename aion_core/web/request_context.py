@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes.common import DefaultServerCallContextBuilder, ServerCallContextBuilder
 from a2a.utils.errors import ExtensionSupportRequiredError, VersionNotSupportedError
 from starlette.requests import Request
 from starlette.types import Scope
@@ -207,13 +206,12 @@ def owner_of(caller: Caller | None) -> str:
     return caller.principal.owner if caller else ANONYMOUS
 
 
-class CallContextBuilder(ServerCallContextBuilder):
+class CallContextBuilder:
     """Builds the context of an HTTP request for its A2A operation."""
 
     def __init__(self, agent_id: str, card: AgentCard | None = None, version: str = V1) -> None:
         """Take the agent, its card and the protocol version of the requests."""
         self._agent_id, self._card, self._version = agent_id, card or AgentCard(), version
-        self._inner = DefaultServerCallContextBuilder()
 
     def build(self, request: Request) -> ServerCallContext:
         """Return the context of the request. Its tenant is the tenant of the caller's credentials, if they have one."""
@@ -229,14 +227,10 @@ class CallContextBuilder(ServerCallContextBuilder):
         if tenant and own_tenant and tenant != own_tenant:
             raise to_wire(TaskNotFound(""))
         principal = owner_of(caller)
-        context = self._inner.build(request)
+        tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared
-        # The SDK reads only one of the two extension headers.
-        context.requested_extensions = set(declared)
-        context.state[REQUEST_VERSION] = self._version
-        context.tenant = tenant or own_tenant
-        context.state[CALL] = CallContext(
-            owner_in(principal, tenant or own_tenant),
+        call = CallContext(
+            owner_in(principal, tenant),
             self._agent_id,
             request.scope[BACKGROUND],
             deadline=request.scope[DEADLINE],
@@ -246,9 +240,10 @@ class CallContextBuilder(ServerCallContextBuilder):
             caller=principal,
             entrypoint_url=entrypoint_url_of(request.scope),
         )
+        state: dict[str, Any] = {"headers": dict(request.headers), REQUEST_VERSION: self._version, CALL: call}
         if caller and caller.skills is not None:
-            context.state[ALLOWED_SKILLS] = sorted(caller.skills)
-        return context
+            state[ALLOWED_SKILLS] = sorted(caller.skills)
+        return ServerCallContext(state=state, requested_extensions=set(declared), tenant=tenant)
 
     def _caller(self, request: Request) -> Caller | None:
         """Return the authenticated caller of the request, or `None` for an agent without authentication."""

@@ -8,7 +8,7 @@ configuration a missing `blocking` means false. A message without a configuratio
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3 import conversions
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import SendMessageRequest, v03_json
-from aion_core.web.request_body import JSON, StrictRequest, check_lists, is_base64, read_params
+from aion_core.web.request_body import JSON, StrictRequest, check_list, is_base64, read_params
 from aion_core.web.v03_proto import from_proto
 
 # ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -30,8 +30,9 @@ M = TypeVar("M", bound=BaseModel)
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
     """Parse the JSON of a request as one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
     params = body.get("params", body)
-    if isinstance(params, dict):
-        check_lists(params)
+    field = model.model_fields.get("params")
+    for params_model in _models_in(field.annotation) if field else [model]:
+        _check_lists(params, params_model)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
         # The SDK's model ignores an invalid id and selects the task's first config.
@@ -68,6 +69,27 @@ def dump(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: dump(item) for name, item in value.items()}
     return [dump(item) for item in value] if isinstance(value, list) else value
+
+
+def _check_lists(given: Any, model: type[BaseModel], path: str = "") -> None:
+    """Raise InvalidParamsError for a list with too many items in a field of the model, outside of the items of lists.
+
+    Pydantic needs 5 KB of memory for each invalid item. Unknown members are ignored, like their lists.
+    """
+    for name, field in model.model_fields.items() if isinstance(given, dict) else ():
+        for key in dict.fromkeys((field.alias or name, name)):
+            value = given.get(key)
+            if isinstance(value, list):
+                check_list(value, f"{path}{key}")
+            for inner in _models_in(field.annotation):
+                _check_lists(value, inner, f"{path}{key}.")
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the pydantic models in a field's type, such as an optional one or the items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
 
 def _check_files(message: Any) -> None:

@@ -159,7 +159,7 @@ async def test_turn_killed_before_any_write_has_same_result(name: str, last_firs
     points, wrong = await swept(name, writes, cut, others, clock, cost, last_first=last_first)
     print(f"{name}: {points} points")
     assert wrong == {}
-    assert points > 5
+    assert points >= 5
 
 
 @pytest.mark.long
@@ -179,4 +179,4 @@ async def test_turn_killed_before_any_dynamodb_write_has_same_result(
     points, wrong = await swept(name, WriteLine(savers.client), savers, others, clock, cost)
     print(f"{name}: {points} points")
     assert wrong == {}
-    assert points > 12
+    assert points >= 12

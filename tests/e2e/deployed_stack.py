@@ -21,13 +21,14 @@ from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS, client_of
+from aion_core.packaging.files import ZipWriter
 from aion_core.template.file import parsed
 from aion_core.template.reader import Place
 from infra.policies.check import CODE, transformed
 from tests.e2e.packages import package_here
+from tests.e2e.rest_api import RestApi, rest_api
 from tests.e2e.runtime_emulator import alone, emulated, lambda_python
 from tests.support import ministack
-from tests.support.rest_api import RestApi, rest_api
 from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
@@ -188,7 +189,7 @@ def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -
 
 def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
     """Unpack the built package as Lambda does, and add the agents of a user's project."""
-    with zipfile.ZipFile(package_here(function).zip()) as archive:
+    with zipfile.ZipFile(package_here(function).zip(ZipWriter())) as archive:
         archive.extractall(target)
         for entry in archive.infolist():
             (target / entry.filename).chmod(entry.external_attr >> 16 & 0o777)

@@ -28,9 +28,9 @@ from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
 from aion_core.tasks import lifecycle
 from tests.e2e.deployed_stack import DeployedStack, deployed_stack, running_alone
+from tests.e2e.rest_api import ARN, CALLER, REGION
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
-from tests.support.rest_api import ARN, CALLER, REGION
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
         if found := holds():
             return found
         assert server.process.poll() is None, "".join(server.printed)
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError("it never held:\n" + "".join(server.printed))
 
 
@@ -181,6 +182,15 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
         lambda: httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours",
         server,
     )
+
+
+def test_request_after_reloaded_gets_new_code(server: ServerProcess, project: Path) -> None:
+    worker = worker_of(server)
+    edit(project, '"first"', '"second"')
+    until(lambda: printed(server, "Reloaded after an edit of"), server)
+    with ThreadPoolExecutor(20) as threads:
+        answers = [text_of(task) for task in threads.map(ask, [server] * 20)]
+    assert [answer for answer in answers if not answer.startswith("second ")] == [], f"{worker} has the old code"
 
 
 def test_edit_during_stream_hands_turn_off_to_new_worker(server: ServerProcess, project: Path) -> None:
@@ -323,7 +333,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
+    """Return the number of wake-up messages: the first heartbeat of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
@@ -531,7 +541,9 @@ def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
         stream = StreamingEdit(server, "hello")
         until(lambda: "wait" in notes(project), server)
         edit(project, '"first"\nHERE', '"second"\nHERE')
-        until(lambda: printed(server, "Killed the process with the old code"), server)
+        until(lambda: printed(server, "Reloaded after an edit of"), server)
+        told = "".join(server.printed)
+        assert told.index("Killed the process with the old code") < told.index("Reloaded"), "it might still accept"
         until(lambda: notes(project).count("wait") == 2, server)
         stream.join()
 

@@ -27,10 +27,10 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 
 from aion_core.local.stack import LocalStack
 from infra.sam_local import machine_architecture
+from tests.e2e.rest_api import ARN
 from tests.e2e.runtime_emulator import emulated, lambda_python
 from tests.support.installed import Installed, installed
 from tests.support.recorded import recorded_event
-from tests.support.rest_api import ARN
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),

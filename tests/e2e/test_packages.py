@@ -3,19 +3,21 @@
 import ast
 import marshal
 import os
-import shutil
 import struct
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 
 from aion_core.packaging.cache import cache
-from aion_core.packaging.files import files_of, keep_services, normalize, tidy, write_zip
-from aion_core.packaging.packages import SERVICES, build, dependencies, package
+from aion_core.packaging.files import NORMALIZED, ZipWriter, files_of, tidy
+from aion_core.packaging.packages import package, packages
+from aion_core.packaging.parts import SERVICES, link_parts
 from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
@@ -93,6 +95,13 @@ def test_function_package_has_only_its_frameworks() -> None:
     assert not push & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
     assert sweep >= {"aion_core", "handlers", "a2a"}
     assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
+
+
+def test_functions_share_files_of_distributions() -> None:
+    """Two packages share a module, a file of a namespace package and a compiled file of aion's own code."""
+    push, sweep = package_here("PushFunction").code, package_here("SweepFunction").code
+    for place in ("a2a/types/__init__.py", "google/protobuf/message.py", "aion_core/errors.py"):
+        assert (push / place).samefile(sweep / place), place
 
 
 @pytest.mark.deep
@@ -225,30 +234,40 @@ def test_only_used_aws_clients_are_packaged() -> None:
 
 def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
     """Remove only the service models without a user in the package."""
-    brought = dependencies(plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1]))
-    for name in ("boto3", "botocore"):
-        shutil.copytree(brought / name, tmp_path / name, copy_function=os.link)
-    (tmp_path / "agents").mkdir()
-    (tmp_path / "agents" / "bank.py").write_text("import boto3\nmodels = boto3.client('bedrock-runtime')\n")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "words.py").write_text("kinds = ['ec2', 'iam']\n")
-    keep_services(tmp_path, SERVICES)
-    models = {path.name for path in (tmp_path / "botocore" / "data").iterdir() if path.is_dir()}
-    assert models == SERVICES | {"bedrock-runtime"}
+    texts = {
+        "agent.py": "from botocore.session import Session\nmodel = 'textract'\n",
+        "agents/bank.py": "import boto3\nmodels = boto3.client('bedrock-runtime')\n",
+        "other/words.py": "kinds = ['ec2', 'iam']\n",
+    }
+    for place, text in texts.items():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(text)
+    planned = plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1])
+
+    def models(target: Path, *places: str) -> set[str]:
+        link_parts(replace(planned, files=tuple((place, tmp_path / place) for place in places)), target)
+        return {path.name for path in (target / "botocore" / "data").iterdir() if path.is_dir()}
+
+    without = models(tmp_path / "without", "other/words.py")
+    assert without >= SERVICES
+    assert models(tmp_path / "with", *texts) - without == {"bedrock-runtime", "textract"}
 
 
 # --- Reproducible builds ---
 
 
 @pytest.mark.parametrize("function", [pytest.param("PushFunction", marks=pytest.mark.deep), "SweepFunction"])
-def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path) -> None:
-    """Make the bytes independent of folder, time and cache."""
-    first = package_here(function)
-    build(first.plan, tmp_path / "again")
-    assert file_states(tmp_path / "again") == file_states(first.code)
-    write_zip(tmp_path / "again", tmp_path / "again.zip")
-    assert (tmp_path / "again.zip").read_bytes() == first.zip().read_bytes()
-    with zipfile.ZipFile(first.zip()) as archive:
+def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the bytes independent of folder, time, cache, and other packages of the build."""
+    first, writer = package_here(function), ZipWriter()
+    zipped = first.zip(writer)
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path))
+    (again,) = packages([first.plan])
+    assert again.code != first.code
+    assert file_states(again.code) == file_states(first.code)
+    assert again.zip(ZipWriter()).read_bytes() == zipped.read_bytes()
+    with zipfile.ZipFile(zipped) as archive:
+        assert archive.testzip() is None
         assert archive.namelist() == sorted(archive.namelist())
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
@@ -260,13 +279,11 @@ def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
     (function,) = (each for each in code.co_consts if isinstance(each, CodeType))
     held = [each for each in function.co_consts if isinstance(each, frozenset)]
     assert held
-    files = {tmp_path / "alone.pyc": alone, tmp_path / "held.pyc": marshal.dumps(code)}
-    assert len(set(files.values())) == 2
-    for file, written in files.items():
-        file.write_bytes(bytes(16) + written)
-    normalize(sys.executable, list(files))
-    assert len({file.read_bytes() for file in files}) == 1
-    assert marshal.loads((tmp_path / "held.pyc").read_bytes()[16:]) == code  # noqa: S302 - our own
+    written, names = [alone, marshal.dumps(code)], dict[str, Any]()
+    assert len(set(written)) == 2
+    exec(NORMALIZED, names)  # noqa: S102 - our own
+    (normal,) = {names["normalized"](each) for each in written}
+    assert marshal.loads(normal) == code  # noqa: S302 - our own
 
 
 def test_code_change_reuses_dependencies(copied: Path) -> None:
@@ -306,7 +323,7 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
         assert "uv python install 3.13" in told
     assert file_states(tmp_path / "one") == file_states(tmp_path / "two")
     assert not list((tmp_path / "one").rglob("*.pyc"))
-    assert len(list((tmp_path / "packages").glob("*/built"))) == 2  # the dependencies, and the package
+    assert len(list((tmp_path / "packages").glob("SweepFunction-*/built"))) == 1
 
 
 # --- Failing builds ---
@@ -346,12 +363,12 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
     assert "has no resource 'Nobody'" in done.stderr
 
 
-def test_a_dependency_without_a_wheel_is_named(tmp_path: Path) -> None:
+def test_a_dependency_without_a_wheel_is_named() -> None:
     # Published without a wheel.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
-        build(planned, tmp_path / "code")
+        packages([planned])
 
 
 def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
@@ -365,10 +382,8 @@ def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
     finally:
         agent.write_text(right)
     assert done.returncode == 1
-    assert (
-        "examples/echo/agent.py imports moto.core, but the package does not contain it: add the dependency with `aion add`"
-        in done.stderr
-    )
+    assert "examples/echo/agent.py, line 1, imports moto.core, but the package does not contain it:" in done.stderr
+    assert "add the dependency with `aion add`" in done.stderr
 
 
 @has_lambdas_python

@@ -25,14 +25,14 @@ class Runaway(Exception):
 
 
 class Life:
-    """Life of a process: its tasks run, are held for a while, or end for good."""
+    """Life of a process: its tasks run, are held for a while, or are held from its death to the end of the schedule."""
 
     __slots__ = ("alive", "held")
 
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
-        """Delayed steps of a held life; None without a hold."""
+        """Delayed steps of a held or ended life; None without a hold."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
@@ -53,8 +53,9 @@ class SimTask(asyncio.Task[Any]):
 class SimLoop(asyncio.BaseEventLoop):
     """Event loop with an order drawn from the seed, without threads, sockets or real time.
 
-    The loop drops the handles of an ended Life without their `finally` blocks, and delays the handles of a held Life
-    until its release.
+    The loop delays the handles of a held Life until its release. Those of an ended Life run after the schedule is judged,
+    with a cancellation: a coroutine that is never resumed would be closed by the garbage collector, and its `finally`
+    blocks would run in the middle of a later schedule, in the context of another task.
     """
 
     # Attributes of asyncio.BaseEventLoop, and of its handles, without published types.
@@ -87,7 +88,9 @@ class SimLoop(asyncio.BaseEventLoop):
             life.held = []
 
     def release(self, life: Life) -> None:
-        """Continue the life, first with its delayed handles."""
+        """Continue the life, unless it has ended, first with its delayed handles."""
+        if not life.alive:
+            return
         held, life.held = life.held, None
         self._ready.extend(held or ())
 
@@ -114,13 +117,10 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             life = handle._context.get(LIFE)
-            if life is not None:
-                if not life.alive:
-                    continue
-                if life.held is not None:
-                    life.held.append(handle)
-                    continue
-            handle._run()
+            if life is not None and life.held is not None:
+                life.held.append(handle)
+            else:
+                handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled timer is dropped at its time."""

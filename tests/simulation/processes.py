@@ -96,7 +96,9 @@ class Process:
         self.world.trace(self.name, f"dies: {why}")
         self.world.history.troubled.add(self.name)
         self.world.history.deaths[self.name] = self.world.loop.time()
-        self.life.alive = self.beating.alive = False
+        for life in (self.life, self.beating):
+            self.world.loop.hold(life)
+            life.alive = False
         if self._death is not None:
             self._death.cancel()
         self.serving = 0

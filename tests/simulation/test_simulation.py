@@ -1,5 +1,6 @@
 """Simulation of the engine under faults: over two thousand seeded schedules, with every invariant after each."""
 
+import gc
 import json
 import os
 import subprocess
@@ -10,10 +11,11 @@ import pytest
 
 from tests.simulation import run
 from tests.simulation.coverage import COVERED
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Aim, Fault
 from tests.simulation.kept import KEPT
 from tests.simulation.run import Outcome, play, schedule
 from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.table import OPERATION, SimOperation
 
 HERE = Path(__file__).parent
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
@@ -87,6 +89,20 @@ def test_simulation_seed_replays_exactly() -> None:
     for seed, lines in other.items():
         assert lines == list(schedule(int(seed), tracing=True).lines), f"seed {seed} is told differently each time"
         assert len(lines) > 20
+
+
+def test_crashed_processes_leave_no_open_coroutine() -> None:
+    """A coroutine closed by the garbage collector would rename the operation of another schedule."""
+    gc.disable()
+    try:
+        for number in range(16, 30):
+            play(SCENARIOS["large payloads"], 1, [Aim(Fault.CRASH_BEFORE, "", number)])
+        token = OPERATION.set(SimOperation("another"))
+        gc.collect()
+        assert OPERATION.get().name == "another"
+        OPERATION.reset(token)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.timeout(1200)

@@ -151,6 +151,7 @@ class SimWorld:
                 self.loop.run_until_complete(asyncio.wait(left, timeout=0.001))
             except (Deadlock, Runaway):
                 break
+        assert all(task.done() for task in self.loop.everything), "a coroutine is left to the garbage collector"
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 

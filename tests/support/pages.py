@@ -109,8 +109,6 @@ edit() {
   mv "$LOG.new" "$1"
   if [ -n "$SERVER_GROUP" ]; then
     until [ "$(edits "$1")" -gt "$before" ]; do alive; sleep 0.1; done
-    # The old process may accept one more connection before it reads its order to stop.
-    sleep 2
   fi
 }
 trap stop EXIT

@@ -24,7 +24,7 @@ from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.checkpoints import stored_thread
-from aion_core.agents.langgraph.content import Graph, input_advice
+from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory
@@ -85,7 +85,11 @@ class LangGraphAgent:
         """Run one turn of the graph. See `ports.Agent.run`."""
         return run_guarded(self._run(request))
 
-    def input_advice(self, modes: Collection[str]) -> str:
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the graph; empty for all, and for a factory. See `ports.InputAwareAgent`."""
+        return input_modes(self._prepared[0]) if self._prepared is not None else ()
+
+    def input_advice(self, modes: Collection[str] | None) -> str:
         """Return a warning if the graph cannot read content of these media types, or "". A factory has no warning."""
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
@@ -162,12 +166,15 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
             yield emission
         await turn.streamed.store()
         yield Paused()
-    except GraphRecursionError as error:
-        raise AgentFailed(TOO_MANY_STEPS) from error
     except Exception as error:
-        if not pending or not (rejection := schema_rejection(error)):
-            raise
-        yield input_required(pending, rejection=rejection)
+        if pending and (rejection := schema_rejection(error)):
+            yield input_required(pending, rejection=rejection)
+            return
+        for emission in outbound.before_failure():
+            yield emission
+        if isinstance(error, GraphRecursionError):
+            raise AgentFailed(TOO_MANY_STEPS) from error
+        raise
     else:
         async for emission in _final_emissions(turn, outbound):
             yield emission
@@ -202,7 +209,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         recursion_limit=config.recursion_limit,
         module=loaded.module,
     )
-    if advice := agent.input_advice(config.input_modes):
+    if advice := agent.input_advice(config.input_modes if "input_modes" in config.model_fields_set else None):
         logger.warning("%s: %s", config.path, advice)
     return agent
 

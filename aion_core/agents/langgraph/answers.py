@@ -8,7 +8,6 @@ from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.content import (
@@ -65,6 +64,27 @@ class AddedMessages:
         last = _complete(self._all_added)
         return message_of(last) if last is not None else None
 
+    def last(self) -> Message | None:
+        """Return the last added AIMessage, also one without content."""
+        return message_of(self._all_added[-1]) if self._all_added else None
+
+    def of_models(self) -> list[AIMessage]:
+        """Return the added messages of models, without tool calls. A literal message has no metadata of a response."""
+        return [
+            message
+            for message in self._all_added
+            if _speaks(message) and (message.response_metadata or str(message.id).startswith(_RUN))
+        ]
+
+    def has_seen(self, message_id: str) -> bool:
+        """Return True if the turn has added a message with this id, perhaps removed again."""
+        return any(message.id == message_id for message in self._all_added)
+
+    def current(self, message_id: str) -> AIMessage | None:
+        """Return the added message with this id as it is in the state, or None if it was removed."""
+        versions = (message for message in reversed(self._all_added) if message.id == message_id)
+        return next((message for message in versions if self.contains(message)), None)
+
     def contains(self, message: BaseMessage) -> bool:
         """Return True if the state has the message, as of its last observation."""
         return self._counts[_identity(message)] > 0
@@ -89,6 +109,10 @@ class AddedMessages:
     @staticmethod
     def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[BaseMessage]:
         return [message for message in messages if _identity(message) in identities]
+
+
+_RUN = "lc_run-"
+"""Beginning of the message ids that LangChain generates for model calls."""
 
 
 def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
@@ -282,8 +306,10 @@ def _state_names(graph: Graph) -> list[str]:
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
     for node in graph.nodes.values():
-        if isinstance(node.bound, ToolNode):
-            yield from (name for name, tool in node.bound.tools_by_name.items() if tool.return_direct)
+        # Recognise a ToolNode by its attribute: most graphs have none, and its import is slow.
+        tools = getattr(node.bound, "tools_by_name", None)
+        if isinstance(tools, dict):
+            yield from (name for name, tool in tools.items() if tool.return_direct)
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):
             yield from _direct_tools(nested)

@@ -8,6 +8,7 @@ import json
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Union
 
@@ -80,26 +81,26 @@ def _block_of(part: Part) -> Block:
 
 def message_of(message: AIMessage) -> Message:
     """Convert an AIMessage to an A2A message with the same id: its text as one part, then its files."""
-    media = media_parts(message)
-    text = [Part(text=utf8(str(message.text)))] if message.text or not media else []
-    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=[*text, *media])
+    parts = content_parts(message) or [Part(text="")]
+    return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=parts)
 
 
 def media_parts(message: BaseMessage) -> list[Part]:
     """Return the images, audio, videos and files in the content of a message as parts."""
-    if isinstance(message.content, str):
-        return []
-    return [part for block in message.content_blocks if (part := _media_part(block)) is not None]
+    spoken = _spoken(message)
+    blocks: Sequence[Any] = [] if isinstance(message.content, str) else message.content_blocks
+    return [part for block in [*blocks, spoken] if (part := _media_part(block)) is not None]
 
 
 def has_content(message: BaseMessage) -> bool:
     """Return True if the message has a text or a file for the client."""
-    return bool(message.text or media_parts(message))
+    return bool(content_parts(message))
 
 
 def content_parts(message: BaseMessage) -> list[Part]:
-    """Return the text and the files of a tool's result as parts."""
-    return [*([Part(text=utf8(str(message.text)))] if message.text else []), *media_parts(message)]
+    """Return the text and the files of a message as parts. Without a text, its spoken audio has a transcript."""
+    text = str(message.text or _spoken(message).get("transcript") or "")
+    return [*([Part(text=utf8(text))] if text else []), *media_parts(message)]
 
 
 def data_part(value: Any) -> Part | None:
@@ -164,6 +165,33 @@ def _media_part(block: Any) -> Part | None:
     return part
 
 
+_AUDIO = {
+    b"RIFF": "wav",
+    b"ID3": "mpeg",
+    b"OggS": "ogg",
+    b"fLaC": "flac",
+    b"\xff\xf1": "aac",
+    b"\xff\xf9": "aac",
+    b"\xff": "mpeg",
+}
+"""Subtypes of audio by the first bytes of a file. Audio in any other form has no header."""
+
+
+def _spoken(message: BaseMessage) -> Block:
+    """Return the audio that OpenAI's and Google's packages of LangChain add outside of the content, as a block."""
+    audio = message.additional_kwargs.get("audio")
+    if isinstance(audio, bytes):
+        audio = {"data": base64.b64encode(audio).decode()}
+    if not isinstance(audio, Mapping):
+        return {}
+    data = str(audio.get("data") or "")
+    with suppress(binascii.Error):
+        start = base64.b64decode(data[:8])
+        kind = next((kind for first, kind in _AUDIO.items() if start.startswith(first)), "pcm")
+        return {"type": "audio", "base64": data, "mime_type": f"audio/{kind}", "transcript": audio.get("transcript")}
+    return {}
+
+
 def _name_of(block: Mapping[str, Any]) -> str:
     extras = block.get("extras")
     named: Sequence[Any] = (extras.get("filename"), extras.get("name")) if isinstance(extras, Mapping) else ()
@@ -187,21 +215,24 @@ class InputFields:
     names: Sequence[str]
     """All keys, filled by an object in a data part."""
     text: str | None
-    """Key filled by a text, or None if no key or more than one could be meant."""
+    """Key filled by a text, or None without a key for texts."""
+    is_first: bool = False
+    """True if other keys could be filled by the text, too."""
 
     def values(self, parts: Sequence[Part]) -> tuple[dict[str, Any], list[str]]:
         """Return the values of the state in message parts, and a description of each part outside of the schema."""
         values: dict[str, Any] = {}
         unused: list[str] = []
-        texts = [part.text for part in parts if part.WhichOneof("content") == "text" and not is_payload(part)]
+        texts: list[str] = []
         for part in parts:
-            kind = part.WhichOneof("content")
-            if is_payload(part) or kind == "text":
+            kind, value = _read(part)
+            if is_payload(part):
                 continue
-            data = to_json(part.data) if kind == "data" else None
-            if isinstance(data, Mapping):
-                values |= {key: value for key, value in data.items() if key in self.names}
-                unused += [f"the key {key}" for key in data if key not in self.names]
+            if kind == "text":
+                texts.append(value)
+            elif isinstance(value, Mapping):
+                values |= {key: item for key, item in value.items() if key in self.names}
+                unused += [f"the key {key}" for key in value if key not in self.names]
             else:
                 unused.append("data that is not an object" if kind == "data" else "a file")
         if text := "".join(texts):
@@ -217,6 +248,17 @@ class InputFields:
         return f"a text for {self.text}, or {keys}" if self.text is not None else keys
 
 
+def _read(part: Part) -> tuple[str, Any]:
+    """Return the kind of a part, "text", "data" or "file", and its value. A file of text or JSON is read as such."""
+    kind, media_type = part.WhichOneof("content"), type_of(part) or ""
+    if kind == "raw" and media_type == JSON:
+        with suppress(ValueError):
+            return "data", json.loads(part.raw)
+    if kind == "raw" and media_type.startswith("text/"):
+        return "text", part.raw.decode("utf-8", "replace")
+    return {"text": ("text", part.text), "data": ("data", to_json(part.data))}.get(str(kind), ("file", None))
+
+
 def input_fields(graph: Graph) -> InputFields | None:
     """Return the fillable keys of the input schema, or None if the graph reads messages or the inbox."""
     if not isinstance(graph, CompiledStateGraph) or INBOX in graph.channels:
@@ -226,7 +268,7 @@ def input_fields(graph: Graph) -> InputFields | None:
     if MESSAGES in named or "__root__" in named:
         return None
     names = [name for name in named if name in graph.builder.channels and name != OUTBOX]
-    return InputFields(names, _text_field(schema, names))
+    return InputFields(names, *_text_field(schema, names))
 
 
 def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
@@ -257,32 +299,52 @@ def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) 
             raise AgentFailed(f"The message does not fit the agent's input: {place}: {problem['msg']}.") from error
 
 
-def input_advice(graph: Graph, modes: Collection[str]) -> str:
-    """Return a warning for the author if the agent's card promises media types that the graph cannot read, or ""."""
+def input_modes(graph: Graph) -> tuple[str, ...]:
+    """Return the media types that a message can fill a graph's state with; empty for a graph that reads any message."""
     found = input_fields(graph)
     if found is None or _reads_context(graph):
+        return ()
+    return (TEXT, JSON) if found.text is not None else (JSON,)
+
+
+def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
+    """Return a warning for the author about content that the graph cannot read, or "".
+
+    `modes` are the media types in aion.yaml; without them (None), the agent's card lists those of `input_modes`.
+    """
+    found, true = input_fields(graph), input_modes(graph)
+    promised = {TEXT, ANY_FILE} & set(modes or ()) - set(true)
+    if found is not None and true and found.is_first and TEXT in (modes or true):
+        return (
+            f"A text fills {found.text}, the first of several str fields of the graph's state. "
+            "Name the input with an input_schema, StateGraph(State, input_schema=…), if it should fill another one."
+        )
+    if found is None or not true or (modes is not None and not promised) or (modes is None and TEXT in true):
         return ""
-    true = [*([TEXT] if found.text is not None else []), JSON]
-    if not {TEXT, ANY_FILE} & set(modes) - set(true):
-        return ""
-    more = "" if found.text is not None else " A text needs an input_schema with one str field."
-    return (
-        f"The graph's state has no messages. It takes {found.accepted()}. "
-        f"Set `input_modes: [{', '.join(true)}]` in aion.yaml, and the server refuses other content.{more}"
+    do = (
+        f"Set `input_modes: [{', '.join(true)}]` in aion.yaml, and the server refuses other content. "
+        if promised
+        else ""
     )
+    more = "" if found.text is not None else "A text needs an input_schema with one str field."
+    return f"The graph's state has no messages. It takes {found.accepted()}. {do}{more}".rstrip()
 
 
-def _text_field(schema: Any, names: Collection[str]) -> str | None:
-    """Return the only field for a text, or if there are several, the only required one."""
+def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
+    """Return the only field for a text, or if there are several, the only required one or else the first one.
+
+    The second value is True for the first one of several.
+    """
     try:
         hints = typing.get_type_hints(schema, include_extras=True)
     except (NameError, TypeError):
         # An annotation has an unresolvable name.
-        return None
+        return None, False
     texts = {name: _is_text(hint) for name, hint in hints.items() if name in names}
     possible = [name for name, is_text in texts.items() if is_text]
     required = [name for name in possible if name in set(_required(schema))]
-    return possible[0] if len(possible) == 1 else required[0] if len(required) == 1 else None
+    only = possible if len(possible) == 1 else required if len(required) == 1 else []
+    return next(iter([*only, *required, *possible]), None), not only and bool(possible)
 
 
 def _is_text(hint: Any) -> bool:

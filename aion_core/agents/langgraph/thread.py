@@ -3,9 +3,10 @@
 import copy
 import json
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import TASKS
 from langgraph.channels import LastValue
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, empty_checkpoint
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
@@ -92,29 +93,52 @@ class UnreturnedOutput:
     again, so they would be lost with the process.
     """
 
-    def __init__(self, saver: BaseCheckpointSaver[Any] | None, config: RunnableConfig, *, returns: bool) -> None:
-        """Start without output. `returns` is True if the graph's state stores the messages that nodes return."""
-        self._saver, self._returns = saver, returns
+    def __init__(
+        self, saver: Callable[[], BaseCheckpointSaver[Any]] | None, config: RunnableConfig, *, returns: bool
+    ) -> None:
+        """Start without output. `returns` is True if the graph's state stores the messages that nodes return.
+
+        The first use calls `saver` for the checkpointer. Without it nothing is stored.
+        """
+        self._make_saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
         self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
-        self._checkpoint = empty_checkpoint()
         self._streaming: set[UUID] = set()
+        self.calls: set[str] = set()
+        """Message ids of the complete model calls of this process."""
+        self.failed: set[str] = set()
+        """Message ids of the model calls of failed attempts of nodes."""
         self._unreturned: dict[str, str] = {}
         self.structured: Any = None
         """Last structured response of a subgraph as JSON, also from an earlier process; None without one."""
         self._stored = ("", None)
+
+    @cached_property
+    def _saver(self) -> BaseCheckpointSaver[Any] | None:
+        return self._make_saver() if self._make_saver is not None else None
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint:
+        return empty_checkpoint()
 
     def start(self, call: UUID) -> None:
         """Mark this model call as streaming to the client."""
         self._streaming.add(call)
 
     def complete(self, call: UUID, message: BaseMessage) -> None:
-        """Add the complete message of a streaming model call."""
+        """Add the complete message of a model call. Its text counts if it was streamed."""
+        self.calls.add(message.id or "")
         if call in self._streaming:
             self._streaming.discard(call)
             if message.text:
                 self._unreturned[message.id or str(call)] = str(message.text)
+
+    def discard(self, calls: Collection[str]) -> None:
+        """Remove the messages of a node's failed attempt. The node may be tried again."""
+        self.failed.update(calls)
+        for call in calls:
+            self._unreturned.pop(call, None)
 
     def add_emitted(self, call: str, text: str) -> None:
         """Add a text chunk emitted by a node itself, under the id of its message."""
@@ -135,7 +159,7 @@ class UnreturnedOutput:
     async def store(self) -> None:
         """Store the last text not returned by any node and the last structured response, unless stored already."""
         output = next(reversed(self._unreturned.values()), ""), self.structured
-        if self._saver is not None and output != self._stored:
+        if output != self._stored and self._saver is not None:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
             if self.structured is not None:
                 metadata["structured"] = json.dumps(self.structured)

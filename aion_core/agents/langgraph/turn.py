@@ -5,7 +5,7 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,9 +16,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
@@ -26,12 +27,11 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
+from aion_core.agents.langgraph.model_streams import is_internal, mark_quiet
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
     LangGraphOutbound,
-    is_internal,
-    mark_quiet,
 )
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import (
@@ -52,6 +52,7 @@ from aion_core.checkpointing.persistence import OwnerStore
 from aion_core.errors import LeaseLost
 from aion_core.ports import Emission, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
+from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.retries import Fence
 
 logger = logging.getLogger(__name__)
@@ -165,6 +166,10 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
         """Message ids of the streaming model calls, by run id."""
+        self._callers: dict[UUID, str] = {}
+        """Namespaces of the nodes of running model calls, by run id."""
+        self._called: dict[str, list[str]] = {}
+        """Message ids of complete model calls, by the namespace of their node."""
 
     def on_chat_model_start(
         self,
@@ -179,6 +184,7 @@ class LangChainCallbacks(BaseCallbackHandler):
     ) -> None:
         """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
         self._internal.llm_call()
+        self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
         if parent_run_id in self._within_tools and metadata is not None:
             # LangGraph's handler for the mode "messages" comes after this one and gets the same dict.
             mark_quiet(metadata)
@@ -196,13 +202,16 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Pass the complete message of the model call to `UnreturnedOutput`."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
+        caller = self._callers.pop(run_id, "")
         for generation in response.generations[0][:1] if response.generations else ():
             if isinstance(generation, ChatGeneration):
                 self._streamed.complete(run_id, generation.message)
+                self._called.setdefault(caller, []).append(generation.message.id or "")
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Send the abort of a streaming model call to the turn's stream, after its chunks."""
         self._visible.discard(run_id)
+        self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
             # Outside of a node, or after the end of the stream, there is no writer for the abort.
             with suppress(Exception):
@@ -233,6 +242,14 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._streamed.add_structured(outputs)
             if namespace:
                 self._returned(namespace, outputs)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Discard the messages of a node's failed attempt. An interrupt, or a Command to another graph, is no failure."""
+        self._within_tools.discard(run_id)
+        namespace = self._nodes.pop(run_id, "")
+        if namespace and not isinstance(error, GraphBubbleUp):
+            for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
+                self._streamed.discard(self._called.pop(caller))
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Log `internal:llm-call`. See `on_chat_model_start`."""
@@ -283,17 +300,21 @@ class GraphTurn:
         config["metadata"][NODES] = setup.nodes
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
-        saver, fence = self.own_saver, Fence(request.context, request.fence)
+        own_saver, fence = self.own_saver, Fence(request.context, request.fence)
         # A shallow copy: Pregel's own `copy` would check the whole graph in each turn.
         self._graph = graph = copy.copy(graph)
-        if saver is None and setup.savers is not None:
+        saver = None if own_saver is None else lambda: own_saver
+        if own_saver is None and setup.savers is not None:
+            # Storing streamed text does not depend on recorded emissions.
+            saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
+        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
+        if own_saver is None and setup.savers is not None:
             graph.checkpointer = setup.savers(
                 fence=fence,
-                before_put=self._record_emissions,
+                before_put=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
                 joins_input=starts_without_code(graph),
             )
-            saver = setup.savers(fence=fence, before_put=_no_wait, types=setup.types)
         if graph.store is None and setup.memories is not None:
             scope = MemoryScope(request.context.owner, request.context.agent)
             graph.store = OwnerStore(partial(setup.memories, fence=fence), scope)
@@ -304,8 +325,8 @@ class GraphTurn:
         self.has_ended = False
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed, self._node_returned)
+        returned = partial(_add_returned, self._pending, graph)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed, returned)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
@@ -376,6 +397,7 @@ class GraphTurn:
                         self._observer.step_stored()
                         if not event[0]:
                             self.has_ended = not event[2]["next"]
+                            self._join_step(event[2])
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
                     # The runner records an emission before it requests the next one.
@@ -390,13 +412,29 @@ class GraphTurn:
             with suppress(ValueError):
                 emission_listener.reset(token)
 
-    def _node_returned(self, run: str, output: Any) -> None:
-        if (returned := returned_together(self._graph, run, output)) is not None:
-            self._pending.add(returned)
+    def _join_step(self, stored: Mapping[str, Any]) -> None:
+        """Let our checkpointer write the result of a step of one node together with the checkpoint after it.
 
-    async def _record_emissions(self) -> None:
-        await self._pending.wait_recorded()
-        await self.streamed.store()
+        LangGraph runs the step's nodes after this event of the checkpoint before the step.
+        """
+        saver = self._graph.checkpointer
+        if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
+            saver.join_step(get_checkpoint_id(stored["config"]) or "")
+
+
+# These are functions, since a turn with its own methods in it would wait for the garbage collector.
+
+
+def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
+    """Add the messages that a node has returned together to the pending emissions. `run` is the node's checkpoint_ns."""
+    if (returned := returned_together(graph, run, output)) is not None:
+        pending.add(returned)
+
+
+async def _record_emissions(pending: PendingEmissions, streamed: UnreturnedOutput) -> None:
+    """Wait until the pending emissions are recorded, then store the streamed text."""
+    await pending.wait_recorded()
+    await streamed.store()
 
 
 class _Drain(RunControl):

@@ -43,7 +43,9 @@ from aion_core.web.v03_proto import response_json
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
     prepared = _prepared(services, request, context)
     call = await _with_push_config(services, prepared, context)
-    answer = await services.tasks.send(call, prepared)
+    waits = services.tasks.waits(call, prepared)
+    async with _limited(services, call, request.message.task_id) if waits else nullcontext():
+        answer = await services.tasks.send(call, prepared)
     return apply_history_length(answer, request.configuration) if isinstance(answer, Task) else answer
 
 
@@ -84,7 +86,7 @@ def _require_streaming(services: AgentServices, instead: str) -> None:
 
 
 def _limited(services: AgentServices, call: CallContext, task_id: str) -> AbstractAsyncContextManager[None]:
-    """Return a context manager to count an open stream of the caller. The task id is empty for a new task."""
+    """Return a context manager to count a stream or waiting send of the caller. The task id is empty for a new task."""
     return services.stream_limits.limited(call, task_id) if services.stream_limits else nullcontext()
 
 
@@ -112,7 +114,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({NO_AION_EXTENSIONS: True})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
-    negotiate(prepared, services.modes, context.requested_extensions)
+    negotiate(prepared, services.modes(services.input_modes()), context.requested_extensions)
     return prepared
 
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from a2a.server.context import ServerCallContext
@@ -10,6 +11,7 @@ from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
+from aion_core.protocol.card import with_input_modes
 from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard, to_json
 from aion_core.push.configs import PushRegistry
@@ -17,7 +19,7 @@ from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.web.cards import ExtendedCardPublisher
+from aion_core.web.cards import ExtendedCardPublisher, InputModes
 from aion_core.web.limits import StreamLimits
 from aion_core.web.request_body import StrictRequest
 
@@ -33,11 +35,12 @@ class AgentServices:
     extended_card: ExtendedCardPublisher | None = None
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
-    modes: Modes = field(init=False)
-    """Media types in the agent's card."""
+    input_modes: InputModes = tuple
+    modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
+    """Function from the value of `input_modes` to the media types in the agent's card."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modes", modes_of(self.card))
+        object.__setattr__(self, "modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
 
     @property
     def push(self) -> PushRegistry:

@@ -44,10 +44,20 @@ function fields(rows) {
   return list;
 }
 
+// A media type of a body, with its type and its examples: a JSON value, or the events of a stream.
 function contentOf(content, heading, parts) {
-  const [[mediaType, { schema, itemSchema, example }]] = Object.entries(content);
-  parts.push(node("h3", heading), node("p", `${mediaType}: `, ...typeOf(itemSchema ?? schema ?? {}), itemSchema ? ", one in each event" : ""));
-  if (example) parts.push(node("pre", JSON.stringify(example, null, 2)));
+  const [[mediaType, { schema, example, examples }]] = Object.entries(content);
+  const event = schema?.properties?.data?.contentSchema;
+  parts.push(node("h3", heading), node("p", `${mediaType}: `, ...typeOf(event ?? schema ?? {}), event ? ", one in each event" : ""));
+  if (example) parts.push(sample(JSON.stringify(example, null, 2)));
+  const events = Object.values(examples ?? {}).map(({ value }) => `id: ${value.id}\ndata: ${value.data}\n`);
+  if (events.length) parts.push(sample(events.join("\n")));
+}
+
+function sample(text) {
+  const made = node("pre", text);
+  made.tabIndex = 0;
+  return made;
 }
 
 function curl(method, path, operation) {
@@ -69,8 +79,10 @@ function shownOperation(method, path, operation, document) {
     const { description, content } = resolved(response, document);
     if (status.startsWith("2") && content) contentOf(content, `Response ${status}`, parts);
     else parts.push(node("p", node("strong", status), " ", ...prose(description)));
+    const example = !status.startsWith("2") && Object.values(content ?? {})[0]?.example;
+    if (example) parts.push(node("details", node("summary", `Example of ${status}`), sample(JSON.stringify(example, null, 2))));
   }
-  parts.push(node("h3", "curl"), node("pre", curl(method, path, operation)));
+  parts.push(node("h3", "curl"), sample(curl(method, path, operation)));
   const head = node("summary", node("code", `${method.toUpperCase()} ${path}`), operation.summary ?? "");
   const shown = node("details", head, ...parts);
   shown.id = operation.operationId;

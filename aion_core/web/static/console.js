@@ -21,13 +21,13 @@ let card;
 let contextId;
 let task; // id of the running or waiting task
 let shownTask; // id of the newest task in the chat
-let last; // the last request, for "Send same message again"
+let last; // the last request, for "Repeat message"
 let connection; // AbortController of the open connection
 let isDevelopment = false;
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
-// ── Agents ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Agents
 
 async function start() {
   const manifest = await (await fetch(".well-known/manifest.json")).json();
@@ -63,16 +63,29 @@ function ready(isReady) {
   $("text").disabled = $("submit").disabled = !isReady;
 }
 
-// ── Conversation ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Conversation
 
 function fresh() {
   contextId = task = shownTask = last = undefined;
   turns.length = 0;
-  $("log").replaceChildren();
+  $("log").replaceChildren(invitation());
   ask(undefined);
   show("no task");
   enable(false);
   inspect();
+}
+
+/** Return the agent's name, its description, and the examples of its skills, each of which fills the message. */
+function invitation() {
+  const examples = (card.skills ?? []).flatMap((skill) => skill.examples ?? []).slice(0, 4).map((text) => {
+    const button = element("button", { type: "button" }, text);
+    button.addEventListener("click", () => {
+      $("text").value = text;
+      $("text").focus();
+    });
+    return button;
+  });
+  return element("div", { class: "empty" }, element("strong", {}, card.name), element("p", {}, card.description ?? ""), ...examples);
 }
 
 /** Show the agent's stored state and the task's webhooks again. */
@@ -83,15 +96,24 @@ function inspect() {
 }
 
 function say(kind, ...nodes) {
-  const follows = $("log").scrollTop + $("log").clientHeight > $("log").scrollHeight - 60;
   const made = element("div", { class: `message ${kind}` }, ...nodes);
-  $("log").append(made);
-  if (follows) made.scrollIntoView({ block: "nearest" });
+  follow(() => {
+    $("log").querySelector(":scope > .empty")?.remove();
+    $("log").append(made);
+  }, kind === "user");
   return made;
 }
 
+/** Change the log, and scroll to its end if the end was visible before or has to be. */
+function follow(change, always = false) {
+  const log = $("log");
+  const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 60;
+  change();
+  if (atEnd || always) log.scrollTop = log.scrollHeight;
+}
+
 function show(state) {
-  $("state").textContent = state;
+  $("state").textContent = $("state").dataset.state = state;
 }
 
 function enable(running) {
@@ -166,15 +188,15 @@ function draw(answers, id, parts, append) {
     if (append && before?.text !== undefined && each.text !== undefined) before.text += each.text;
     else known.parts.push({ ...each });
   }
-  known.shown.replaceChildren(...known.parts.flatMap(part));
-  known.shown.hidden = !known.shown.hasChildNodes();
+  follow(() => {
+    known.shown.replaceChildren(...known.parts.flatMap(part));
+    known.shown.hidden = !known.shown.hasChildNodes();
+  });
   answers.set(id, known);
-  const log = $("log");
-  if (log.scrollTop + log.clientHeight > log.scrollHeight - 160) log.scrollTop = log.scrollHeight;
   return known;
 }
 
-// ── Questions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Questions
 
 /** Show a form for the questions of an interrupted task, or none. */
 function ask(status) {
@@ -219,7 +241,7 @@ async function filePart(file) {
   return { raw: read.slice(read.indexOf(",") + 1), filename: file.name, mediaType: file.type || "application/octet-stream" };
 }
 
-// ── Stored tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Stored tasks
 
 /** Show a stored task, or without an id a whole context. */
 async function open(id, context) {
@@ -242,7 +264,7 @@ async function open(id, context) {
   panel("chat");
 }
 
-// ── Controls ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Controls
 
 /** Show a panel: alone on a narrow screen, else those of the state and the webhooks below the timeline. */
 function panel(name) {
@@ -287,6 +309,7 @@ $("save").addEventListener("click", () => {
   link.click();
   URL.revokeObjectURL(link.href);
 });
+$("files").addEventListener("change", () => ($("chosen").textContent = [...$("files").files].map(({ name }) => name).join(", ")));
 $("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -298,6 +321,7 @@ $("compose").addEventListener("submit", async (event) => {
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();
+  $("chosen").textContent = "";
   say("user", ...parts.flatMap(part));
   send(compose(parts));
 });

@@ -15,14 +15,14 @@ const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
 
 /** Show the stored state of a context: the checkpoints of a LangGraph thread, or the events of an ADK session. */
 export async function showState(place, wire, contextId) {
-  if (!contextId) return place.replaceChildren(element("p", {}, "The state of a context is shown after its first message."));
+  if (!contextId) return place.replaceChildren(element("p", { class: "empty" }, "The state of a context appears after its first message."));
   let state;
   try {
     state = await wire.own("state", { contextId });
   } catch (error) {
     return place.replaceChildren(element("p", { class: "error" }, error.message));
   }
-  if (!state) return place.replaceChildren(element("p", {}, "This agent has no stored state in this context."));
+  if (!state) return place.replaceChildren(element("p", { class: "empty" }, "This agent has no stored state in this context."));
   const entries = state.entries.map(({ label, at, content }) => element("li", {}, folded([time(at), ` ${label}`], content)));
   return place.replaceChildren(element("p", {}, `${state.kind} `, element("code", {}, state.id)), folded(["current state"], state.values), element("ol", {}, ...entries));
 }
@@ -30,7 +30,7 @@ export async function showState(place, wire, contextId) {
 /** View of a task's webhooks. It asks the server again each second while it is visible. */
 export class Webhooks {
   #place;
-  #shown = "";
+  #shown; // the task and its webhooks as text
   #current;
 
   /** `current` returns the wire and the id of the task. */
@@ -41,7 +41,11 @@ export class Webhooks {
 
   async load() {
     const [wire, taskId] = this.#current();
-    if (!taskId) return this.#place.replaceChildren();
+    if (!taskId) {
+      if (this.#shown !== "") this.#place.replaceChildren(element("p", { class: "empty" }, "The webhooks of a task and their posts appear after its first message."));
+      this.#shown = "";
+      return undefined;
+    }
     let found;
     try {
       found = await wire.own("webhooks", { taskId });
@@ -52,14 +56,14 @@ export class Webhooks {
     if (text === this.#shown || taskId !== this.#current()[1]) return undefined;
     this.#shown = text;
     const posts = found.posts.map((post) => element("li", { class: post.status < 300 ? "end" : "bad" }, this.#post(post)));
-    const none = found.webhooks.length ? [] : [element("p", {}, "This task has no webhook.")];
+    const none = found.webhooks.length ? [] : [element("p", { class: "empty" }, "This task has no webhook.")];
     return this.#place.replaceChildren(...none, ...found.webhooks.map((each) => this.#webhook(each, wire, taskId)), element("ol", {}, ...posts));
   }
 
   #webhook(hook, wire, taskId) {
     const next = hook.nextAt ? `, next try at ${hook.nextAt.slice(11, 19)}` : "";
     const state = hook.disabled ? "disabled" : hook.dead ? `${hook.dead} dead letters` : hook.tries ? `${hook.tries} failed ${hook.tries > 1 ? "tries" : "try"}${next}` : "ok";
-    const shown = element("div", { class: "hook" }, element("code", {}, hook.url), `Delivered through event ${hook.delivered}: ${state}. ${hook.failure}`);
+    const shown = element("div", { class: "hook" }, element("code", {}, hook.url), `${hook.delivered ? `Delivered through event ${hook.delivered}` : "Nothing delivered yet"}: ${state}. ${hook.failure}`);
     if (state === "ok") return shown;
     const button = element("button", { type: "button" }, "Redrive");
     button.addEventListener("click", async () => {

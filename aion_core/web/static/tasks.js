@@ -8,6 +8,7 @@ export class TaskList {
   #more;
   #open;
   #listings = 0;
+  #shown; // the first page, as text
   #page; // token of the next page
 
   /** `open` gets a task's id, or undefined, and a context's id. */
@@ -23,12 +24,18 @@ export class TaskList {
     try {
       const found = await wire.call("ListTasks", { pageSize: 20, historyLength: 1, ...(next && this.#page && { pageToken: this.#page }) });
       if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
+      const first = next ? this.#shown : JSON.stringify(found.tasks);
+      if (!next && first === this.#shown) return; // a button must not vanish below the pointer
+      this.#shown = first;
       this.#page = found.nextPageToken;
       if (!next) list.replaceChildren();
       for (const task of found.tasks ?? []) this.#group(task.contextId).append(this.#item(task));
+      if (!list.children.length) list.append(element("li", { class: "empty" }, "No tasks yet: send a message."));
       this.#more.hidden = !this.#page;
     } catch (error) {
-      if (listing === this.#listings) list.replaceChildren(element("li", {}, error.message));
+      if (listing !== this.#listings) return;
+      this.#shown = undefined;
+      list.replaceChildren(element("li", {}, error.message));
     } finally {
       if (listing === this.#listings) list.setAttribute("aria-busy", "false");
     }
@@ -37,7 +44,7 @@ export class TaskList {
   #group(contextId) {
     const known = [...this.#list.children].find((each) => each.dataset.context === contextId);
     if (known) return known.lastElementChild;
-    const button = element("button", { class: "context", type: "button" }, "Context ", element("small", {}, contextId));
+    const button = element("button", { class: "context", type: "button", title: contextId }, "Context ", element("small", {}, contextId.slice(0, 8)));
     button.addEventListener("click", () => this.#open(undefined, contextId));
     const tasks = element("ul");
     const item = element("li", {}, button, tasks);
@@ -48,8 +55,9 @@ export class TaskList {
 
   #item({ id, contextId, status, history = [] }) {
     const text = [...history, status.message].flatMap((each) => each?.parts ?? []).map((each) => each.text ?? "").find(Boolean) ?? "";
-    const time = status.timestamp?.slice(0, 19).replace("T", " ") ?? "";
-    const button = element("button", { class: "task", type: "button", title: id }, `${short(status.state)} `, element("small", {}, time), element("span", {}, text.slice(0, 60)));
+    const time = status.timestamp?.slice(5, 16).replace("T", " ") ?? "";
+    const state = element("span", { class: "state", "data-state": short(status.state) }, short(status.state));
+    const button = element("button", { class: "task", type: "button", title: id }, element("span", {}, text.slice(0, 200)), element("span", { class: "bar" }, state, element("small", {}, time)));
     button.addEventListener("click", () => this.#open(id, contextId));
     return element("li", {}, button);
   }

@@ -6,7 +6,7 @@ import { hasEnded, short } from "./wire.js";
 export class Timeline {
   #list;
   #group; // the open group of chunks
-  #lease = {}; // the lease of the last chunk, and the event that it follows
+  #lease = {}; // the lease of the last chunk, the event that it follows, and its id
 
   constructor(list) {
     this.#list = list;
@@ -18,26 +18,27 @@ export class Timeline {
   }
 
   /** Add a message of `Wire.record`. */
-  add({ direction, id = "", body, url, headers }) {
+  add({ direction, id = "", body, ...request }) {
     const chunk = direction === "in" && body.result?.artifactUpdate;
     const [, generation, fence] = /^(\d+)\.(\d+)\.\d+$/.exec(id) ?? [];
     if (chunk && generation && this.#group?.key === `${generation}.${fence}`) {
       this.#group.bodies.push(body);
-      this.#group.count.textContent = ` ${this.#group.bodies.length} chunks, ${this.#group.first} to ${id}`;
+      this.#group.count.textContent = ` ${this.#group.bodies.length} chunks of lease ${fence}, ${this.#group.first} to ${id}`;
+      this.#lease.id = id;
       return;
     }
     if (chunk && generation) {
       if (this.#lease.generation === generation && this.#lease.fence !== fence) {
-        this.note(`Another worker has taken over the turn (lease ${fence}). The text starts again from its first chunk.`);
+        this.note(`Takeover: lease ${this.#lease.fence} ended after chunk ${this.#lease.id}. Another worker has lease ${fence} and goes on with chunk ${id}.`, "note");
       }
-      this.#lease = { generation, fence };
+      this.#lease = { generation, fence, id };
     } else if (direction === "in" && !chunk) this.#lease = {};
     const bodies = [body];
     const count = element("span", { class: "id" }, id ? ` ${id}` : "");
     const summary = element("summary", {}, clock(), " ", direction === "out" ? "→ " : "← ", title(direction, body), count);
     const details = element("details", {}, summary);
     details.addEventListener("toggle", () => {
-      if (details.open) details.replaceChildren(summary, ...contents(bodies, url, headers));
+      if (details.open) details.replaceChildren(summary, ...contents(bodies, request));
     });
     const row = element("li", { class: kind(direction, body) }, details);
     this.#group = chunk && generation ? { key: `${generation}.${fence}`, bodies, count, first: id } : undefined;
@@ -45,9 +46,9 @@ export class Timeline {
   }
 
   /** Add a remark of the console, such as a lost connection. */
-  note(text) {
+  note(text, kind = "bad") {
     this.#group = undefined;
-    this.#append(element("li", { class: "bad" }, clock(), ` ${text}`));
+    this.#append(element("li", { class: kind }, clock(), ` ${text}`));
   }
 
   #append(row) {
@@ -81,14 +82,14 @@ function kind(direction, body) {
   return body.error || state === "TASK_STATE_FAILED" ? "bad" : hasEnded(state) ? "end" : "in";
 }
 
-function contents(bodies, url, headers) {
+function contents(bodies, { url, headers, secret }) {
   const raw = element("pre", { tabindex: "0" }, bodies.map((each) => JSON.stringify(each, null, 2)).join("\n"));
   if (!url) return [raw];
   const [body] = bodies;
   const buttons = Object.entries({ curl, Python: python, TypeScript: typescript }).map(([name, write]) => {
     const button = element("button", { type: "button" }, `Copy as ${name}`);
     button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(write(url, { "A2A-Version": "1.0", ...headers }, body));
+      await navigator.clipboard.writeText(write(url, { "A2A-Version": "1.0", ...headers }, body, secret));
       button.textContent = `Copied ${name}`;
     });
     return button;
@@ -98,18 +99,26 @@ function contents(bodies, url, headers) {
 
 const isStream = (body) => body.method === "SendStreamingMessage" || body.method === "SubscribeToTask";
 
-export function curl(url, headers, body) {
+// A copied request reads the value of the header `secret` from AION_KEY: a credential does not belong into files and chats.
+const VARIABLE = "AION_KEY";
+const remark = (start, secret) => (secret ? `${start} Needs the value of the header ${secret} in the environment variable ${VARIABLE}.\n` : "");
+
+export function curl(url, headers, body, secret) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const lines = Object.entries({ "Content-Type": "application/json", ...headers }).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)} \\`);
-  return [`curl ${isStream(body) ? "-N " : ""}${quoted(url)} \\`, ...lines, `  -d ${quoted(JSON.stringify(body))}`].join("\n");
+  if (secret) lines.push(`  -H ${quoted(`${secret}: `)}"$${VARIABLE}" \\`);
+  return [`${remark("#", secret)}curl -s${isStream(body) ? "N" : ""} ${quoted(url)} \\`, ...lines, `  -d ${quoted(JSON.stringify(body))}\n`].join("\n");
 }
 
-export function python(url, headers, body) {
-  const start = `import json\n\nimport httpx\n\nbody = json.loads(${JSON.stringify(JSON.stringify(body))})\nheaders = ${JSON.stringify(headers)}\n`;
+export function python(url, headers, body, secret) {
+  const key = secret ? `headers[${JSON.stringify(secret)}] = os.environ["${VARIABLE}"]\n` : "";
+  const start = `${remark("#", secret)}import json\n${secret ? "import os\n" : ""}\nimport httpx\n\nbody = json.loads(${JSON.stringify(JSON.stringify(body))})\nheaders = ${JSON.stringify(headers)}\n${key}`;
   if (!isStream(body)) return `${start}print(httpx.post(${JSON.stringify(url)}, json=body, headers=headers, timeout=60).json())\n`;
   return `${start}with httpx.stream("POST", ${JSON.stringify(url)}, json=body, headers=headers, timeout=None) as response:\n    for line in response.iter_lines():\n        print(line)\n`;
 }
 
-export function typescript(url, headers, body) {
-  return `const response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: ${JSON.stringify({ "Content-Type": "application/json", ...headers })},\n  body: JSON.stringify(${JSON.stringify(body)}),\n});\nconsole.log(await response.text());\n`;
+export function typescript(url, headers, body, secret) {
+  const key = secret ? `, ${JSON.stringify(secret)}: process.env.${VARIABLE} ?? ""` : "";
+  const sent = JSON.stringify({ "Content-Type": "application/json", ...headers }).slice(0, -1);
+  return `${remark("//", secret)}const response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: ${sent}${key}},\n  body: JSON.stringify(${JSON.stringify(body)}),\n});\nconsole.log(await response.text());\n`;
 }

@@ -17,7 +17,10 @@ export class ServerError extends Error {
   }
 }
 
-/** Client of one agent. `record` gets {direction, time, id, body} for each request and each received message. */
+/**
+ * Client of one agent. `record` gets {direction, id, body} of each received message, and {direction, body, url, headers, secret}
+ * of each request; `secret` is the name of the header with the credential.
+ */
 export class Wire {
   constructor(url, { headers, record }) {
     Object.assign(this, { url, headers, record });
@@ -90,7 +93,7 @@ export class Wire {
 
   #post(method, params, headers = {}, signal = undefined) {
     const body = { jsonrpc: "2.0", id: crypto.randomUUID(), method, params };
-    this.record({ direction: "out", body, url: this.url, headers });
+    this.record({ direction: "out", body, url: this.url, headers, secret: Object.keys(this.headers())[0] });
     return fetch(this.url, {
       method: "POST",
       headers: { "Content-Type": "application/json", "A2A-Version": "1.0", ...this.headers(), ...headers },

@@ -115,7 +115,11 @@ aion:
   agents:
     talk: {path: "agent.py:graph", name: Talk}
     counting: {path: "counting.py:root_agent", name: Counting}
-    asking: {path: "asking.py:graph", name: Asking}
+    asking:
+      path: "asking.py:graph"
+      name: Asking
+      description: Books a table, and asks for the details.
+      skills: [{id: book, name: Book, description: Books a table., tags: [tables], examples: [Book a table for four]}]
     showing: {path: "showing.py:graph", name: Showing}
 """
 

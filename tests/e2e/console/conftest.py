@@ -1,4 +1,4 @@
-"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
+"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder, on each screen."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,20 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
+from tests.e2e.console.page import Opened, Screen, violations
+from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 
 SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
+
+
+SCREENS = [
+    Screen(1280, "light"),
+    Screen(360, "dark"),
+    pytest.param(Screen(1280, "dark"), marks=pytest.mark.deep),
+    pytest.param(Screen(360, "light"), marks=pytest.mark.deep),
+]
 
 
 @pytest.fixture(scope="package")
@@ -24,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def opened(folder: Path) -> Iterator[tuple[Page, list[str]]]:
-    """Return the console's page, and the errors of the browser."""
+def opened(folder: Path) -> Iterator[Opened]:
+    """Start `aion dev` and a browser."""
     expect.set_options(timeout=SECONDS * 1000)
     command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
@@ -33,20 +43,37 @@ def opened(folder: Path) -> Iterator[tuple[Page, list[str]]]:
             errors: list[str] = []
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-            page.set_viewport_size({"width": 1280, "height": 800})
-            page.goto(server.url)
-            yield page, errors
+            yield Opened(page, errors, server.url)
     except BrowserMissing as missing:
         pytest.skip(f"NOT PROVEN: the console in a browser. {missing}")
 
 
+@pytest.fixture(params=SCREENS, ids=lambda screen: f"{screen.width}-{screen.scheme}")
+def screen(request: pytest.FixtureRequest) -> Screen:
+    """Return the screen of the test: each test runs on a wide light one and on a narrow dark one, in test-deep on four."""
+    screen: Screen = request.param
+    return screen
+
+
 @pytest.fixture
-def console(opened: tuple[Page, list[str]]) -> Iterator[Page]:
-    """Open the console anew. Fail for an error of the browser, except for connections that a test breaks."""
-    page, errors = opened
-    page.reload()
+def console(opened: Opened, screen: Screen) -> Iterator[Page]:
+    """Open the console anew on the screen.
+
+    Fail for an error of the browser, except for connections that a test breaks, and for a serious problem of
+    accessibility at the end of the test.
+    """
+    page, errors, url = opened
+    page.set_viewport_size({"width": screen.width, "height": 800 if screen.is_wide else 740})
+    page.emulate_media(color_scheme="dark" if screen.scheme == "dark" else "light")
+    page.goto("about:blank")
+    page.goto(url)
     expect(page.locator("#agent option")).to_have_count(4)
     expect(page.locator("#text")).to_be_enabled()
     errors.clear()
     yield page
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen.width
     assert [error for error in errors if "net::" not in error] == []
+    try:
+        assert violations(page) == []
+    except NodeMissing:
+        pytest.skip("NOT PROVEN: accessibility of the console. Node is missing.")

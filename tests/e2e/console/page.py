@@ -1,14 +1,36 @@
-"""Steps of a person in the console."""
+"""Steps of a person in the console, and the screens for them."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import Locator, Page, expect
 
 from tests.support.environments import node_with
 from tests.support.server import ROOT
+
+
+class Opened(NamedTuple):
+    """Browser's page with the console, the errors of the browser, and the console's address."""
+
+    page: Page
+    errors: list[str]
+    url: str
+
+
+class Screen(NamedTuple):
+    """Width of the browser's window, and colour scheme of its system."""
+
+    width: int
+    scheme: str
+
+    @property
+    def is_wide(self) -> bool:
+        """True if the console shows several panels beside each other."""
+        return self.width > 800
 
 
 def choose(page: Page, agent: str) -> None:
@@ -19,6 +41,7 @@ def choose(page: Page, agent: str) -> None:
 
 
 def send(page: Page, text: str) -> None:
+    show(page, "chat")
     page.fill("#text", text)
     page.press("#text", "Enter")
 
@@ -34,12 +57,18 @@ def last_answer(page: Page) -> Locator:
 
 
 def answer(page: Page, text: str) -> None:
+    show(page, "chat")
     expect(last_answer(page)).to_have_text(text)
 
 
-def show(page: Page, panel: str) -> None:
-    page.click(f"#tabs [data-panel={panel}]")
-    expect(page.locator(f"#{panel}")).to_be_visible()
+def show(page: Page, panel: str) -> Locator:
+    """Return a panel. Click its tab first, if it has one on this screen."""
+    tab = page.locator(f"#tabs [data-panel={panel}]")
+    if tab.is_visible():
+        tab.click()
+    shown = page.locator(f"#{panel}")
+    expect(shown).to_be_visible()
+    return shown
 
 
 def visible_panels(page: Page) -> list[str]:
@@ -48,11 +77,35 @@ def visible_panels(page: Page) -> list[str]:
 
 
 def rows(page: Page) -> str:
-    return page.locator("#events").inner_text()
+    """Return the text of the timeline."""
+    return show(page, "timeline").locator("#events").inner_text()
+
+
+def run_copies(page: Page, folder: Path, **environ: str) -> dict[str, str]:
+    """Copy the first request of the timeline in each language, run the copies, and return them.
+
+    Each copy prints a completed task. A language whose program is missing is copied only.
+    """
+    show(page, "timeline").locator("summary", has_text="SendStreamingMessage").first.click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copies = {}
+    for name, command in {"curl": "bash", "Python": sys.executable, "TypeScript": "node"}.items():
+        page.click(f"text=Copy as {name}")
+        expect(page.locator(f"text=Copied {name}")).to_be_visible()
+        copies[name] = str(page.evaluate("navigator.clipboard.readText()"))
+        script = folder / f"{name}.mjs"
+        script.write_text(copies[name])
+        if shutil.which(command):
+            environment = {**os.environ, **environ}
+            ran = subprocess.run([command, script], env=environment, capture_output=True, text=True, timeout=60)
+            assert ran.returncode == 0, ran.stderr
+            assert "TASK_STATE_COMPLETED" in ran.stdout, name
+    return copies
 
 
 def saved(page: Page, folder: Path) -> Path:
     """Save the conversation as a test, and return its file."""
+    show(page, "chat")
     with page.expect_download() as download:
         page.click("#save")
     file = folder / "test_conversation.py"
@@ -67,9 +120,9 @@ def run_test(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def screenshot(page: Page | Locator, name: str) -> None:
-    """Take a screenshot of the docs, if they are wanted."""
-    if images := os.environ.get("SCREENSHOTS"):
+def screenshot(page: Page | Locator, name: str, is_screen: bool) -> None:
+    """Take a screenshot for the docs, if they are wanted and this is its screen."""
+    if is_screen and (images := os.environ.get("SCREENSHOTS")):
         page.screenshot(path=Path(images) / f"{name}.png", animations="disabled")
 
 

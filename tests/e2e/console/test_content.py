@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.console.page import answer, choose, ends, last_answer, screenshot, send
+from tests.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
 
 
 def test_markup_of_agent_never_runs(console: Page) -> None:
@@ -26,10 +26,11 @@ def test_markup_of_agent_never_runs(console: Page) -> None:
         "[...document.querySelectorAll('#log *')].flatMap((each) => each.getAttributeNames()).filter((name) => name.startsWith('on'))"
     )
     assert attributes == []
-    console.locator("#task-list .task").first.click()
+    show(console, "tasks").locator(".task").first.click()
     expect(log).to_contain_text('<script>document.title = "run"</script>')
-    for summary in console.locator("#events summary, #entries summary").all():
-        summary.click()
+    for panel in ("timeline", "stored"):
+        for summary in show(console, panel).locator("summary").all():
+            summary.click()
     expect(console).to_have_title(title)
 
 
@@ -38,7 +39,7 @@ def hrefs(console: Page) -> list[str]:
     return links
 
 
-def test_injected_markup_is_blocked_by_policy(console: Page, opened: tuple[Page, list[str]]) -> None:
+def test_injected_markup_is_blocked_by_policy(console: Page, opened: Opened) -> None:
     """If an agent's text ever became markup, the content security policy would stop it."""
     refused = console.evaluate("""() => {
         try {
@@ -55,8 +56,9 @@ def test_injected_markup_is_blocked_by_policy(console: Page, opened: tuple[Page,
         document.body.append(image);
     }""")
     console.wait_for_function("() => window.violated === 'img-src'")
+    console.locator("body > img").evaluate("image => image.remove()")
     # The browser reports both as errors.
-    opened[1].clear()
+    opened.errors.clear()
 
 
 def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
@@ -80,10 +82,21 @@ def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
+def test_end_of_long_answer_is_in_view(console: Page) -> None:
+    choose(console, "showing")
+    for number in range(1, 4):
+        send(console, "prices")
+        ends(console)
+        expect(console.locator("#log .agent")).to_have_count(number)
+        expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
+
+
 def test_file_of_person_is_sent(console: Page) -> None:
     console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
+    expect(console.locator("#chosen")).to_have_text("note.txt")
     send(console, "hello")
     ends(console)
+    expect(console.locator("#chosen")).to_be_empty()
     expect(console.locator("#log .user")).to_contain_text("A note")
 
 
@@ -93,7 +106,7 @@ def test_data_of_artifact_is_shown(console: Page) -> None:
     assert json.loads(console.locator("#log .agent pre").inner_text()) == {"rows": ["first", "second"]}
 
 
-def test_form_follows_schema_of_interrupt(console: Page) -> None:
+def test_form_follows_schema_of_interrupt(console: Page, screen: Screen) -> None:
     choose(console, "asking")
     send(console, "book")
     ends(console, "input required")
@@ -113,7 +126,7 @@ def test_form_follows_schema_of_interrupt(console: Page) -> None:
     form.locator("button").click()
     expect(console.locator("#log .error")).to_contain_text("guests is not JSON")
     form.get_by_label("Names of the guests").fill('["Ada"]')
-    screenshot(console.locator("#question"), "console-question")
+    screenshot(console.locator("#question"), "console-question", screen == (1280, "light"))
     form.locator("button").click()
     ends(console)
     answer(console, "4 seats, dinner, True, ['Ada']")

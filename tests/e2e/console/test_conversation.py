@@ -2,30 +2,48 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
+import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.console.page import answer, choose, ends, last_answer, rows, run_test, saved, screenshot, send
+from tests.e2e.console.page import (
+    Screen,
+    answer,
+    choose,
+    ends,
+    last_answer,
+    rows,
+    run_copies,
+    run_test,
+    saved,
+    screenshot,
+    send,
+    show,
+)
 from tests.e2e.talking import WHOLE
 
+PAGE = 20
+"""Number of tasks that the list reads at once."""
 
-def tasks(page: Page) -> int:
-    """Refresh the list of tasks, and return its length."""
-    page.click("#refresh")
+
+def tasks(page: Page) -> Locator:
+    """Refresh the list of tasks, and return its entries."""
+    show(page, "tasks").locator("#refresh").click()
     expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
-    return page.locator("#task-list .task").count()
+    return page.locator("#task-list .task")
 
 
 def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
     send(console, "hello")
     ends(console)
     answer(console, WHOLE)
-    events = r"→ SendStreamingMessage.*← task submitted.*← status working.*chunks, 2\.\d+\.0 to 2\.\d+\.1\d.*← status completed"
+    events = (
+        r"→ SendStreamingMessage.*← task submitted.*← status working.*chunks of lease 1, 2\.1\.0 to 2\.1\.1\d"
+        r".*← status completed"
+    )
     assert re.search(events, rows(console), re.DOTALL)
     for title, content in (
         ("SendStreamingMessage", '"method": "SendStreamingMessage"'),
@@ -42,52 +60,55 @@ def test_copied_request_runs_in_each_language(console: Page, tmp_path: Path) -> 
     """The same messageId is sent each time, so the server answers with the same task."""
     send(console, "hello")
     ends(console)
-    console.locator("#events summary", has_text="SendStreamingMessage").click()
-    console.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    for name, command in {"curl": "bash", "Python": sys.executable, "TypeScript": "node"}.items():
-        console.click(f"text=Copy as {name}")
-        expect(console.locator(f"text=Copied {name}")).to_be_visible()
-        script = tmp_path / f"{name}.mjs"
-        script.write_text(console.evaluate("navigator.clipboard.readText()"))
-        if shutil.which(command):
-            ran = subprocess.run([command, str(script)], capture_output=True, text=True, timeout=60)
-            assert ran.returncode == 0, ran.stderr
-            assert "TASK_STATE_COMPLETED" in ran.stdout, name
+    for copy in run_copies(console, tmp_path).values():
+        assert "AION_KEY" not in copy
 
 
-def test_dropped_connection_resumes_after_last_event(console: Page, folder: Path) -> None:
-    send(console, "gate dropped")
+def test_dropped_connection_resumes_after_last_event(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"dropped-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#drop")
-    (folder / "dropped").touch()
+    (folder / file).touch()
     ends(console)
     answer(console, WHOLE)
-    lost = re.search(r"The connection is lost; subscribing again after event (\S+)\.(\d+)\.\s+→?", rows(console))
-    assert lost, rows(console)
-    assert f"{lost[1]}.{int(lost[2]) + 1} to" in rows(console), "the next chunk follows the last one"
+    text = rows(console)
+    lost = re.search(r"The connection is lost; subscribing again after event (\d+\.\d+)\.(\d+)\.", text)
+    assert lost, text
+    assert f"{lost[1]}.{int(lost[2]) + 1} to" in text, "the next chunk follows the last one"
 
 
-def test_killed_workers_turn_is_taken_over(console: Page, folder: Path) -> None:
-    send(console, "gate killed")
+def test_killed_workers_turn_is_taken_over(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"{screen.scheme}-{screen.width}"
+    send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#kill")
-    (folder / "killed").touch()
+    (folder / file).touch()
     ends(console)
     answer(console, WHOLE)
-    assert "Another worker has taken over the turn" in rows(console)
-    expect(console.locator("#entries")).to_contain_text("step 1, loop")
-    screenshot(console, "console")
+    text = rows(console)
+    story = re.search(
+        r"chunks of lease 1, 2\.1\.0 to (?P<last>2\.1\.\d+)\s.*The worker process is killed\."
+        r".*subscribing again after event (?P=last)\..*→ SubscribeToTask"
+        r".*Takeover: lease 1 ended after chunk (?P=last)\. Another worker has lease 2 and goes on with chunk 2\.2\.0\."
+        r".*chunks of lease 2, 2\.2\.0 to 2\.2\.\d+\s.*← status completed",
+        text,
+        re.DOTALL,
+    )
+    assert story, text
+    expect(show(console, "stored").locator("#entries")).to_contain_text("step 1, loop")
+    screenshot(console, "console", screen == (1280, "light"))
 
 
 def test_repeated_message_makes_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
-    before = tasks(console)
-    console.click("#repeat")
+    before = tasks(console).count()
+    show(console, "chat").locator("#repeat").click()
     expect(console.locator("#repeat")).to_be_disabled()
     expect(console.locator("#repeat")).to_be_enabled()
     answer(console, WHOLE)
-    assert tasks(console) == before
+    assert tasks(console).count() == before
 
 
 def test_console_cancels_running_task(console: Page) -> None:
@@ -118,17 +139,61 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
         send(console, text)
         ends(console)
         expect(console.locator("#repeat")).to_be_enabled()
+        # A list that is replaced between the two halves of a click loses the click.
+        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     console.click("#fresh")
     expect(console.locator("#log .message")).to_have_count(0)
-    context = console.locator("#task-list > li").first
+    expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    context = show(console, "tasks").locator("#task-list > li").first
     expect(context.locator(".task")).to_have_count(2)
     expect(context.locator(".task").first).to_contain_text("completed")
     context.locator(".context").click()
     expect(console.locator("#log .user")).to_have_count(2)
+    show(console, "tasks")
     context.locator(".task", has_text="hello").click()
     expect(console.locator("#log .user")).to_have_text("hello")
     answer(console, WHOLE)
     ends(console)
+
+
+def test_older_tasks_are_appended_to_list(console: Page) -> None:
+    """A context keeps one group, also if its tasks are on two pages."""
+    agent = f"{console.url}agents/talk"
+    context = str(uuid.uuid4())
+    made = [_task(console, agent, context if number in (0, PAGE) else "") for number in range(PAGE + 1)]
+    listed = tasks(console)
+    expect(listed).to_have_count(PAGE)
+    group = console.locator(f"#task-list > li[data-context='{context}']")
+    expect(group.locator(".task")).to_have_count(1)
+    more = console.get_by_text("Older tasks")
+    while more.is_visible():
+        before = listed.count()
+        more.click()
+        expect(listed.nth(before)).to_be_visible()
+        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    expect(group.locator(".task")).to_have_count(2)
+    ids = listed.evaluate_all("tasks => tasks.map((task) => task.title)")
+    assert len(ids) == len(set(ids))
+    assert set(made) <= set(ids)
+
+
+def _task(page: Page, agent: str, context: str) -> str:
+    """Send a message beside the console, and return the id of its completed task."""
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "data"}], "contextId": context}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answered: dict[str, Any] = page.request.post(agent, data=body, headers={"A2A-Version": "1.0"}).json()
+    return str(answered["result"]["task"]["id"])
+
+
+def test_example_of_skill_begins_message(console: Page) -> None:
+    choose(console, "asking")
+    expect(console.locator("#log .empty")).to_contain_text("Asking")
+    console.locator("#log .empty button", has_text="Book a table for four").click()
+    expect(console.locator("#text")).to_have_value("Book a table for four")
+    expect(console.locator("#text")).to_be_focused()
+    console.keyboard.press("Enter")
+    ends(console, "input required")
+    expect(console.locator("#log .empty")).to_have_count(0)
 
 
 def test_saved_test_passes_until_answer_changes(console: Page, tmp_path: Path) -> None:

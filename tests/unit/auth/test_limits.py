@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,6 +21,7 @@ from aion_core.ports import Limits, OpenStream, RateLimits
 from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 from aion_core.settings import Settings
 from aion_core.stores.limits import TableRateLimits
+from tests.protocol.dialects import DIALECTS, Dialect
 from tests.support.asgi import ask
 from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
@@ -227,6 +229,34 @@ async def test_stream_limit_refuses_request_before_response_starts(
     for n in range(3):
         answer = await alice("POST", "/", rpc("SendStreamingMessage", **message("hello", f"m-4-{n}")))
         assert answer.status_code == 200, "ended streams are not counted"
+
+
+@pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
+async def test_blocking_sends_count_as_streams(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
+    app = limited(tmp_path, issuer, "{streams_per_owner: 1}")
+    token = issuer.token(sub="alice")
+
+    async def sending(text: str, name: str, *, at_once: bool = False) -> httpx.Response:
+        configuration = {"configuration": {"returnImmediately": True}} if at_once else {}
+        sent = dialect.request("SendMessage", {**message(text, name), **configuration})
+        assert sent is not None
+        headers = {"authorization": f"Bearer {token}", **sent.headers}
+        return await ask(app, sent.method, sent.target, headers, sent.body)
+
+    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    async with TaskGroup() as group:
+        waiting = group.create_task(sending("work", "m-1"))
+        while not (tasks := (await alice("GET", "/tasks")).json()["tasks"]):
+            await asyncio.sleep(0)
+        refused = await sending("hello", "m-2")
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), refused.text
+        assert "returnImmediately" in refused.text
+        assert (await sending("work", "m-3", at_once=True)).status_code == 200, "it does not wait"
+        assert (await bob("POST", "/", rpc("SendMessage", **message("hello")))).status_code == 200
+        assert (await alice("GET", "/tasks")).json()["totalSize"] == 2, "the refused send created no task"
+        await alice("POST", "/", rpc("CancelTask", id=tasks[0]["id"]))
+    assert waiting.result().status_code == 200
+    assert (await sending("hello", "m-4")).status_code == 200, "an ended wait is not counted"
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,29 @@ def test_completion_is_installed_once(tmp_path: Path, shell: str, installed: str
     assert "setopt autocd\n" in text or shell != "zsh"
 
 
-def test_printed_script_completes_commands_in_bash(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("ta", "tasks"),
+        ("build Ta", "TaskFunction"),
+        ("chat --agent bi", "billing"),
+        ("key create alice --agent ''", "helper billing"),
+        ("card show --config other.yaml ''", "other"),
+        ("card show --config missing.yaml ''", ""),
+    ],
+)
+def test_printed_script_completes_in_bash(tmp_path: Path, words: str, completed: str) -> None:
     script = subprocess.run([AION, "completion", "bash"], capture_output=True, text=True, check=True).stdout
     (tmp_path / "aion.bash").write_text(script)
-    ask = 'source aion.bash; COMP_WORDS=(aion ta); COMP_CWORD=1; _aion_completion aion; echo "${COMPREPLY[@]}"'
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: a.py:graph}, billing: {path: b.py:graph}}}")
+    (tmp_path / "other.yaml").write_text("aion: {agents: {other: {path: a.py:graph}}}")
+    ask = (
+        f"source aion.bash; COMP_WORDS=(aion {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        '_aion_completion aion; echo "${COMPREPLY[@]}"'
+    )
     environ = {**os.environ, "PATH": f"{Path(AION).parent}:{os.environ['PATH']}"}
     asked = subprocess.run(["bash", "-c", ask], cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert (asked.stdout.strip(), asked.stderr) == ("tasks", "")
+    assert (asked.stdout.strip(), asked.stderr) == (completed, "")
 
 
 def test_unknown_shell_is_usage_error() -> None:

@@ -85,6 +85,8 @@ def test_api_key_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -
     config.write_text(AION_YAML, encoding="utf-8")
     before = run("key", "list").stdout
     assert "has no agent 'nobody'" in refusal(run("key", "create", "a", "--agent", "nobody", "--config", config))
+    mistyped = refusal(run("key", "create", "a", "--agent", "helpr", "--config", config))
+    assert mistyped == f"{config} has no agent 'helpr'. Did you mean 'helper'?"
     assert "is not a scope" in refusal(run("key", "create", "a", "--scope", "a b"))
     for principal in ("", " ", "a\nb", "a" * 300):
         assert "has to be a name" in refusal(run("key", "create", principal))

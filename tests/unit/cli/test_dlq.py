@@ -18,7 +18,8 @@ from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
-from tests.support.stores import dynamodb_store
+
+COMMAND = ("dlq",)
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +30,9 @@ def moto() -> Iterator[LocalStack]:
 
 
 @pytest.fixture
-def run(moto: LocalStack) -> RunCommand:
-    run = operating.runs(moto.environment("ApiFunction"))
-    return lambda command, *arguments, **options: run("dlq", command, *arguments, **options)
-
-
-@pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
+def clock(clock: ManualClock) -> ManualClock:
     clock.move(-3600)
-    return StoreConversation(dynamodb_store(moto, clock), clock)
+    return clock
 
 
 @pytest.fixture(autouse=True)

@@ -2,30 +2,22 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from click.testing import CliRunner, Result
 
-from aion_core.cli.main import aion
 from aion_core.errors import AionError
 from aion_core.local.stack import LocalStack
 from tests.support import pushes
 from tests.support.clock import ManualClock
+from tests.support.operating import RunCommand
 from tests.support.pushes import Pushes, a_config
-
-RunCommand = Callable[..., Result]
 
 pytestmark = pytest.mark.usefixtures("empty_table")
 
-
-@pytest.fixture
-def run(moto: LocalStack, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    for name, value in moto.environment("ApiFunction").items():
-        monkeypatch.setenv(name, value)
-    return lambda *arguments: CliRunner().invoke(aion, ["push", *map(str, arguments)])
+COMMAND = ("push",)
 
 
 @pytest.fixture

@@ -1,30 +1,27 @@
-"""Files of packages: compiled once for all functions and projects."""
+"""Files of packages: compiled for Lambda's folder, and zipped."""
 
 import marshal
 import os
 import shutil
-import subprocess
 import sys
+import zipfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aion_core.packaging.files import compile_all, compiled
+from aion_core.packaging.files import ZipWriter, compile_all, compiled, fix_times_and_modes, put
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path_factory.mktemp("packages")))
-
-
 def package(folder: Path, **modules: str) -> Path:
     """Write the modules into the package `words` of a new folder, and compile it."""
-    (folder / "words").mkdir(parents=True)
     for name, text in modules.items():
+        (folder / "words").mkdir(parents=True, exist_ok=True)
         (folder / "words" / f"{name}.py").write_text(text)
-    compile_all(folder, PYTHON, [folder])
+    compile_all(folder, PYTHON, [Path("words", f"{name}.py") for name in modules])
     return folder
 
 
@@ -32,31 +29,17 @@ def bytecode(folder: Path, name: str) -> bytes:
     return compiled(folder / "words" / f"{name}.py", PYTHON).read_bytes()
 
 
-def test_same_file_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = package(tmp_path / "api", one="ONE = 1\n")
-    programs: list[str] = []
-    run = subprocess.run
-
-    def record(command: list[str], **options: object) -> object:
-        programs.append(" ".join(command))
-        return run(command, **options)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(subprocess, "run", record)
-    second = package(tmp_path / "task", one="ONE = 1\n")
-    assert [each for each in programs if "compileall" in each] == []
-    assert bytecode(second, "one") == bytecode(first, "one")
-    assert marshal.loads(bytecode(second, "one")[16:]).co_filename == "/var/task/words/one.py"  # noqa: S302 - our own
+def test_compiled_file_names_lambda_path(tmp_path: Path) -> None:
+    made = package(tmp_path, one="ONE = 1\n", two="TWO = 2\n")
+    for name in ("one", "two"):
+        code = marshal.loads(bytecode(made, name)[16:])  # noqa: S302 - our own
+        assert code.co_filename == f"/var/task/words/{name}.py"
 
 
-def test_changed_moved_and_invalid_files_are_compiled_anew(tmp_path: Path) -> None:
-    first = package(tmp_path / "first", one="ONE = 1\n", two="TWO = 2\n", template="{{ text }} no Python\n")
-    again = package(tmp_path / "again", one="ONE = 10\n", other="TWO = 2\n", template="{{ text }} no Python\n")
-    assert bytecode(again, "one") != bytecode(first, "one")
-    names: dict[str, object] = {}
-    exec(marshal.loads(bytecode(again, "one")[16:]), names)  # noqa: S102, S302 - our own
-    assert names["ONE"] == 10
-    assert marshal.loads(bytecode(again, "other")[16:]).co_filename == "/var/task/words/other.py"  # noqa: S302 - our own
-    assert not compiled(again / "words" / "template.py", PYTHON).exists()
+def test_invalid_python_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    made = package(tmp_path, one="ONE = 1 is 1\n", template="{{ text }} no Python\n", null="a\0b")
+    assert [file.name.split(".")[0] for file in made.rglob("*.pyc")] == ["one"]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:
@@ -64,8 +47,36 @@ def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:
     first, second = package(tmp_path / "first", one="ONE = 1\n"), tmp_path / "second"
     before = bytecode(first, "one")
     shutil.copytree(first, second, copy_function=os.link)
-    (second / "words" / "one.py").unlink()
-    (second / "words" / "one.py").write_text("ONE = 2\n")
-    compile_all(second, PYTHON, [second])
+    (tmp_path / "edited.py").write_text("ONE = 2\n")
+    put(tmp_path / "edited.py", second / "words" / "one.py")
+    compile_all(second, PYTHON, [Path("words/one.py")])
     assert bytecode(first, "one") == before
     assert bytecode(second, "one") != before
+    assert (first / "words" / "one.py").read_text() == "ONE = 1\n"
+
+
+def test_linked_file_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, compress = list[int](), zlib.compressobj
+
+    def counted(level: int, *more: Any) -> object:
+        made.append(level)
+        return compress(level, *more)
+
+    monkeypatch.setattr(zlib, "compressobj", counted)
+    folders = [tmp_path / "api", tmp_path / "task"]
+    (folders[0] / "words").mkdir(parents=True)
+    (folders[0] / "words" / "one.py").write_text("ONE = 1\n" * 100)
+    (folders[0] / "words" / "empty.py").touch()
+    shutil.copytree(folders[0], folders[1], copy_function=os.link)
+    (folders[1] / "agent.py").write_text("agent = 1\n")
+    writer = ZipWriter()
+    for folder in folders:
+        fix_times_and_modes(folder)
+        writer.write(folder, folder.with_suffix(".zip"))
+    assert len(made) == 3
+    with zipfile.ZipFile(tmp_path / "task.zip") as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["agent.py", "words/empty.py", "words/one.py"]
+        assert archive.read("words/one.py") == b"ONE = 1\n" * 100
+    ZipWriter().write(folders[1], tmp_path / "alone.zip")
+    assert (tmp_path / "alone.zip").read_bytes() == (tmp_path / "task.zip").read_bytes()

@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.agents.config import read_agent_configs
 from aion_core.packaging.plan import PackagePlan, plan
-from aion_core.packaging.programs import BuildError
+from aion_core.packaging.programs import BuildError, find_uv, run
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
 FILES = {
@@ -100,6 +100,30 @@ def test_agent_excluded_by_ignore_file_is_refused(tmp_path: Path) -> None:
     (folder / ".gitignore").write_text("agent.py\n")
     with pytest.raises(BuildError, match=r"agent\.py is excluded from the package: matched by \.gitignore"):
         planned(folder)
+
+
+def test_unknown_import_adds_no_framework_to_lock(tmp_path: Path) -> None:
+    """ADK's requirements may conflict with the lock; then the build would not report the unknown import."""
+    (project(tmp_path) / "agent.py").write_text("import no_such_module\ngraph = no_such_module.graph\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'mine'\nversion = '1'\nrequires-python = '>=3.11'\ndependencies = ['langgraph']"
+    )
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    assert "google-adk" not in planned(tmp_path).requirements
+
+
+@pytest.mark.parametrize("name", ["agent.py", "private/words.py"])
+@pytest.mark.parametrize("python", ["3.13", "3.99"])
+def test_syntax_error_is_named_before_dependencies(tmp_path: Path, name: str, python: str) -> None:
+    """Without a known import the requirements would be those of every framework, and conflict with the project's."""
+    file = project(tmp_path) / name
+    file.write_text("x = 1\ndef (\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\ndependencies = ['no-such']")
+    with pytest.raises(
+        BuildError, match=rf"(?s)^{name} is not valid Python .*{name}\", line 2.*SyntaxError: "
+    ) as refused:
+        plan("TaskFunction", folder=tmp_path, architecture="arm64", python=python)
+    assert ("uv python install 3.99" in str(refused.value)) == (python == "3.99")
 
 
 def test_folder_without_agent_is_refused(tmp_path: Path) -> None:

@@ -1,18 +1,23 @@
 """Operations table: one entry adds an operation to each binding, each version and the OpenAPI document."""
 
 import gzip
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types import a2a_pb2 as pb
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from aion_core.web.app import ServedAgent, build_app
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
 from aion_core.web.rest import RestV03, RestV1
 from infra.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
+from infra.openapi_examples import RECORDED, recorded
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts
 
@@ -96,20 +101,46 @@ def test_openapi_document_is_current() -> None:
     assert gzip.decompress(SERVED.read_bytes()).decode() == rendered_for_server(build_document()), "run `make openapi`"
 
 
-def test_openapi_document_has_no_dangling_reference() -> None:
+def test_openapi_document_is_valid() -> None:
+    validate(build_document(), cls=OpenAPIV31SpecValidator)
+
+
+def test_openapi_examples_are_responses_of_server() -> None:
+    assert json.loads(RECORDED.read_text(encoding="utf-8")) == recorded(), "run `make openapi`"
+
+
+def test_openapi_examples_match_their_schemas() -> None:
     document = build_document()
-    for reference in _references(document):
-        found: Any = document
-        for step in reference.removeprefix("#/").split("/"):
-            found = found[step]
-        assert found, reference
+    contents = [each for each in _objects(document) if "schema" in each and {"example", "examples"} & each.keys()]
+    examples = 0
+    for content in contents:
+        schema = {**content["schema"], "components": document["components"]}
+        validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+        for example in [content.get("example"), *(each["value"] for each in content.get("examples", {}).values())]:
+            if example is not None:
+                validator.validate(example)
+                examples += 1
+            if isinstance(example, dict) and "data" in example:
+                event = content["schema"]["properties"]["data"]["contentSchema"]
+                Draft202012Validator({**event, "components": document["components"]}).validate(
+                    json.loads(example["data"])
+                )
+    assert examples >= 30
 
 
-def _references(value: Any) -> list[str]:
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield each object of a document."""
     if isinstance(value, dict):
-        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
-        return own + [reference for member in value.values() for reference in _references(member)]
-    return [reference for member in value for reference in _references(member)] if isinstance(value, list) else []
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(inner)
+
+
+def test_each_operation_has_example_of_its_response() -> None:
+    for item in build_document()["paths"].values():
+        for described in item.values():
+            (content,) = described["responses"]["200"]["content"].values()
+            assert "example" in content or len(content["examples"]) > 1, described["operationId"]
 
 
 def test_openapi_document_describes_each_route() -> None:

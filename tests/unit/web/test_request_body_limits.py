@@ -9,7 +9,11 @@ from a2a.utils.errors import InvalidParamsError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.web.request_body import MAX_VALUES, check_lists, check_values
+from aion_core.web.request_body import MAX_VALUES, check_values
+from tests.protocol.dialects import DIALECTS, Dialect
+from tests.support.agents.counting import talking
+from tests.support.asgi import call
+from tests.support.service import parts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('",{}[]:\\\nxé')),
@@ -55,9 +59,27 @@ def test_check_of_values_takes_little_memory() -> None:
         tracemalloc.stop()
 
 
-def test_long_list_is_refused_with_its_path() -> None:
-    with pytest.raises(InvalidParamsError, match=r"message\.parts has more than 256 parts: send fewer\."):
-        check_lists({"message": {"parts": [{}] * 257}})
-    with pytest.raises(InvalidParamsError, match=r"message\.extensions has more than 256 items: send fewer\."):
-        check_lists({"message": {"extensions": ["x"] * 257}})
-    check_lists({"message": {"parts": [{"data": [0] * 257}] * 256, "metadata": {"list": [0] * 257}}})
+LONG = [0] * 257
+LISTS: dict[str, tuple[dict[str, Any], str]] = {
+    "parts": ({"parts": [{"text": "x"}] * 257}, "message.{parts} has more than 256 parts: send fewer."),
+    "extensions": ({"extensions": ["x"] * 257}, "message.extensions has more than 256 items: send fewer."),
+    "data": ({"parts": [{"data": {"list": LONG}}]}, ""),
+    "metadata": ({"metadata": {"list": LONG}}, ""),
+    "unknown member": ({"later": LONG, "deeper": {"parts": LONG}}, ""),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
+async def test_only_known_lists_are_limited(dialect: Dialect, name: str) -> None:
+    """Unknown members are ignored (A2A 5.7)."""
+    members, refusal = LISTS[name]
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members}
+    sent = dialect.request("SendMessage", {"message": message, "later": LONG})
+    assert sent is not None
+    answer = await call(parts(talking(1)).app(), sent.method, sent.target, sent.body, sent.headers)
+    expected = refusal.format(parts="content" if dialect.name == "HTTP+JSON 0.3" else "parts")
+    if dialect.name == "HTTP+JSON 0.3":
+        expected = expected.replace("256 parts", "256 items")
+    assert expected in answer.body.decode()
+    assert (b'"error"' in answer.body or answer.status == 400) == bool(refusal), answer.body

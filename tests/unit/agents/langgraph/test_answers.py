@@ -172,7 +172,7 @@ async def test_messages_of_other_nodes_are_not_recorded(method: str) -> None:
 
 
 async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
-    class WithOutbox(MessagesState):
+    class OutboxState(MessagesState):
         a2a_outbox: A2AOutbox | None
 
     def leaves(state: Any) -> State:
@@ -183,7 +183,7 @@ async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> 
         await get_aion_context().thread.reply("reply")
         return {"messages": [AIMessage("first"), AIMessage("second")]}
 
-    graph = StateGraph(WithOutbox).add_node("leaves", leaves).add_edge(START, "leaves")
+    graph = StateGraph(OutboxState).add_node("leaves", leaves).add_edge(START, "leaves")
     for agent, answer in ((graph, "outbox"), (in_a_row(replies), "reply")):
         (task,) = await held(agent, method, "go")
         assert texts(task) == [answer]
@@ -304,16 +304,16 @@ async def test_structured_response_survives_the_turn(
     assert "Blocked" not in caplog.text
 
 
-class Counted(MessagesState):
+class CountedMessages(MessagesState):
     count: int
 
 
 async def test_emitted_message_precedes_undeclared_values() -> None:
-    def work(state: Counted, writer: StreamWriter) -> State:
+    def work(state: CountedMessages, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("Counted."))
         return {"count": 3}
 
-    graph = StateGraph(Counted).add_node("work", work).add_edge(START, "work")
+    graph = StateGraph(CountedMessages).add_node("work", work).add_edge(START, "work")
     (task,) = await held(graph, "SendMessage", "go")
     assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
 

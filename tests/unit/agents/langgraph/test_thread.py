@@ -11,7 +11,7 @@ from aion_core.agents.langgraph.thread import UnreturnedOutput
 
 def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
     config: RunnableConfig = {"configurable": {"thread_id": "c"}, "metadata": {"run_id": turn}}
-    return UnreturnedOutput(saver, config, returns=True)
+    return UnreturnedOutput(lambda: saver, config, returns=True)
 
 
 async def test_streamed_text_belongs_only_to_its_turn() -> None:

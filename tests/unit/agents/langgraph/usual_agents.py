@@ -3,6 +3,7 @@
 import base64
 from typing import Annotated, Any
 
+import httpx
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -17,9 +18,10 @@ from langchain.tools import InjectedToolCallId, ToolRuntime
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import StructuredTool, tool
+from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.unit.agents.usual_agents import PNG, Cases, UsualTurn
@@ -100,7 +102,7 @@ def structured_again() -> Any:
     return create_agent(model(script, script), [], response_format=ToolStrategy(Report))
 
 
-@case("return_direct", UsualTurn(answer="sunny in Rome", streamed=()))
+@case("return_direct", UsualTurn(answer="sunny in Rome"))
 def return_direct() -> Any:
     @tool(return_direct=True)
     def direct(city: str) -> str:
@@ -121,6 +123,28 @@ def drawing() -> Any:
 @case("Model that only draws", UsualTurn(answer="", parts=({"raw": PNG, "mediaType": "image/png"},)))
 def only_drawing() -> Any:
     return create_agent(model([AIMessageChunk(content=[IMAGE])]), [])
+
+
+WAV = b"RIFF\x24\x00\x00\x00WAVE"
+
+
+def openai_speaks(request: httpx.Request) -> httpx.Response:
+    """Answer as OpenAI's API answers a request for `modalities: [text, audio]`."""
+    audio = {"id": "audio-1", "data": base64.b64encode(WAV).decode(), "expires_at": 1, "transcript": "By train."}
+    message = {"role": "assistant", "content": None, "refusal": None, "audio": audio}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-audio", "choices": [choice]}
+    return httpx.Response(200, json=body)
+
+
+@case("Model that speaks", UsualTurn(answer="By train.", parts=({"raw": WAV, "mediaType": "audio/wav"},)))
+def speaking() -> Any:
+    openai = httpx.AsyncClient(transport=httpx.MockTransport(openai_speaks))
+    audio = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}
+    chat = ChatOpenAI(
+        model="gpt-audio", api_key=SecretStr("k"), http_async_client=openai, model_kwargs=audio, disable_streaming=True
+    )
+    return create_agent(chat, [])
 
 
 class Describing(UsualModel):

@@ -1,0 +1,31 @@
+"""Garbage collection while code is imported."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MANY_MODULES = 100
+"""Number of imported modules after which the existing objects are frozen. A package such as LangGraph has more."""
+YOUNG_OBJECTS = 10_000
+"""Number of new objects after which Python searches them for garbage."""
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection in a block, or in a function if used as its decorator. Imports then take a tenth less time.
+
+    A block that imports many modules freezes the existing objects at its end. Later collections skip them, which saves
+    a twentieth of a turn's time. Other blocks freeze nothing: garbage among frozen objects stays in memory.
+    """
+    was_enabled, modules = gc.isenabled(), len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) - modules >= MANY_MODULES:
+            gc.freeze()
+            # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
+            gc.set_threshold(YOUNG_OBJECTS)
+        if was_enabled:
+            gc.enable()

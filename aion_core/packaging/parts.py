@@ -1,0 +1,159 @@
+"""Parts of Lambda packages in the cache: one for each distribution, and one for aion's own code.
+
+A package is a folder of hard links to its parts, and functions and projects share them. So each distribution is installed
+and compiled once.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import distributions as installed
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from aion_core.packaging.cache import cache, file_lock, filled_once
+from aion_core.packaging.files import boto_words, compile_all, compiled, fix_times_and_modes, put, strip_libraries, tidy
+from aion_core.packaging.plan import PackagePlan
+from aion_core.packaging.programs import BuildError, find_uv, run
+from aion_core.packaging.requirements import PLATFORMS
+
+SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
+"""Names of the AWS services used by aion and by boto3's sign-in. Their models stay in a package."""
+
+
+def link_parts(planned: PackagePlan, target: Path) -> None:
+    """Link the plan's distributions and aion's own code into the folder. Raises BuildError or UvMissing.
+
+    Models of unused AWS services are left out: those of services not in SERVICES, and not named in quotes by a distribution
+    or folder of the project that imports boto3 or botocore. If two distributions have a file of the same name, the first one's is linked.
+    """
+    parts = install([planned])
+    folders: dict[str, list[Path]] = {}
+    for place, file in planned.project_files:
+        folders.setdefault(place.partition("/")[0] if "/" in place else "", []).append(file)
+    used = SERVICES.union(*map(boto_words, folders.values()))
+    used |= {word for part in parts for word in (part.parent / "words").read_text(encoding="utf-8").split()}
+    models = (part / name / "data" for part in parts for name in ("boto3", "botocore"))
+    unused = {str(each) for data in models if data.is_dir() for each in data.iterdir() if each.name not in used}
+    unused = {each for each in unused if os.path.isdir(each)}
+    for part in [*parts, *([_own_code(planned)] if planned.own_files else [])]:
+        _link_tree(str(part), str(target), unused)
+
+
+def install(plans: Sequence[PackagePlan]) -> list[Path]:
+    """Return the cached folder of each distribution of these plans. Missing ones are installed together.
+
+    The plans are for one processor and one Python. Raises BuildError or UvMissing.
+    """
+    folders = {_folder(planned, line): line for planned in plans for line in _lines(planned.requirements)}
+    # One process installs at a time: others wait for its distributions instead of installing them again.
+    with file_lock(cache() / "distributions"):
+        missing = {folder: line for folder, line in folders.items() if not (folder / "built").is_file()}
+        if missing:
+            _fill(missing, plans)
+        for folder in folders:
+            (folder / "built").touch()
+    return [folder / "code" for folder in folders]
+
+
+def _lines(requirements: str) -> Iterator[str]:
+    """Yield each requirement with its hashes."""
+    yield from (line for line in re.split(r"\n(?=\S)", requirements.strip()) if line and not line.startswith("#"))
+
+
+def _name(line: str) -> str:
+    return canonicalize_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
+
+
+def _folder(planned: PackagePlan, line: str) -> Path:
+    digest = replace(planned, requirements=line).dependencies_digest
+    return cache() / f"{_name(line)}-{planned.architecture}-{planned.python}-{digest}"
+
+
+def _fill(missing: Mapping[Path, str], plans: Sequence[PackagePlan]) -> None:
+    """Install these requirements together, then distribute their files to the folders of the distributions."""
+    # Hard links need the file system of the cache.
+    scratch = cache() / "distributions.scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        _run_uv(missing.values(), scratch, plans)
+        files: dict[str, list[Path]] = {
+            canonicalize_name(each.name): [Path(place) for place in each.files or () if ".." not in place.parts]
+            for each in installed(path=[str(scratch)])
+        }
+        tidy(scratch)
+        strip_libraries(scratch)
+        compile_all(scratch, plans[0].python, [file.relative_to(scratch) for file in scratch.rglob("*.py")])
+        fix_times_and_modes(scratch)
+        # Folders of one distribution are moved whole; namespace packages have files of several.
+        owners = Counter(top for each in files.values() for top in {place.parts[0] for place in each})
+        for folder, line in missing.items():
+            shutil.rmtree(folder, ignore_errors=True)
+            code = folder / "code"
+            code.mkdir(parents=True)
+            own = {
+                place.parts[0] for place in files[_name(line)] if len(place.parts) > 1 and owners[place.parts[0]] == 1
+            }
+            for top in own:
+                if (scratch / top).is_dir():
+                    (scratch / top).rename(code / top)
+            for place in files[_name(line)]:
+                if place.parts[0] not in own:
+                    _link_module(scratch, code, place, plans[0].python)
+            words = set() if _name(line) in ("boto3", "botocore", "s3transfer") else boto_words(folder.rglob("*.py"))
+            (folder / "words").write_text("\n".join(sorted(words)), encoding="utf-8")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _link_module(source: Path, target: Path, place: Path, python: str) -> None:
+    """Link a file of the source folder, and the compiled file of a module, if they are there."""
+    for each in (place, compiled(place, python)) if place.suffix == ".py" else (place,):
+        if (source / each).is_file():
+            (target / each).parent.mkdir(parents=True, exist_ok=True)
+            os.link(source / each, target / each)
+
+
+def _run_uv(lines: Iterable[str], target: Path, plans: Sequence[PackagePlan]) -> None:
+    target.mkdir(parents=True)
+    requirements, planned = target / "requirements.txt", plans[0]
+    requirements.write_text("\n".join(lines), encoding="utf-8")
+    command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+    command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
+    command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
+    try:
+        run([*command, "--python", sys.executable])
+    except BuildError as error:
+        raise BuildError(
+            f"cannot install the dependencies of {', '.join(each.function for each in plans)} for {planned.architecture}, "
+            f"Python {planned.python}. Each dependency needs a wheel for it, since the build compiles nothing.\n{error}"
+        ) from error
+
+
+def _own_code(planned: PackagePlan) -> Path:
+    """Return the cached folder with aion's own code, compiled."""
+    own = replace(planned, function="", architecture="", requirements="", files=planned.own_files)
+    folder = cache() / f"aion-{planned.python}-{own.digest}"
+    with filled_once(folder) as is_new:
+        if is_new:
+            for place, file in own.files:
+                put(file, folder / "code" / place)
+            compile_all(folder / "code", planned.python, [Path(place) for place, _ in own.files])
+            fix_times_and_modes(folder / "code")
+    return folder / "code"
+
+
+def _link_tree(source: str, target: str, left_out: Collection[str]) -> None:
+    """Link the files of a folder into another, without the folders `left_out`. Existing files stay."""
+    os.makedirs(target, exist_ok=True)
+    for entry in os.scandir(source):
+        if entry.is_dir():
+            if entry.path not in left_out:
+                _link_tree(entry.path, f"{target}/{entry.name}", left_out)
+        elif not os.path.lexists(f"{target}/{entry.name}"):
+            os.link(entry.path, f"{target}/{entry.name}")
