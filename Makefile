@@ -22,7 +22,7 @@ help: ## Say what there is to make
 dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…, AUTH=on)
 	@exec $(VENV)/bin/aion dev
 
-test: $(VENV)/.tests ## Pass the tests
+test: $(VENV)/.tests ## Pass the tests of each behaviour; `lint` and `test-deep` do the rest
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
 quick: lint-code ## Run the tests nearest to the changes since main, and lint
@@ -34,7 +34,7 @@ test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine 
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, mutants, each engine
+test-deep: $(VENV)/.tests ## Pass all tests: ten times the schedules, crashes in pairs, planted bugs, mutants, each engine, lint
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 	$(VENV)/bin/python -m infra.mutants
 
