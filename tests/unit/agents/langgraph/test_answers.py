@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
@@ -21,7 +21,7 @@ from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
 from aion.shared.types import A2AOutbox
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.answers import NO_ANSWER
+from aion_core.agents.langgraph.answers import NO_ANSWER, AddedMessages
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
@@ -374,3 +374,21 @@ async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> 
     (task,) = await held(in_a_row(node, state=AnswerWithOutbox), method, "go")
     assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["mine"]
     assert texts(task) == ["Whole."]
+
+
+class UnrenderedFile(dict[Any, Any]):
+    """Content block of a large file. Its `repr` takes as long as the rest of the turn."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("a user's file is rendered")
+
+
+def test_answer_is_found_beside_large_file_of_user() -> None:
+    asked = HumanMessage([UnrenderedFile(type="file", base64="AAAA")])
+    asked.content = [UnrenderedFile(type="file", base64="AAAA")]
+    messages = [asked, AIMessage("hello", id="a")]
+    added = AddedMessages([asked])
+    added.observe(messages)
+    answer = added.answer(messages)
+    assert answer is not None
+    assert answer.parts[0].text == "hello"
