@@ -14,8 +14,6 @@ Figures = dict[str, float]
 
 SENDS = 150
 """Blocking sends of one measurement."""
-AT_ONCE, EACH = 16, 12
-"""Concurrent connections, and the sends of each one."""
 TURNS = 100
 """Turns of one context in the history scenario."""
 
@@ -28,7 +26,8 @@ class Scenario:
     explanation: str
     run: Callable[[Server], Awaitable[Figures]]
     servers: tuple[str, ...] = ("aion", "sdk", "floor")
-    version: str = "1.0"
+    ours: str = "aion"
+    """Name of the process measured as `aion`: this server in memory, or `dev` with SQLite files."""
 
 
 def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callable[[Server], Awaitable[Figures]]:
@@ -69,18 +68,22 @@ async def sends(measured: Server) -> Figures:
     return {"CPU ms a send": cpu / SENDS * 1e3, "p50 ms": hundredths[49] * 1e3, "p99 ms": hundredths[98] * 1e3}
 
 
-async def at_once(measured: Server) -> Figures:
-    """Send from many connections at the same time."""
+def at_once(connections: int, each: int) -> Callable[[Server], Awaitable[Figures]]:
+    """Return the scenario of sends from many connections at the same time. A refused send raises RuntimeError."""
 
-    async def one() -> None:
-        async with Connection(measured.port) as connection:
-            for _ in range(EACH):
-                await connection.send(request("10 0", streaming=False))
+    async def run(measured: Server) -> Figures:
+        async def one() -> None:
+            async with Connection(measured.port) as connection:
+                for _ in range(each):
+                    await connection.send(request("10 0", streaming=False))
 
-    began, before = time.perf_counter(), measured.cpu
-    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
-    seconds, cpu = time.perf_counter() - began, measured.cpu - before
-    return {"sends a second": AT_ONCE * EACH / seconds, "CPU ms a send": cpu / (AT_ONCE * EACH) * 1e3}
+        began, before = time.perf_counter(), measured.cpu
+        await asyncio.gather(*(one() for _ in range(connections)))
+        seconds, cpu = time.perf_counter() - began, measured.cpu - before
+        sends = connections * each
+        return {"sends a second": sends / seconds, "CPU ms a send": cpu / sends * 1e3}
+
+    return run
 
 
 async def history(measured: Server) -> Figures:
@@ -124,7 +127,13 @@ SCENARIOS = (
     ),
     Scenario("stream of 100 chunks, one each 10 ms", "a model's pace", streams(100, pause=0.01)),
     Scenario("blocking send of 10 chunks", f"{SENDS} sends over a kept connection", sends),
-    Scenario(f"{AT_ONCE} sends at once", f"{EACH} sends on each of {AT_ONCE} connections", at_once),
+    Scenario("16 sends at once", "12 sends on each of 16 connections", at_once(16, 12)),
+    Scenario(
+        "200 sends at once, `aion dev`",
+        "each on its own connection; only `aion dev` stores",
+        at_once(200, 1),
+        ours="dev",
+    ),
     Scenario("history", f"{TURNS} turns of one context", history),
 )
 """Scenarios on warm servers. `cold` starts servers of its own."""

@@ -56,7 +56,7 @@ class Server:
 def server(name: str, **environ: str) -> Iterator[Server]:
     """Run the server `aion`, `sdk` or `floor` under uvicorn, with the memory store."""
     port = _free_port()
-    command = [sys.executable, "-m", "uvicorn", APPS[name], "--port", str(port), "--log-level", "warning"]
+    command = [sys.executable, "-m", "uvicorn", APPS[name], "--port", str(port), "--http", "h11"]
     settings = {
         "AION_CONFIG": str(ROOT / "bench/aion.yaml"),
         "AION_STORE": "memory",
@@ -65,7 +65,7 @@ def server(name: str, **environ: str) -> Iterator[Server]:
         "AION_LOG_LEVEL": "WARNING",
         **environ,
     }
-    with _process(name, port, [*command, "--no-access-log"], settings) as started:
+    with _process(name, port, [*command, "--log-level", "warning", "--no-access-log"], settings) as started:
         yield started
 
 
@@ -73,7 +73,7 @@ def server(name: str, **environ: str) -> Iterator[Server]:
 def dev_server(folder: Path) -> Iterator[Server]:
     """Run `aion dev` with its default store in the folder."""
     port = _free_port()
-    command = [str(Path(sys.executable).with_name("aion")), "dev", "--port", str(port), "--data", str(folder)]
+    command = [str(Path(sys.executable).with_name("aion")), "dev", "--port", str(port), "--data-dir", str(folder)]
     with _process("aion dev", port, command, {"AION_CONFIG": str(ROOT / "bench/aion.yaml")}) as started:
         yield started
 

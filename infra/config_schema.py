@@ -39,6 +39,7 @@ def build_schema() -> Schema:
             # The type of a scheme has a default in its model, and aion.yaml must name it.
             scheme = schema["$defs"][reference.removeprefix("#/$defs/")]
             scheme["required"] = sorted({"type", *scheme.get("required", [])})
+            scheme["properties"]["type"]["description"] = scheme["description"]
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "aion.yaml of aion-lambda", **schema}
 
 

@@ -45,13 +45,22 @@ _SECRET = re.compile(r"whsec_[A-Za-z0-9+/=_-]+")
 Examples = dict[str, Any]
 
 
-async def recorded() -> Examples:
-    """Return the example responses: the bodies by operation, the events of streams, and the bodies of errors by status."""
-    async with _server(AGENTS) as http, _server(WITH_KEYS) as guarded:
-        examples = await _recorded(http)
-        examples["errors"]["Unauthenticated"] = _body(await guarded.get("/tasks"), 401)
+def recorded() -> Examples:
+    """Return the example responses: the bodies by operation, the events of streams, and the bodies of errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder, "open.yaml"), Path(folder, "guarded.yaml")
+        for file, agents in zip(files, (AGENTS, WITH_KEYS), strict=True):
+            file.write_text(agents, encoding="utf-8")
+        examples = asyncio.run(_recorded_with(*files))
     fixed: Examples = json.loads(_fixed(json.dumps(examples)))
     return fixed
+
+
+async def _recorded_with(open_config: Path, guarded_config: Path) -> Examples:
+    async with _server(open_config) as http, _server(guarded_config) as guarded:
+        examples = await _recorded(http)
+        examples["errors"]["Unauthenticated"] = _body(await guarded.get("/tasks"), 401)
+    return examples
 
 
 async def _recorded(http: httpx.AsyncClient) -> Examples:
@@ -100,7 +109,8 @@ async def _recorded(http: httpx.AsyncClient) -> Examples:
 
 
 def _body(response: httpx.Response, status: int) -> Any:
-    assert response.status_code == status, response.text
+    if response.status_code != status:
+        raise RuntimeError(f"{response.request.url} answered {response.status_code}: {response.text}")
     return response.json()
 
 
@@ -124,31 +134,24 @@ def _ordered(value: Any) -> Any:
         return [_ordered(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: dict(sorted(each.items())) if name == "metadata" else _ordered(each) for name, each in value.items()
-    }
+    return {name: dict(sorted(each.items())) if name == "metadata" else _ordered(each) for name, each in value.items()}
 
 
 @asynccontextmanager
-async def _server(agents: str) -> AsyncIterator[httpx.AsyncClient]:
+async def _server(config: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Serve the agents of an aion.yaml from memory on a free port, and yield a client."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder, "aion.yaml")
-        config.write_text(agents)
-        environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://agents.example.com"}
-        server = uvicorn.Server(
-            uvicorn.Config(build_app(Settings.from_environ(environ)), port=0, log_level="critical")
-        )
-        serving = asyncio.create_task(server.serve())
-        try:
-            while not server.started:
-                await asyncio.sleep(0.01)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-                yield http
-        finally:
-            server.should_exit = True
-            await serving
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://agents.example.com"}
+    server = uvicorn.Server(uvicorn.Config(build_app(Settings.from_environ(environ)), port=0, log_level="critical"))
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+            yield http
+    finally:
+        server.should_exit = True
+        await serving
 
 
 def _fixed(text: str) -> str:
@@ -168,4 +171,4 @@ def _unique(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    RECORDED.write_text(json.dumps(asyncio.run(recorded()), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORDED.write_text(json.dumps(recorded(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -100,7 +100,7 @@ class Pane:
                     self._arrived.notify_all()
 
     def expect(self, pattern: str, seconds: float = 90) -> re.Match[str]:
-        """Wait for output that matches, after the last match. Raises TimeoutError."""
+        """Wait until output after the last match matches the pattern, and return the match. Raises TimeoutError."""
         found: list[re.Match[str]] = []
 
         def is_there() -> bool:

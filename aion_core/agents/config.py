@@ -49,10 +49,13 @@ class Capabilities(_Section):
     """Capabilities declared in an agent's card (A2A 4.4.3)."""
 
     streaming: bool = True
+    """False to refuse streams; clients then wait for the answer, or ask for the task."""
     push_notifications: bool = True
     """True to let clients register webhooks, if the deployment delivers push notifications."""
     extended_agent_card: bool = False
+    """True to serve a second card, with `extended_card`'s fields, to authenticated callers."""
     extensions: Extensions = []
+    """A2A extensions of your own that the agent's code understands."""
     aion_extensions: bool = True
     """False to leave Aion's own extensions out of the card, and to read none of them in requests."""
 
@@ -68,13 +71,13 @@ class AgentConfig(_Section):
     """Configuration of one agent, declared under `aion.agents.<id>` in aion.yaml."""
 
     path: AgentMessage
-    """Location of the agent: `file.py[:name]`, relative to aion.yaml's folder, or `pkg.module[:name]`."""
+    """Place of the agent's code: `file.py[:name]` beside aion.yaml, or `pkg.module[:name]`. Example: `agent.py:graph`."""
     name: str = ""
     """Name in the agent card. The default is the agent's id."""
     description: str = ""
-    """Description in the agent card."""
+    """One or two sentences in the agent card about the agent's abilities. Other agents choose this one by them."""
     version: AgentMessage = "1.0.0"
-    """Version in the agent card."""
+    """Version of the agent in its card, for example `1.0.0`. Raise it when the agent's skills change."""
     default: bool = False
     """True to serve this agent at the root path too. By default, the first agent of the file is served there."""
     documentation_url: WebAddress | None = None
@@ -82,15 +85,15 @@ class AgentConfig(_Section):
     icon_url: WebAddress | None = None
     """Address of the agent's icon, in the agent card."""
     provider: Provider | None = None
-    """Provider of the agent, in the agent card."""
+    """Organization behind the agent, in the agent card."""
     security: SecurityConfig | None = None
-    """Auth policy of this agent. Without one, the deployment's policy under `aion.security` applies."""
+    """Callers of this agent and their credentials. Without it, `aion.security` applies."""
     cors: CorsConfig | None = None
-    """CORS of this agent. Without it, the deployment's under `aion.cors` applies."""
+    """Web pages that may call this agent from a browser. Without it, `aion.cors` applies."""
     skills: Skills = []
-    """Skills in the agent card. The default is one skill with the agent's description."""
+    """Abilities of the agent, in its card, with examples of messages. The default is one skill with the description."""
     extended_card: ExtendedCardConfig | None = None
-    """Card for authenticated callers."""
+    """Fields of the card for authenticated callers. It needs `capabilities.extended_agent_card: true`."""
     input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
         *_TEXT,
         "application/json",
@@ -98,23 +101,23 @@ class AgentConfig(_Section):
     ]
     """Accepted media types, by default those that reach the agent's code. `application/octet-stream` accepts any file."""
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
-    """Media types of the answers."""
+    """Media types of the answers, such as `text/plain` or `application/json`."""
     capabilities: Capabilities = Capabilities()
-    """Capabilities in the agent card."""
+    """Optional parts of A2A that the agent offers: streams, webhooks, an extended card, extensions."""
     push: PushOptions = PushOptions()
-    """Settings for push notifications."""
+    """Events for the clients' webhooks."""
     double_texting: WhenBusy = WhenBusy.ENQUEUE
-    """Treatment of a message while a turn of the same context runs: `enqueue`, `reject` or `interrupt`."""
+    """A second message during a turn of its context: `enqueue` it, `reject` it, or `interrupt` the turn for it."""
     reply: ReplyAs = ReplyAs.AGENT
-    """Form of the response to a client: the choice of the `agent`, the `task`, the answer as a `message`, or `auto`."""
+    """Response to a client's message: always the `task`, the answer as a `message`, `auto`, or as the `agent` decides."""
     answer: AnswerAs = AnswerAs.MESSAGE
     """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
     resume: AfterCrash = AfterCrash.FAIL
-    """Treatment of a turn that was interrupted and cannot be resumed: `fail` its task, or `restart` the turn."""
+    """After a crash before the first stored step: `fail` the task, or `restart` the turn, which may repeat side effects."""
     recursion_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Maximum number of steps of a LangGraph turn. The default is the graph's own."""
     configuration: dict[str, Any] = {}
-    """The author's own settings for the agent. A graph with a context schema gets them as its context."""
+    """Settings of your own for the agent's code. A graph with a context schema receives them as its context."""
 
     @model_validator(mode="after")
     def _skill_ids_are_unique(self) -> Self:
@@ -132,11 +135,13 @@ class LimitsConfig(_Section):
     """Limits for each caller, declared under `aion.limits` in aion.yaml. `null` turns a limit off."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=100_000)] | None = REQUESTS_PER_MINUTE
+    """Maximum number of requests of a caller in a minute. Above it, a request is refused with 429."""
     streams_per_owner: Annotated[int, Field(ge=1, le=100)] | None = STREAMS_PER_OWNER
     """Maximum number of open streams and waiting sends. Each occupies a Lambda execution environment."""
     streams_per_task: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Maximum number of open streams of one task. The default has no such limit."""
     open_tasks_per_owner: Annotated[int, Field(ge=1, le=200)] | None = None
-    """Maximum number of tasks in a non-terminal state: running, queued or waiting for input."""
+    """Maximum number of a caller's tasks that are running, queued or waiting for input. The default has no such limit."""
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -144,17 +149,20 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0
 
 class _Aion(_Section):
     security: SecurityConfig | None = None
-    """Auth policy of all agents."""
+    """Callers of all agents and their credentials. Without it, AWS checks the callers, or nobody does."""
     cors: CorsConfig | None = None
-    """CORS of all agents."""
+    """Web pages that may call the agents from a browser."""
     limits: LimitsConfig | None = None
+    """Limits for each caller. `null` turns a limit off."""
     python_path: list[AgentMessage] = []
-    """Further folders for imports, relative to aion.yaml's folder. That folder and its `src` always count."""
+    """Further folders for imports, relative to this file. The file's folder and its `src` need no entry."""
     environment: dict[Variable, Value] = {}
-    """Environment variables for the agents' code."""
+    """Environment variables for the agents' code, with values that may be public."""
     secrets: dict[Variable, Secret] = {}
-    """Environment variables for the agents' code, read from Secrets Manager or from SSM's Parameter Store."""
+    """Environment variables for the agents' code, with the name of a secret in Secrets Manager, or `ssm:` and that of a
+    parameter. On your machine, the values come from `.env`."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
+    """Agents by their ids. Each answers at `/agents/<id>`, the first one at the root too."""
 
     @model_validator(mode="after")
     def _variables_are_unique(self) -> Self:
@@ -184,6 +192,7 @@ class ConfigFile(_Section):
     """Contents of an aion.yaml."""
 
     aion: _Aion
+    """Agents of this project, and their settings."""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

@@ -92,16 +92,21 @@ class Skill(StrictModel):
     """Skill declared in an agent's card (A2A 4.4.5)."""
 
     id: AgentMessage
+    """Id of the skill, unique within the agent."""
     name: AgentMessage
+    """Name for people."""
     description: AgentMessage
+    """Work of the skill, in a sentence. Other agents choose by it."""
     tags: list[AgentMessage] = []
-    """Tags of the skill. A2A requires a tag, so a skill without tags gets its id as the tag in the card."""
+    """Keywords for a search among agents. A skill without tags gets its id as its tag."""
     examples: list[AgentMessage] = []
+    """Messages to try. The console of `aion dev` offers them."""
     input_modes: list[MediaType] = []
     """Media types that the skill accepts, if they differ from the agent's."""
     output_modes: list[MediaType] = []
+    """Media types of the skill's answers, if they differ from the agent's."""
     require: list[RequirementConfig] = []
-    """Alternative requirements that a caller must meet in addition to those of the agent."""
+    """Further credentials for this skill, besides those of the agent. A caller must meet one entry of the list."""
 
 
 Skills = Annotated[list[Skill], AfterValidator(with_unique_ids)]
@@ -111,17 +116,22 @@ class Provider(StrictModel):
     """Provider declared in an agent's card (A2A 4.4.2)."""
 
     organization: AgentMessage
+    """Name of the organization."""
     url: WebAddress
+    """Website of the organization."""
 
 
 class Extension(StrictModel):
     """A2A extension declared in an agent's card (A2A 4.4.4)."""
 
     uri: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=LISTABLE)]
+    """URI that identifies the extension."""
     description: str = ""
+    """Use of the extension by the agent, in a sentence."""
     required: bool = False
     """True to refuse requests whose `A2A-Extensions` header lacks this extension, with error -32008."""
     params: Annotated[dict[str, Any], AfterValidator(_as_json_object)] = {}
+    """Parameters of the extension, as the extension defines them."""
 
     def as_declared(self) -> dict[str, Any]:
         """Return the extension's non-empty fields for the card."""
@@ -142,8 +152,11 @@ class ExtendedCardConfig(StrictModel):
     """Fields of an agent's extended card. Non-empty fields replace those of the public card."""
 
     name: str = ""
+    """Name in place of the public one."""
     description: str = ""
+    """Description in place of the public one."""
     version: str = ""
+    """Version in place of the public one."""
     skills: Skills = []
     """Skills added after those of the public card."""
 
@@ -307,5 +320,7 @@ class SecurityConfig(BaseModel):
     model_config = STRICT
 
     schemes: Mapping[SchemeName, AnyScheme] = {}
+    """Kinds of credentials, by names of your choice. Example: `key: {type: api-key}`."""
     require: list[RequirementConfig] | None = None
-    """Alternative requirements, of which a caller must meet one. By default, any one scheme suffices."""
+    """Credentials of a caller, as names of `schemes`. A caller must meet one entry of the list; by default, any scheme
+    suffices. Example: `[{key: []}]`."""

@@ -60,17 +60,14 @@ class LazyAgent:
         """Name of the agent's framework in the registry, set when the agent is loaded."""
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
-        self._input_modes: tuple[str, ...] = ()
+        self.input_modes: tuple[str, ...] = ()
+        """Media types that reach the loaded agent, if aion.yaml names none; empty for those of its card."""
 
     @property
     def reply(self) -> ReplyAs:
         """Form of the response to a client. `agent` means `task` for a loaded agent that never sends a Message."""
         is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
         return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
-
-    def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the loaded agent; empty for those of its card. See `ports.InputAwareAgent`."""
-        return self._input_modes
 
     def load(self) -> None:
         """Import the agent's code. Raises AgentLoadError. See `ports.Agent.load`."""
@@ -84,7 +81,7 @@ class LazyAgent:
                 except AgentLoadError as error:
                     raise error.of_agent(self._id, self._config.path) from error.__cause__
                 if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
-                    self._input_modes = agent.input_modes()
+                    self.input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -194,6 +194,14 @@ class EmittedMessages:
     def get(self, key: str) -> Message | None:
         """Return the message that this turn emitted under the idempotency key, or None."""
         return self._by_key.get(key)
+
+    def has(self, message_id: str) -> bool:
+        """Return True if the task has a message of the agent with this id."""
+        return message_id in self._by_id
+
+    def of_others(self, is_streamed: Callable[[str], bool]) -> list[Message]:
+        """Return the messages of this turn without those of streamed model calls, which `is_streamed` knows by id."""
+        return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
         """Return the last message of this turn, or one whose key has the prefix, if its parts equal the given message's.

@@ -71,7 +71,7 @@ class Scheme(BaseModel):
     type: str
     """Name of the scheme's type in aion.yaml. A subclass declares it as a `Literal` with a default."""
     description: str = ""
-    """Description of the scheme on the agent card."""
+    """Help for callers in the agent card, for example the way to get credentials."""
 
     @property
     def identity(self) -> str:

@@ -59,7 +59,9 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         delivers = engine.stores.push is not None and engine.stores.push.opens
         card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
         agent = engine.agents[agent_id]
-        served[agent_id] = ServedAgent(agent, card, extended_card(card, config, policy), agent.input_modes)
+        served[agent_id] = ServedAgent(
+            agent, card, extended_card(card, config, policy), partial(getattr, agent, "input_modes")
+        )
     tasks = engine.stores.tasks, engine.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ def _target(command: Any) -> Any:
 
 
 @click.command(short_help="Talk to an agent in the terminal.", epilog=EPILOG)
-@click.argument("url", default="")
+@click.argument("url", default="", callback=options.web_address)
 @_target
 def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) -> None:
     """Talk to the agent at URL, of --stack, or of the `aion dev` of this folder. Its answers stream as Markdown.
@@ -72,7 +72,12 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
 
 @click.command(short_help="Send one message to an agent, for scripts.", epilog=EPILOG)
 @click.argument("text", default="")
-@click.option("--url", default="", help="URL of the agent.  [default: the `aion dev` of this folder]")
+@click.option(
+    "--url",
+    default="",
+    callback=options.web_address,
+    help="URL of the agent.  [default: the `aion dev` of this folder]",
+)
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="File to send; repeatable.")
 @click.option("--task", "task_id", default="", help="Id of a task with a question; the message is the answer.")
 @click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Folder for the answer's files.")
@@ -135,9 +140,18 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def saved_files(answer: Answer, folder: Path) -> list[Path]:
-    """Write the answer's files with content into the folder, and return their paths. An existing file stays."""
+    """Write the answer's files with content into the folder, and return their paths. An existing file stays.
+
+    Raises click.ClickException if one cannot be written.
+    """
+    try:
+        return list(_saved_files(answer, folder))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}.") from error
+
+
+def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for part in answer.parts.values():
         if part.WhichOneof("content") != "raw":
             continue
@@ -147,8 +161,7 @@ def saved_files(answer: Answer, folder: Path) -> list[Path]:
         while path.exists():
             path, number = folder / f"{Path(name).stem}-{number}{Path(name).suffix}", number + 1
         path.write_bytes(part.raw)
-        written.append(path)
-    return written
+        yield path
 
 
 def printable(text: str) -> str:
@@ -267,18 +280,27 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    session = PromptSession[str](
-        history=InMemoryHistory(), complete_style=CompleteStyle.READLINE_LIKE, complete_while_typing=False
-    )
+    session: PromptSession[str] | None = None
+    if sys.stdin.isatty():
+        style = CompleteStyle.READLINE_LIKE
+        session = PromptSession(history=InMemoryHistory(), complete_style=style, complete_while_typing=False)
+
+    async def read(prompt: str, choices: list[str]) -> str:
+        if session is not None:
+            session.completer = WordCompleter(choices) if choices else None
+            line: str = await session.prompt_async(prompt)
+        elif not (line := await asyncio.to_thread(sys.stdin.readline)):
+            raise EOFError
+        return line
+
     about = opened.card.description.strip().rstrip(".") or "no description"
     # A card's texts are not markup of this program.
     console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
     attached: list[Part] = []
     answer = await _resumed(opened, console) if is_earlier else Answer()
     while True:
-        session.completer = WordCompleter(choices_of(answer)) if opened.task_id else None
         try:
-            line = (await session.prompt_async("answer> " if opened.task_id else "you> ")).strip()
+            line = (await read("answer> ", choices_of(answer)) if opened.task_id else await read("you> ", [])).strip()
         except EOFError:
             break
         except KeyboardInterrupt:
@@ -310,7 +332,8 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             console.print(text, style="red", markup=False)
         except click.Abort:
             console.print("Aborted before the agent had answered; its task may run.", style="yellow")
-    console.print(f"Continue this conversation: aion chat … --context {opened.context_id}", style="dim", markup=False)
+    text = f"Continue this conversation: aion chat … --context {opened.context_id}"
+    console.print(text, style="dim", markup=False, soft_wrap=True)  # unbroken, to be copied
 
 
 def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:

@@ -258,6 +258,18 @@ def refusal_text(error: Exception) -> str:
     return f"The message is refused: {error}"
 
 
+def _no_card_text(url: str, error: Exception) -> str:
+    """Return a sentence about an agent's card that cannot be read."""
+    import httpx
+
+    cause = error.__cause__ or error
+    if isinstance(cause, httpx.HTTPStatusError):
+        return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
+    if isinstance(cause, httpx.RequestError):
+        return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
+    return f"There is no agent at {url}: {error}"
+
+
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
     """Return a sentence about an unknown agent with a similar name, "" if the server does not list its agents."""
     import httpx
@@ -304,4 +316,4 @@ async def chat_session(
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
     except (A2AClientError, httpx.TransportError) as error:
-        raise click.ClickException(f"The agent at {url} does not answer: {error}") from error
+        raise click.ClickException(_no_card_text(url, error)) from error

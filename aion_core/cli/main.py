@@ -1,5 +1,6 @@
 """The `aion` command with its subcommands and error messages. Each subcommand imports its dependencies when called."""
 
+import errno
 import os
 import sys
 import traceback
@@ -29,7 +30,17 @@ from aion_core.cli.why import why
 from aion_core.errors import AionError
 
 
-@click.group(cls=HintingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+class _Aion(HintingGroup):
+    """The `aion` command. Its help lists the commands of a project before those for a deployment."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their short help, in the order of their use."""
+        for title, commands in {"For a project": IN_A_PROJECT, "For tasks and deployments": DEPLOYED}.items():
+            with formatter.section(title):
+                formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
+
+
+@click.group(cls=_Aion, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aion")
 @click.pass_context
 def aion(context: click.Context) -> None:
@@ -47,8 +58,8 @@ _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
 """Packages that import optional dependencies, named in aion-lambda's extras."""
 
-IN_A_PROJECT = (new, init, add, upgrade, dev, chat, send, build, deploy, completion)
-DEPLOYED = (smoke, logs, doctor, why, tasks, push, dlq, card, key, user, data, destroy)
+IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, upgrade, completion)
+DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)
 
@@ -63,6 +74,12 @@ def main() -> None:
     except AionError as error:
         click.echo(f"aion: {error_text(error)}", err=True)
         sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
+        # Do not flush the rest of the output at the exit.
+        os._exit(1)
     except ImportError as error:
         missing = _missing(error)
         if missing is None:

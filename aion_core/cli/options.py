@@ -118,7 +118,7 @@ def yes(command: Command) -> Command:
 def web_address(_: click.Context, __: click.Parameter, given: str) -> str:
     """Validate the URL given to an option. Raises BadParameter if it is not an http or https URL without a query."""
     if given and not WEB_ADDRESS.fullmatch(given):
-        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query.")
+        raise click.BadParameter(f"{given!r} has to be an http or https URL without a query, as http://127.0.0.1:8000.")
     return given
 
 
@@ -181,9 +181,10 @@ class Deployment:
         is_local = bool(environ.get(SQLITE))
         missing = [name for name in needed if not environ.get(name) and not is_local]
         if missing:
-            *options, last = ["--stack NAME", *(["--table NAME"] if missing == ["AION_TABLE"] else [])]
-            flags = ", ".join([*options, last])
-            raise click.UsageError(f"Which deployment? Give {flags}, or set {', '.join(missing)}.")
+            flags = "--stack NAME, --table NAME" if missing == ["AION_TABLE"] else "--stack NAME"
+            raise click.UsageError(
+                f"Which deployment? Give {flags}, or set {', '.join(missing)}; or go to a folder in which `aion dev` has run."
+            )
         # Operators need no agents and no key: encrypted values stay encrypted.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
         chosen = {name: value for name, value in environ.items() if name not in without}

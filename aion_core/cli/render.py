@@ -1,5 +1,6 @@
 """Rendering of a task for operators, with its state, events, context, timers and webhooks."""
 
+import heapq
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -164,17 +165,18 @@ async def list_heads(
 ) -> tuple[list[Head], int]:
     """Return the heads (state and last event number) of at most `limit` tasks, and the number of all matching tasks.
 
-    An owner's tasks are sorted by time, newest first. Without an owner the function scans the whole table, unsorted.
+    They are sorted by time, newest first. Without an owner the function scans the whole table.
     """
     wanted = _state(state) if state else None
     if not owner:
-        found, number = [], 0
+        newest, number = list[tuple[datetime, int, Head]](), 0
         async for head in operator.inspection.tasks():
             if wanted in (None, head.state) and agent in ("", head.context.agent):
                 number += 1
-                if number <= limit:
-                    found.append(head)
-        return found, number
+                heapq.heappush(newest, (head.timestamp, number, head))
+                if number > limit:
+                    heapq.heappop(newest)
+        return [head for *_, head in sorted(newest, reverse=True)], number
     tasks = TaskFilter(owner, agent, context_id or None, wanted)
     entries = await operator.task_list.page(tasks, after=None, limit=limit)
     number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)

@@ -141,7 +141,8 @@ def _artifact_id(entry: Numbered) -> str | None:
 
 
 def _quoted(message: Message, *, content: bool) -> str:
-    text = " ".join(" ".join(part.text for part in message.parts).split())
+    # The sentence ends with a full stop of its own.
+    text = " ".join(" ".join(part.text for part in message.parts).split()).removesuffix(".")
     if len(text) > LONGEST_QUOTE:
         text = f"{text[: LONGEST_QUOTE - 1]}…"
     return f": “{one_line(text)}”" if content and text else ""

@@ -83,11 +83,12 @@ def list_tasks(
     scan: bool,
     as_json: bool,
 ) -> None:
-    """Print id, state, time of the state, owner, agent and context of tasks. An owner's tasks are sorted, newest first.
+    """Print id, state, time of the state, owner, agent and context of tasks, newest first.
 
     A deployment needs an owner and an agent, or --expired, or --scan.
     """
     scan = scan or (not owner and not expired and deployment.is_of_development)
+    operator = _operator(deployment)
     if sum([bool(owner), expired, scan]) != 1:
         raise click.UsageError(
             "Name an owner (--owner or --subject), or give --expired, or --scan for the whole table."
@@ -97,10 +98,10 @@ def list_tasks(
     if context_id and not owner:
         raise click.UsageError("--context requires an owner (--owner or --subject).")
     if expired:
-        heads = result_of(_expired(_operator(deployment), limit), READING)
+        heads = result_of(_expired(operator, limit), READING)
         number = len(heads)
     else:
-        heads, number = result_of(list_heads(_operator(deployment), owner, agent, context_id, state, limit), READING)
+        heads, number = result_of(list_heads(operator, owner, agent, context_id, state, limit), READING)
     if as_json:
         click.echo(json.dumps([_document(head) for head in heads], indent=2))
         return

@@ -14,13 +14,13 @@ from aion_core.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, r
 from aion_core.cli.error_text import error_text
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
-from aion_core.cli.render import UNREADABLE, TaskReport, task_report, time_text
+from aion_core.cli.render import UNREADABLE, TaskReport, list_heads, task_report, time_text
 from aion_core.cli.steps import result_of, waiting
 from aion_core.cli.story import StoryEvent, story_of
 from aion_core.cli.tasks import find_heads
 from aion_core.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_core.dev.data_folder import SQLITE
-from aion_core.errors import AionError
+from aion_core.errors import AionError, ConfigurationError
 from aion_core.log import one_line
 from aion_core.tasks.lifecycle import time_of
 
@@ -104,19 +104,20 @@ class TaskStory:
     short_help="Explain a task in sentences.",
     epilog="""\b
 Examples:
+  aion why
   aion why 0199f0a2-…
   aion why 0199f0a2-… --stack aion-prod
   aion why 0199f0a2-… --subject alice@example.com --stack aion-prod --json""",
 )
-@click.argument("task_id")
+@click.argument("task_id", required=False)
 @named_owner
 @click.option(
     "--content", is_flag=True, help="Print the texts of people and agents too. The default beside `aion dev`."
 )
 @options.as_json
 @options.deployment
-def why(task_id: str, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
-    """Print the story of the task TASK_ID, and its present state with the commands for it.
+def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
+    """Print the story of the task TASK_ID, by default of the newest task of `aion dev`, and its present state.
 
     The story is made of the task's events, lease, queue, webhooks, dead letters and log lines: arrival, workers, tries,
     waits, interrupts, cancellations, deliveries and errors. The log lines are those of the stack, or of `aion dev`.
@@ -126,6 +127,8 @@ def why(task_id: str, owner: str, deployment: Deployment, *, content: bool, as_j
     from aion_core.bootstrap.operator import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
+    if task_id is None:
+        task_id = _newest(deployment, operator)
     if not owner and not deployment.is_of_development:
         click.echo(SCANS, err=True)
     heads = result_of(find_heads(operator, task_id, owner, scan=not owner), "Searching for the task")
@@ -138,6 +141,16 @@ def why(task_id: str, owner: str, deployment: Deployment, *, content: bool, as_j
     for place, story in enumerate(stories):
         click.echo("\n" if place else "", nl=False)
         story.print()
+
+
+def _newest(deployment: Deployment, operator: "Operator") -> str:
+    """Return the id of the development server's newest task. Raises ConfigurationError without one."""
+    if not deployment.is_of_development:
+        raise click.UsageError("Name the task: aion why TASK_ID. See `aion tasks list`.")
+    heads, _ = result_of(list_heads(operator, "", "", "", None, 1), "Searching for the newest task")
+    if not heads:
+        raise ConfigurationError("There is no task yet: send a message by `aion chat`.")
+    return heads[0].key.task_id
 
 
 @dataclass

@@ -220,6 +220,7 @@ class _Worker:
             uvicorn.Config(
                 RequestLogMiddleware(with_end),
                 http=HeaderTimeoutProtocol,
+                ws="none",
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=CUT_SECONDS,

@@ -30,7 +30,7 @@ class _Queue(Generic[B]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: deque[tuple[B, float]] = deque()
         """Messages sent by threads before the event loop's start, with their delays."""
-        self._handling: set[asyncio.Task[None]] = set()
+        self._handling: dict[asyncio.Task[None], B] = {}
         self._closed = False
         self.dead: list[B] = []
         """Dead letters: messages not handled within `max_receives` receives."""
@@ -66,13 +66,14 @@ class _Queue(Generic[B]):
             raise StoreUnavailable("The queue's event loop is closed.") from error
 
     async def quiet(self) -> None:
-        """Wait until all messages, also delayed ones, have been handled."""
+        """Wait until all messages, also delayed ones, have been handled, except those for the end of a lease."""
         while True:
             # Messages passed to the loop by threads become tasks first.
             await asyncio.sleep(0)
-            if not self._handling:
+            handling = [task for task, wake_up in self._handling.items() if not getattr(wake_up, "fence", 0)]
+            if not handling:
                 return
-            await asyncio.wait(self._handling)
+            await asyncio.wait(handling)
 
     def close(self) -> None:
         """Cancel all messages. Call this on the queue's event loop."""
@@ -85,8 +86,8 @@ class _Queue(Generic[B]):
             return
         # An event loop has only weak references to its tasks.
         task = asyncio.get_running_loop().create_task(self._handle(wake_up, delay))
-        self._handling.add(task)
-        task.add_done_callback(self._handling.discard)
+        self._handling[task] = wake_up
+        task.add_done_callback(self._handling.pop)
 
     async def _handle(self, wake_up: B, delay: float) -> None:
         await self._clock.sleep(limited(delay))

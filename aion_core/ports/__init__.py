@@ -80,6 +80,7 @@ from aion_core.ports.tasks import (
     Numbered,
     OpenText,
     PushEvents,
+    StoppedBy,
     TaskKey,
     Turn,
 )
@@ -175,6 +176,7 @@ __all__ = [
     "SpanKind",
     "StateEntry",
     "StepCompleted",
+    "StoppedBy",
     "StoredState",
     "TaskFilter",
     "TaskKey",

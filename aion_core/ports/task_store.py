@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from aion_core.ports.push import PushConfig
-from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, TaskKey, Turn
+from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, StoppedBy, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task
 
 
@@ -184,9 +184,9 @@ class TaskStore(Protocol):
         """Lease the context's running turn if its lease has expired, else the first waiting turn.
 
         Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
-        context requires input. The fence and `turn.tries` grow by one; after a stored step of a dead holder,
-        `turn.tries` is 2, since the holder has tried the unfinished step once. A message that waited for its running
-        task is recorded in the same transaction, as event `turn.message_generation`.
+        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it stored a
+        step, `turn.tries` is 2: it has tried the unfinished step once. A message that waited for its running task is
+        recorded in the same transaction, as event `turn.message_generation`.
         """
         ...
 
@@ -220,11 +220,13 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
+    async def pause(
+        self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+    ) -> None:
         """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
 
-        With `made_progress` the suspension counts as a handoff and resets the tries. Without `spent` (the agent never
-        ran) this try does not count. Raises LeaseLost.
+        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise, with None as the cause
+        `stopped_by` (the agent never ran), this try does not count. Raises LeaseLost.
         """
         ...
 

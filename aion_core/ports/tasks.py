@@ -60,6 +60,17 @@ class Head:
     """Kinds of events wanted by any push subscriber; None without subscribers."""
 
 
+class StoppedBy(StrEnum):
+    """Cause of the stop of a turn's try before the end of the turn."""
+
+    DEADLINE = "deadline"
+    """The time of the try's process was used up."""
+    STORE = "store"
+    """A read or write of the store failed."""
+    WORKER = "worker"
+    """The process of the try ended or froze, and its lease expired."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Execution of one client message. A turn waits in the queue of its context, then it runs."""
@@ -72,6 +83,8 @@ class Turn:
     """Number of times the turn was begun since its last progress."""
     handoffs: int = 0
     """Number of suspensions of the turn after progress, and of tries before the progress of a holder that died."""
+    stopped_by: StoppedBy | None = None
+    """Cause of the stop of the last counted try; None in the first try."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,8 @@ def _clean_list(values: ListValue) -> None:
 
 MAX_PARTS = 256
 MAX_TEXT_BYTES = 1024 * 1024
+"""Maximum size of the texts, file names, media types and URLs of a message's parts together."""
+TEXT_REMEDY = "send a part with the url of a file instead."
 MAX_METADATA_BYTES = 64 * 1024
 
 MAX_ID_BYTES = 512
@@ -195,11 +197,11 @@ def _check_message(message: Message) -> None:
         raise InvalidMessage(f"message.parts has more than {MAX_PARTS} parts: send fewer.", field="message.parts")
     for index, part in enumerate(message.parts):
         _check_part(part, f"message.parts[{index}]")
-    text_bytes = sum(len(part.text.encode()) for part in message.parts)
+    texts = (text for part in message.parts for text in (part.text, part.filename, part.media_type, part.url))
+    text_bytes = sum(len(text.encode()) for text in texts)
     if text_bytes > MAX_TEXT_BYTES:
         raise InvalidMessage(
-            f"message.parts hold {text_bytes} bytes of text and may hold {MAX_TEXT_BYTES}: "
-            "send a part with the url of a file instead.",
+            f"message.parts hold {text_bytes} bytes of text and may hold {MAX_TEXT_BYTES}: {TEXT_REMEDY}",
             field="message.parts",
         )
     _check_metadata(message.metadata, "message.metadata")

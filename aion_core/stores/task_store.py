@@ -35,6 +35,7 @@ from aion_core.ports import (
     LeaseHeld,
     Log,
     NewTask,
+    StoppedBy,
     TaskKey,
     Turn,
     TurnFinished,
@@ -358,12 +359,14 @@ class TableTaskStore:
             queued = None if turn.message_generation else await self._log.queued(task, turn.id)
         return transitions.finished(ending, record, turn, next_head, queued, times=times)
 
-    async def pause(self, lease: Lease, *, made_progress: bool, spent: bool = True) -> None:
+    async def pause(
+        self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+    ) -> None:
         """See `ports.TaskStore.pause`."""
 
         async def plan(attempt: int) -> TransactionPlan[None]:
             times = self._times()
-            turn, change = transitions.suspended(lease, times, made_progress=made_progress, spent=spent)
+            turn, change = transitions.suspended(lease, times, made_progress=made_progress, stopped_by=stopped_by)
             if attempt:
                 record = await self._context(lease.context, times)
                 if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):

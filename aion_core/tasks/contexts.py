@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import MAX_WAITING, Clock, ContextKey, Lease, LeaseHeld, TaskKey, Turn
+from aion_core.ports import MAX_WAITING, Clock, ContextKey, Lease, LeaseHeld, StoppedBy, TaskKey, Turn
 from aion_core.ports.table import (
     Absent,
     AtMost,
@@ -34,9 +34,6 @@ from aion_core.ports.table import (
     NotEmpty,
     ShorterThan,
 )
-
-CLAIM_TERMS = 2
-"""Length of a sweep's claim of an expired timer, in lease terms."""
 
 VERSION = 2
 """Version of the context items. Since version 2 a context has a queue counter and a timer, and a turn has `hops`."""
@@ -70,13 +67,8 @@ class Times:
 
     @property
     def lease_until(self) -> int:
-        """Return the end of a lease acquired now. It is also the timer of a wake-up message enqueued now."""
+        """Return the end of a lease acquired now. It is also the timer of a wake-up message enqueued now, and of a claim."""
         return self.now + self.lease
-
-    @property
-    def claimed_until(self) -> int:
-        """Return the end of a timer's claim made now."""
-        return self.now + self.lease * CLAIM_TERMS
 
     @property
     def ttl(self) -> dict[str, int]:
@@ -198,7 +190,8 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
 
 def turn_of(fields: Mapping[str, Any]) -> Turn:
     """Parse a turn from its fields in a context's item. Items of version 1 have no `hops`."""
-    return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0))
+    stopped_by = next((cause for cause in StoppedBy if cause == fields.get("stopped_by")), None)
+    return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0), stopped_by)
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
@@ -209,6 +202,7 @@ def turn_value(turn: Turn) -> dict[str, Any]:
         "asked": turn.message_generation,
         "tries": turn.tries,
         "hops": turn.handoffs,
+        **({"stopped_by": turn.stopped_by.value} if turn.stopped_by else {}),
     }
 
 
@@ -435,4 +429,4 @@ def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change 
     as_read = Equals("due_at", due_at)
     if not is_alive:
         return Change(remove=NO_TIMER, only_if=as_read)
-    return Change({"due_at": times.claimed_until}, only_if=as_read)
+    return Change({"due_at": times.lease_until}, only_if=as_read)

@@ -53,9 +53,8 @@ def watch_seconds() -> float:
 class LeaseRenewal:
     """Renewal and checks of one lease, in steps. It has no thread: the caller waits between the steps.
 
-    The first renewal enqueues a delayed wake-up message, visible at the earliest end of the lease. If this process
-    dies, the receiver of the message takes over the turn. A turn that ends before its first renewal enqueues no
-    message.
+    The first step enqueues a delayed wake-up message, visible after the earliest end of the lease. If this process
+    dies, the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class LeaseRenewal:
         renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
-            if held and renews and not self._enqueued:
+            if held and not self._enqueued:
                 message = WakeUp(self._lease.context, self._lease.fence)
                 self._work_queue.enqueue_from_thread(message, delay=self._wake_up_seconds)
                 self._enqueued = True

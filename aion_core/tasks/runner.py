@@ -28,6 +28,7 @@ from aion_core.ports import (
     ReplyAs,
     SpanKind,
     StepCompleted,
+    StoppedBy,
     TaskStore,
     TaskUsed,
     Traces,
@@ -56,6 +57,14 @@ STOP_SECONDS = 2.0
 
 AFTER_END_SECONDS = 5.0
 """Longest run of an agent's code after its turn has ended: another turn may have the lease by then."""
+
+LAST_STOP: Mapping[StoppedBy | None, str] = {
+    StoppedBy.DEADLINE: "The last try used up the time of its process: the agent may run without an end. ",
+    StoppedBy.STORE: "In the last try a read or write of the store failed. ",
+    StoppedBy.WORKER: "In the last try the process ended or froze: the agent may crash it, use up its memory, or block it "
+    "until the end of its time. ",
+}
+"""Sentence of the error text for a turn without progress, by the cause of its last stop."""
 
 UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
 """Error text for a task with a lost or unreadable log or message."""
@@ -202,7 +211,8 @@ class TaskRunner:
         except StoreError as error:
             # The next lease holder continues from the records. It begins with a delay, since the store has just failed.
             logger.exception("The turn could not be recorded.")
-            turn.spent = turn.agent_ran or not isinstance(error, StoreUnavailable)
+            counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
+            turn.stopped_by = StoppedBy.STORE if counts else None
             await self._suspend(turn, delay=self.lease_seconds / 2)
 
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
@@ -259,9 +269,8 @@ class TaskRunner:
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
-                f"The turn was begun {self._max_tries} times without progress. The agent may run without an end or end its "
-                "process, or the store may refuse its output: read the server's log before you send the message again with "
-                "a new id."
+                f"The turn was begun {self._max_tries} times without progress. {LAST_STOP.get(record.stopped_by, '')}"
+                "Read the server's log before you send the message again with a new id."
             )
         if record.handoffs > MAX_HANDOFFS:
             raise AgentFailed("The turn took too long: it was suspended too often and did not end.")
@@ -355,7 +364,8 @@ class Worker:
         except StoreError as error:
             logger.warning("The turn could not be read: %s", error, extra={"task_id": begun.head.key.task_id})
             try:
-                await self._store.pause(begun.lease, made_progress=False, spent=not isinstance(error, StoreUnavailable))
+                cause = None if isinstance(error, StoreUnavailable) else StoppedBy.STORE
+                await self._store.pause(begun.lease, made_progress=False, stopped_by=cause)
             except (LeaseLost, StoreError) as refused:
                 # The lease runs out. The sweep then finds the turn by its timer.
                 logger.warning("The turn could not be suspended: %s", refused)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aion_core.errors import LeaseLost, PendingInput
-from aion_core.ports import ContextKey, Head, Lease, Turn, TurnFinished, TurnStarted
+from aion_core.ports import ContextKey, Head, Lease, StoppedBy, Turn, TurnFinished, TurnStarted
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
 from aion_core.tasks import admission, contexts, heads, lifecycle
@@ -52,12 +52,16 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
 
 
 def taken_over(turn: Turn, record: ContextRecord) -> Turn:
-    """Return the turn for its next holder, with the tries reset if a dead holder stored a step.
+    """Return the turn for its next holder, with its dead holder as cause of the stop of the last try.
 
-    The dead holder's own try is the first one at the unfinished step. The tries before it count as handoffs, so that a
-    turn with progress but without an end fails at last. Recorded events are no progress: a repeated step repeats them.
+    The tries are reset if the dead holder stored a step. Its own try is the first one at the unfinished step, and the
+    tries before it count as handoffs: a turn with progress but without an end fails at last. Recorded events are no
+    progress, since a repeated step repeats them.
     """
-    if not record.holder or record.advanced != record.fence:
+    if not record.holder:
+        return turn
+    turn = replace(turn, stopped_by=StoppedBy.WORKER)
+    if record.advanced != record.fence:
         return turn
     return replace(turn, tries=1, handoffs=turn.handoffs + turn.tries - 1)
 
@@ -129,17 +133,19 @@ def still_mine(head: Head, now: Head | None) -> Head:
     return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
 
 
-def suspended(lease: Lease, times: Times, *, made_progress: bool, spent: bool = True) -> tuple[Turn, Change]:
+def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: StoppedBy | None) -> tuple[Turn, Change]:
     """Return the turn as suspended, and the change of its context's record.
 
-    A suspension with progress counts as a handoff and resets the tries. A try in which the agent never ran is not
-    `spent`: it does not count.
+    A suspension with progress counts as a handoff and resets the tries. Without progress, and with None as the cause
+    `stopped_by`, the try does not count: the agent never ran.
     """
     turn = lease.turn
     if made_progress:
-        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1)
-    elif not spent:
+        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1, stopped_by=stopped_by)
+    elif stopped_by is None:
         turn = replace(turn, tries=max(0, turn.tries - 1))
+    else:
+        turn = replace(turn, stopped_by=stopped_by)
     return turn, contexts.suspended(lease, turn, times)
 
 

@@ -21,6 +21,7 @@ from aion_core.ports import (
     Numbered,
     Reply,
     ReplyAs,
+    StoppedBy,
     TaskStore,
     Turn,
     TurnFinished,
@@ -84,8 +85,8 @@ class TurnExecution:
         """True if this try of the turn recorded an event or a checkpoint. The next try continues after it."""
         self.agent_ran = False
         """True if the agent has emitted anything in this try of the turn."""
-        self.spent = True
-        """False if the store failed before the agent's first emission: this try of the turn does not count then."""
+        self.stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+        """Cause of a suspension; None if the store failed before the agent's first emission: the try does not count."""
         self.ended: TurnFinished | None = None
         """The recorded end of the turn; None before it."""
         self.drain = asyncio.Event()
@@ -116,12 +117,13 @@ class TurnExecution:
 
     @property
     def start(self) -> dict[str, str | int]:
-        """Fields of the log record of the turn's start: turn, lease, and numbers of tries and handoffs."""
+        """Fields of the log record of the turn's start: turn, lease, tries, handoffs, and the stop of the last try."""
         turn, lease = self.lease.turn, self.lease
         return {
             "turn_id": turn.id,
             "tries": turn.tries,
             "handoffs": turn.handoffs,
+            "stopped_by": turn.stopped_by or "",
             "fence": lease.fence,
             "holder": lease.holder,
         }
@@ -273,7 +275,7 @@ class TurnExecution:
         """Suspend the turn: write its chunks and release its lease, so that another process can resume it."""
         self._close_delta(CUT)
         await self._deltas.flush()
-        await self._store.pause(self.lease, made_progress=self.made_progress, spent=self.spent)
+        await self._store.pause(self.lease, made_progress=self.made_progress, stopped_by=self.stopped_by)
 
     async def close(self) -> None:
         """Stop the writer of the turn's chunks."""

@@ -28,7 +28,6 @@ from aion_core.web.cards import (
     ExtendedCardPublisher,
     InputModes,
     card_routes,
-    no_input_modes,
     server_routes,
 )
 from aion_core.web.console import ConsoleMiddleware
@@ -70,7 +69,7 @@ class ServedAgent:
     agent: Agent
     card: AgentCard
     extended_card: AgentCard | None = None
-    input_modes: InputModes = no_input_modes
+    input_modes: InputModes = tuple
 
 
 @dataclass(frozen=True, slots=True)

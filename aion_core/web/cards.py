@@ -31,12 +31,6 @@ CACHED_BASE_URLS = 8
 InputModes = Callable[[], tuple[str, ...]]
 """Function that returns the media types that reach an agent's loaded code, in place of those of its card; () for none."""
 
-
-def no_input_modes() -> tuple[str, ...]:
-    """Return no media types: those of the card apply."""
-    return ()
-
-
 Sign = Callable[[AgentCard, str], AgentCard]
 """Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""
 
@@ -80,7 +74,7 @@ CACHED_EXTENDED_CARDS = 64
 class ExtendedCardPublisher:
     """Publisher of an agent's extended card. A card contains only the skills of its caller."""
 
-    def __init__(self, card: AgentCard, publisher: CardPublisher, input_modes: InputModes = no_input_modes) -> None:
+    def __init__(self, card: AgentCard, publisher: CardPublisher, input_modes: InputModes = tuple) -> None:
         self._card, self._publisher, self._input_modes = card, publisher, input_modes
         self._restricted = frozenset(skill.id for skill in card.skills if skill.security_requirements)
         self._published = lru_cache(CACHED_EXTENDED_CARDS)(self._publish)
@@ -123,7 +117,7 @@ def card_routes(
     publisher: CardPublisher,
     *,
     since: datetime,
-    input_modes: InputModes = no_input_modes,
+    input_modes: InputModes = tuple,
 ) -> list[Route]:
     """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
 

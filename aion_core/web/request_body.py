@@ -29,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
 from aion_core.protocol.errors import invalid_params
-from aion_core.protocol.message_rules import MAX_PARTS
+from aion_core.protocol.message_rules import MAX_PARTS, MAX_TEXT_BYTES, TEXT_REMEDY
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,7 +262,7 @@ def _check_tree(parsed: Any) -> None:
 
 M = TypeVar("M", bound=AnyMessage)
 
-_BASE64 = re.compile(r"([A-Za-z0-9+/_-]*)(={0,2})")
+_BASE64 = re.compile(r"([A-Za-z0-9+/_-]*+)(={0,2})")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", "Timestamp", "Value"))
 
@@ -272,7 +272,11 @@ def read_params(params: Any, model: type[M]) -> M:
 
     Raises InvalidParamsError with the path of the invalid field in the client's spelling.
     """
-    _check_object(params, model.DESCRIPTOR, "")
+    texts: list[str] = []
+    _check_object(params, model.DESCRIPTOR, "", texts)
+    # Protobuf's parser searches each text for lone surrogates, at 25 ms for each MB. Ids and modes count here, too.
+    if sum(map(len, texts)) > 2 * MAX_TEXT_BYTES:
+        raise InvalidParamsError(f"The request has more than {2 * MAX_TEXT_BYTES} characters of text: {TEXT_REMEDY}")
     try:
         return ParseDict(params, model(), ignore_unknown_fields=True)
     except ParseError as error:
@@ -315,7 +319,8 @@ def _from_text(text: str, field: Any) -> Any:
     return text
 
 
-def _check_object(given: Any, descriptor: Any, path: str) -> None:
+def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> None:
+    """Check the types of an object's known fields. Add their texts, outside of free JSON values, to `texts`."""
     if not isinstance(given, dict):
         _refuse(path, "an object", given)
     for field in descriptor.fields:
@@ -326,16 +331,16 @@ def _check_object(given: Any, descriptor: Any, path: str) -> None:
         if len(names) > 1:
             raise invalid_params(f"{where} is given twice, as {names[1]} too: give it once.", where)
         if not field.is_repeated:
-            _check_value(given[names[0]], field, where)
+            _check_value(given[names[0]], field, where, texts)
             continue
         if not isinstance(given[names[0]], list):
             _refuse(where, "a list", given[names[0]])
         check_list(given[names[0]], where)
         for index, item in enumerate(given[names[0]]):
-            _check_value(item, field, f"{where}[{index}]")
+            _check_value(item, field, f"{where}[{index}]", texts)
 
 
-def _check_value(value: Any, field: Any, where: str) -> None:
+def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
     if field.type == field.TYPE_MESSAGE:
         name = field.message_type.full_name
         if name == _STRUCT:
@@ -344,7 +349,7 @@ def _check_value(value: Any, field: Any, where: str) -> None:
         elif name == _TIMESTAMP:
             _check_timestamp(value, where)
         elif name != _VALUE:  # a Value is any JSON
-            _check_object(value, field.message_type, where)
+            _check_object(value, field.message_type, where, texts)
     elif field.type == field.TYPE_ENUM:
         _check_enum(value, field, where)
     elif field.type == field.TYPE_BOOL:
@@ -354,7 +359,9 @@ def _check_value(value: Any, field: Any, where: str) -> None:
         _check_int32(value, where)
     elif not isinstance(value, str):
         _refuse(where, "a text", value)
-    elif field.type == field.TYPE_BYTES and not is_base64(value):
+    elif field.type != field.TYPE_BYTES:
+        texts.append(value)
+    elif not is_base64(value):
         raise invalid_params(f"{where} is not valid base64.", where)
 
 

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from aion_core.testing import ENVIRONMENT, serve
+from tests.e2e.rest_api import CALLER, REGION, signer_of
 from tests.support.listening import free_port, listening
-from tests.support.rest_api import CALLER, REGION, signer_of
 
 HERE = Path(__file__).parent
 

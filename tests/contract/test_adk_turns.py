@@ -49,13 +49,11 @@ async def test_adk_conversation_continues_in_another_process(place: SessionPlace
     context = new_owner()
 
     def note(tool_context: ToolContext, text: str) -> str:
-        """Note."""
         tool_context.state["noted"] = text
         tool_context.state["a2a_outbox"] = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="Noted.")]))
         return "noted"
 
     def read(tool_context: ToolContext) -> dict[str, Any]:
-        """Read."""
         return {key: tool_context.state.get(key) for key in ("noted", "a2a_outbox")}
 
     first = scripted_model([call("note", text="milk")], ["I noted it."])
@@ -75,7 +73,6 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
     paid: list[int] = []
 
     def pay(amount: int) -> str:
-        """Pay."""
         paid.append(amount)
         return "paid"
 

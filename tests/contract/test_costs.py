@@ -52,7 +52,13 @@ def request(**message: Any) -> SendMessageRequest:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
+@pytest.mark.parametrize(
+    ("a_second", "at_most"),
+    [
+        pytest.param(0, 20, id="in one burst"),
+        pytest.param(60, 75, id="60 chunks a second", marks=pytest.mark.deep),
+    ],
+)
 async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_second: float, at_most: float) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service

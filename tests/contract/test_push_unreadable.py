@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_unreadable_push_config_is_claimed_without_content(push: Pushes) -> None:
+async def test_claimed_unreadable_push_config_has_no_content(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None

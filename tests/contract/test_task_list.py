@@ -322,7 +322,7 @@ async def test_concurrently_created_page_token_secret_is_used(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_page_token_secret_with_lost_answer_is_read(stack: Stack, clock: ManualClock) -> None:
+async def test_stored_page_secret_is_read_after_timeout(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 

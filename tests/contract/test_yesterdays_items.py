@@ -21,6 +21,7 @@ from aion_core.ports import (
     Interrupted,
     Lease,
     LeaseHeld,
+    StoppedBy,
     Turn,
     TurnQueued,
     TurnStarted,
@@ -152,7 +153,7 @@ async def test_old_format_turns_are_taken_over(yesterday: Yesterday) -> None:
     assert held.fence == old.lease.fence
     chat.clock.move(LEASE_SECONDS + 1)
     turn = await chat.begins()
-    assert turn.lease.turn == replace(old.lease.turn, tries=2)
+    assert turn.lease.turn == replace(old.lease.turn, tries=2, stopped_by=StoppedBy.WORKER)
     assert not chat.store.holds(old.lease)
     with pytest.raises(LeaseLost):
         await chat.ends(old)

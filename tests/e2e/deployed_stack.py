@@ -26,9 +26,9 @@ from aion_core.template.file import parsed
 from aion_core.template.reader import Place
 from infra.policies.check import CODE, transformed
 from tests.e2e.packages import package_here
+from tests.e2e.rest_api import RestApi, rest_api
 from tests.e2e.runtime_emulator import alone, emulated, lambda_python
 from tests.support import ministack
-from tests.support.rest_api import RestApi, rest_api
 from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")

@@ -37,9 +37,7 @@ CONFIG = ROOT / "tests" / "e2e" / "agents" / "noting.yaml"
 LEASE_SECONDS = 10.0
 SWEEP_SECONDS = 4.0
 RECOVERY_SECONDS = LEASE_SECONDS + 20.0
-"""Seconds of a recovery on an idle machine: the lease expires, then a sweep or a repeated queue message is processed."""
-LOADED_MACHINE = 2
-"""Factor for times on a machine with other work."""
+"""Seconds of a recovery: the lease expires, then its wake-up message or a sweep starts another process."""
 PATIENCE = 600.0
 """Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
 
@@ -53,6 +51,7 @@ class Fleet:
     notes: Path
     running: ExitStack
     environ: dict[str, str]
+    sweep_seconds: float = SWEEP_SECONDS
     apis: list[ApiProcess] = field(default_factory=list)
     workers: list[ForkedProcess] = field(default_factory=list)
 
@@ -71,7 +70,7 @@ class Fleet:
         """Start PushFunction and SweepFunction."""
         environ = {**self.environ, "AION_CONFIG": str(CONFIG)}
         self.running.enter_context(function_process(self.stack, "PushFunction", "PushQueue", **environ))
-        self.running.enter_context(function_process(self.stack, "SweepFunction", "", SWEEP_SECONDS, **environ))
+        self.running.enter_context(function_process(self.stack, "SweepFunction", "", self.sweep_seconds, **environ))
 
     def api_pids(self) -> list[int]:
         """Return the ids of the API processes."""
@@ -117,7 +116,7 @@ def emulator_process() -> Iterator[Place]:
 
 
 @contextmanager
-def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
+def fleet(notes: Path, *, sweep_seconds: float = SWEEP_SECONDS, **environ: str) -> Iterator[Fleet]:
     """Start an emulator process, a proxy, two API processes, two workers, PushFunction and SweepFunction."""
     with ExitStack() as running:
         place = running.enter_context(emulator_process())
@@ -133,7 +132,7 @@ def fleet(notes: Path, **environ: str) -> Iterator[Fleet]:
             POLLED_AT: place.endpoint,
             **environ,
         }
-        started = Fleet(stack, proxy, notes, running, here)
+        started = Fleet(stack, proxy, notes, running, here, sweep_seconds)
         with ThreadPoolExecutor(3) as pool:
             starts = [started.add_api, started.add_api, started.add_worker, started.add_worker, started.add_functions]
             for start in [pool.submit(each) for each in starts]:
@@ -330,7 +329,7 @@ class Figures:
     def check(self) -> None:
         """Assert that nothing was lost, doubled or run again, and that 95 % of the recoveries were in time."""
         assert (self.lost, self.doubled, self.run_again) == ([], [], [])
-        assert quantile(self.recoveries, 0.95) <= LOADED_MACHINE * RECOVERY_SECONDS, self
+        assert quantile(self.recoveries, 0.95) <= RECOVERY_SECONDS, self
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 from aion_core.local.stack import client_of
 from aion_core.shipped import shipped
 from tests.e2e import forked
-from tests.support.rest_api import CALLER, REGION
+from tests.e2e.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
 TIMEOUT = 300

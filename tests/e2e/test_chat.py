@@ -82,11 +82,33 @@ def test_send_reports_refused_message(url: str) -> None:
     [
         ((), 2, "Give a TEXT or a --file"),
         (("hello", "--file", "missing.txt"), 1, "missing.txt cannot be read"),
+        (("hello", "--save", "/dev/null/folder"), 1, "/dev/null/folder cannot be written: Not a directory."),
+        (("hello", "--url", "localhost:8000"), 2, "'localhost:8000' has to be an http or https URL"),
+        (
+            ("hello", "--url", "http://127.0.0.1:9"),
+            1,
+            "The agent at http://127.0.0.1:9 does not answer: All connection",
+        ),
     ],
 )
 def test_send_refuses_wrong_command(url: str, arguments: tuple[str, ...], code: int, said: str) -> None:
     sent = send(url, *arguments)
     assert (sent.returncode, said in sent.stderr) == (code, True)
+
+
+def test_url_without_agent_is_one_sentence(url: str) -> None:
+    sent = send(f"{url}/nowhere", "hello")
+    card = f"{url}/nowhere/.well-known/agent-card.json"
+    assert sent.stderr == f"Error: There is no agent at {url}/nowhere: {card} answers with 404.\n"
+
+
+def test_chat_reads_lines_of_pipe(url: str) -> None:
+    lines = "hello\n/quit\n"
+    done = subprocess.run([AION, "chat", url], input=lines, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "you>" not in done.stdout
+    assert re.search(r"aion chat … --context [0-9a-f-]{36}$", done.stdout.strip())
 
 
 def test_send_finds_development_server_or_says_what_to_do(tmp_path: Path) -> None:

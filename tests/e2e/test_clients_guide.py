@@ -51,7 +51,7 @@ EXPECTED_OF_V03 = {"SubscribeToTask": "INPUT_REQUIRED"}
 
 
 @dataclass(frozen=True)
-class Block:
+class GuideBlock:
     """Code block of a section. `versions` are the protocol versions that it is for."""
 
     section: str
@@ -60,19 +60,19 @@ class Block:
     code: str
 
 
-def blocks() -> list[Block]:
+def blocks() -> list[GuideBlock]:
     found = []
     for section in re.split(r"^##+ ", GUIDE, flags=re.MULTILINE)[1:]:
         for match in BLOCK.finditer(section):
             versions = (match["version"],) if match["version"] else VERSIONS
-            found.append(Block(section.partition("\n")[0], match["language"], versions, match["code"]))
+            found.append(GuideBlock(section.partition("\n")[0], match["language"], versions, match["code"]))
     return found
 
 
 BLOCKS = blocks()
 
 
-def of(language: str, version: str) -> list[Block]:
+def of(language: str, version: str) -> list[GuideBlock]:
     return [block for block in BLOCKS if block.language == language and version in block.versions]
 
 

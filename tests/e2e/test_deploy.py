@@ -20,10 +20,10 @@ from aion_core.deploy import sam
 from aion_core.shipped import shipped
 from infra.sam_local import machine_architecture
 from tests.e2e.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
+from tests.e2e.rest_api import RestApi, rest_api
 from tests.e2e.runtime_emulator import lambda_python
 from tests.e2e.sam_project import BUILDS, COPIES, SamProject
 from tests.support import ministack
-from tests.support.rest_api import RestApi, rest_api
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),

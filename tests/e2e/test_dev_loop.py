@@ -265,7 +265,7 @@ def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> N
     assert ended(worker)
 
 
-STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
+STORES = pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
 
 
 @STORES
@@ -333,7 +333,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def watched_turns(project: Path) -> int:
-    """Return the number of wake-up messages: the first renewal of a lease sends one, for the death of its holder."""
+    """Return the number of wake-up messages: the first heartbeat of a lease sends one, for the death of its holder."""
     with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db")) as connection:
         return int(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 
@@ -399,7 +399,7 @@ def test_second_server_in_the_folder_names_the_first(server: ServerProcess, proj
     assert "--data-dir" in second.stderr
 
 
-@STORES
+@pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     inner = project / "seen"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}

@@ -27,10 +27,10 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 
 from aion_core.local.stack import LocalStack
 from infra.sam_local import machine_architecture
+from tests.e2e.rest_api import ARN
 from tests.e2e.runtime_emulator import emulated, lambda_python
 from tests.support.installed import Installed, installed
 from tests.support.recorded import recorded_event
-from tests.support.rest_api import ARN
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),
@@ -217,6 +217,7 @@ def test_wheel_has_only_own_top_level_names(tools: Installed) -> None:
 # --- A folder with an agent, and nothing else ---
 
 
+@pytest.mark.deep
 def test_folder_without_config_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)

@@ -21,7 +21,7 @@ from aion_core.packaging.parts import SERVICES, link_parts
 from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, find_uv, interpreter
 from aion_core.shipped import shipped
-from infra.package_check import ADK, CASES, Case, foreign, size
+from infra.package_check import ADK, CASES, Case, modules, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
 from tests.e2e.packages import checkout, file_states, package_here
@@ -62,21 +62,21 @@ OTHERS = ("api, ADK", "api, both")
     "case",
     [pytest.param(case, id=case.name, marks=[pytest.mark.deep] if case.name in OTHERS else []) for case in CASES],
 )
-def test_lambda_package_stays_within_size_budgets(case: Case) -> None:
+def test_lambda_package_stays_within_budgets(case: Case) -> None:
     """Check with .pyc files, if Lambda's Python is installed here."""
     built = case.package(machine_architecture(), lambda_python()[1])
     kept = size(case, built)
     assert kept.holds, kept
-    if case.foreign:
-        found = foreign(case, built)
-        assert found.holds, found
+    for result in modules(case, built):
+        assert result.holds, result
 
 
-def test_lambda_package_over_size_budget_is_reported() -> None:
-    sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, foreign=("google.protobuf", "fastapi"))
+def test_lambda_package_over_budget_is_reported() -> None:
+    sweep = Case("sweep", "SweepFunction", "handlers.sweep", 1_000_000, 100, foreign=("google.protobuf", "fastapi"))
     built = sweep.package(machine_architecture(), lambda_python()[1])
     assert not size(sweep, built).holds
-    found = foreign(sweep, built)
+    count, found = modules(sweep, built)
+    assert not count.holds
     assert (found.holds, found.measured) == (False, "google.protobuf")
 
 
@@ -95,6 +95,13 @@ def test_function_package_has_only_its_frameworks() -> None:
     assert not push & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
     assert sweep >= {"aion_core", "handlers", "a2a"}
     assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
+
+
+def test_functions_share_files_of_distributions() -> None:
+    """Two packages share a module, a file of a namespace package and a compiled file of aion's own code."""
+    push, sweep = package_here("PushFunction").code, package_here("SweepFunction").code
+    for place in ("a2a/types/__init__.py", "google/protobuf/message.py", "aion_core/errors.py"):
+        assert (push / place).samefile(sweep / place), place
 
 
 @pytest.mark.deep
@@ -236,9 +243,14 @@ def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text(text)
     planned = plan("ApiFunction", architecture=machine_architecture(), python=lambda_python()[1])
-    link_parts(replace(planned, files=tuple((place, tmp_path / place) for place in texts)), tmp_path / "code")
-    models = {path.name for path in (tmp_path / "code" / "botocore" / "data").iterdir() if path.is_dir()}
-    assert models == SERVICES | {"bedrock-runtime", "textract"}
+
+    def models(target: Path, *places: str) -> set[str]:
+        link_parts(replace(planned, files=tuple((place, tmp_path / place) for place in places)), target)
+        return {path.name for path in (target / "botocore" / "data").iterdir() if path.is_dir()}
+
+    without = models(tmp_path / "without", "other/words.py")
+    assert without >= SERVICES
+    assert models(tmp_path / "with", *texts) - without == {"bedrock-runtime", "textract"}
 
 
 # --- Reproducible builds ---

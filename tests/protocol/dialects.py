@@ -74,7 +74,7 @@ class RpcDialect(Dialect):
     name = "JSON-RPC 1.0"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """See `Dialect`; params of `None` are omitted."""
+        """Build the JSON-RPC request, without `params` if they are None."""
         envelope: dict[str, Json] = {"jsonrpc": "2.0", "id": 7, "method": operation}
         if params is not None:
             envelope["params"] = params
@@ -88,7 +88,7 @@ class RpcV03Dialect(RpcDialect):
     name = "JSON-RPC 0.3"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """See `Dialect`."""
+        """Build the request with v0.3's method and parameters, or None if v0.3 has no such method."""
         method = RPC_V03.get(operation)
         return super().request(method, _params_v03(operation, params)) if method else None
 
@@ -103,7 +103,7 @@ class RestDialect(Dialect):
     media_type = "application/a2a+json"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """See `Dialect`; the body omits the fields in the path."""
+        """Build the HTTP request, or None without such a path. The body omits the fields in the path."""
         if operation not in self.paths or not isinstance(params, dict | None):
             return None
         method, path = self.paths[operation]
@@ -135,7 +135,7 @@ class RestV03Dialect(RestDialect):
     media_type = "application/json"
 
     def body(self, operation: str, params: Json) -> Json:
-        """See `RestDialect`."""
+        """Return the body in the JSON of v0.3's proto file."""
         if operation in ("SendMessage", "SendStreamingMessage"):
             return _proto_v03(params)
         if operation == "CreateTaskPushNotificationConfig":

@@ -61,6 +61,10 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
     "data of lists": lambda size: {"parts": [{"data": {"a": [[]] * (size // 4)}}]},
     "data of numbers": lambda size: {"parts": [{"data": {"a": [1] * (size // 3)}}]},
     "data of members": lambda size: {"parts": [{"data": {str(number): 1 for number in range(size // 12)}}]},
+    "data of text": lambda size: {"parts": [{"data": {"a": "x" * size}}]},
+    "data of escapes": lambda size: {"parts": [{"data": {"a": "\x01" * (size // 6)}}]},
+    "long file names": lambda size: {"parts": [{"raw": "AAAA", "filename": "x" * (size // 4)}] * 4},
+    "long url": lambda size: {"parts": [{"url": "x" * size}]},
     "references": lambda size: {"referenceTaskIds": ["a"] * (size // 5)},
     "references of numbers": lambda size: {"referenceTaskIds": [1] * (size // 3)},
     "extensions": lambda size: {"extensions": ["a"] * (size // 5)},
@@ -136,8 +140,9 @@ def full_bodies() -> Iterator[HostileBody]:
 
 
 def largest_bodies() -> Iterator[HostileBody]:
-    """Generate messages of the largest size with long values or names. They are accepted, except for a text."""
-    for dialect, name in product(DIALECTS, ("long text", "base64", "invisible names", "file name of dots")):
+    """Generate messages of the largest size with long values or names. Those with long texts outside of data are refused."""
+    names = ("long text", "long file names", "base64", "data of text", "invisible names", "file name of dots")
+    for dialect, name in product(DIALECTS, names):
         yield _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
 
 

@@ -24,7 +24,7 @@ class ServedTasks:
     """App and its tasks by state: `done`, `working`, `asking`, `canceled`."""
 
     def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
-        """`declared` has the extensions of the tasks' messages; `push` enables push notifications."""
+        """Take the extensions that the clients' messages name. `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
         told: dict[str, Any] = {

@@ -138,6 +138,32 @@ async def test_large_body_delays_neither_health_nor_heartbeats(
         assert (await stream).status == 200
 
 
+# ── Texts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CountedSearch:
+    """Pattern of protobuf's parser that counts the searched characters."""
+
+    def __init__(self, pattern: Any) -> None:
+        self._pattern, self.characters = pattern, 0
+
+    def search(self, text: str) -> Any:
+        self.characters += len(text)
+        return self._pattern.search(text)
+
+
+async def test_parser_searches_two_megabytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protobuf searches texts for lone surrogates, at 25 ms for each MB."""
+    protobuf: Any = json_format
+    counted = CountedSearch(protobuf._UNPAIRED_SURROGATE_PATTERN)
+    monkeypatch.setattr(protobuf, "_UNPAIRED_SURROGATE_PATTERN", counted)
+    app = hostile_app()
+    for body in largest_bodies():
+        counted.characters = 0
+        await cost_of(app, body)
+        assert counted.characters <= 2 * 1024 * 1024 + 1000, body.name
+
+
 # ── Conversions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

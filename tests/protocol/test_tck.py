@@ -108,7 +108,7 @@ def _keys(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_unknown_fields_are_ignored(method: str) -> None:
-    """A2A 5.7."""
+    """A2A 5.7 asks a server to ignore them."""
     request = send(method=method)
     request["params"]["later"] = {"field": 1}
     request["params"]["message"]["later"] = [1]

@@ -261,7 +261,7 @@ BUGS = [
         Edit(
             contexts,
             "claimed_timer",
-            'return Change({"due_at": times.claimed_until}, only_if=as_read)',
+            'return Change({"due_at": times.lease_until}, only_if=as_read)',
             "return Change(remove=NO_TIMER, only_if=as_read)",
         ),
     ),

@@ -27,33 +27,33 @@ class Fault(StrEnum):
 
     CRASH_BEFORE = "crash before"
     CRASH_AFTER = "crash after"
-    CRASH_IN_FLIGHT = "crash in flight"  # the process dies, its request still arrives
-    KILLED_SOON = "killed soon"  # without notice
-    TIME_IS_SHORT = "time is short"  # with notice
+    CRASH_IN_FLIGHT = "crash in flight"  # The process dies, and its request still arrives.
+    KILLED_SOON = "killed soon"  # The process dies without notice.
+    TIME_IS_SHORT = "time is short"  # The invocation ends soon, and the runner knows the time.
     FROZEN_BEFORE = "frozen before"
     FROZEN_AFTER = "frozen after"
-    OVERTAKEN = "overtaken"  # frozen until another process has the lease, and a little longer
-    DOUBLED = "doubled"  # a repeated message, or a write repeated by the AWS client after its success
+    OVERTAKEN = "overtaken"  # The process is frozen until another one has the lease, and a little longer.
+    DOUBLED = "doubled"  # A message arrives twice, or the AWS client repeats a successful write.
     LATE = "late"
-    SEEN_AGAIN = "seen again"  # the message becomes visible while its function still runs
-    POISONED = "poisoned"  # a message for a context without any item
+    SEEN_AGAIN = "seen again"  # SQS delivers the message again while its function still runs.
+    POISONED = "poisoned"  # The message names a context without any item.
     HANDLER_FAILS = "handler fails"
     REDRIVEN = "redriven"
     PURGED = "purged"
-    LOST = "lost"  # one message
-    THROTTLED = "throttled"  # without effect
-    THROTTLED_REASON = "one throttled"  # as the cancellation reason of one write of the transaction
+    LOST = "lost"  # One message disappears.
+    THROTTLED = "throttled"  # The request is refused and has no effect.
+    THROTTLED_REASON = "one throttled"  # The transaction is refused, with this reason for one write.
     BURST = "burst"
-    CONFLICT = "conflict"  # TransactionConflict; the reason of one write of the transaction
+    CONFLICT = "conflict"  # The transaction is refused, with TransactionConflict as the reason for one write.
     ANSWER_LOST = "answer lost"
-    ARRIVES_LATE = "arrives late"  # the sender gets no answer, and the request is made some time later
-    STALE = "stale"  # the index returns old entries
-    HALF_MADE = "half made"  # for a moment, queries return a part of the transaction
-    BLOB_GONE = "blob gone"  # the item exists, its blob does not
-    SLOW = "slow"  # a request of several seconds
+    ARRIVES_LATE = "arrives late"  # The sender gets no answer, and the request arrives some time later.
+    STALE = "stale"  # The index returns old entries.
+    HALF_MADE = "half made"  # For a moment, queries return only a part of the transaction.
+    BLOB_GONE = "blob gone"  # The item exists, and its blob does not.
+    SLOW = "slow"  # The request takes several seconds.
     CLIENT_LEAVES = "client leaves"
     CLIENT_SLOW = "client slow"
-    SKEWED = "skewed"  # from now on the clock of this process is minutes off
+    SKEWED = "skewed"  # From now on, the clock of this process is wrong by minutes.
 
 
 @cache

@@ -25,6 +25,9 @@ S, W = TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING
 FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state in ASKS}}
 """Allowed state transitions; written again here, so that an error of the engine is visible."""
 
+LEASE_SECONDS = 30.0
+"""Term of a lease in every deployment."""
+
 STOP_SECONDS = 5.0
 """Longest run of an agent after a cancel: the check is once a second, and the stop takes two."""
 
@@ -274,7 +277,7 @@ def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
 
 
 def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
-    """Resume a dead process's turn within 60 s after its wake-up message, within 120 s in any case."""
+    """Resume a dead process's turn soon after its lease if it sent its wake-up message, within 120 s in any case."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
         if write.how == "pause" and not faults:
@@ -291,8 +294,9 @@ def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
         later = [one.at for one in world.history.holds if one.context == hold.context and one.fence > hold.fence]
         ended = [hold.over] if hold.over is not None else []
         followed = min([*later, *ended], default=None)
-        watched = died > hold.at + 11.0 and len(deaths) == 1
-        most = 62.0 if watched else 122.0 * len(deaths)
+        watched = died > hold.at + world.deployment.watch_seconds + 0.1 and len(deaths) == 1
+        # The clocks of two processes differ by up to ten seconds.
+        most = LEASE_SECONDS + 15.0 if watched else 122.0 * len(deaths)
         if followed is None or followed > died + most:
             yield f"{hold.process} died at {died:.1f} s; its turn was begun again at {followed}."
 

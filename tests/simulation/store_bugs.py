@@ -26,6 +26,20 @@ STORE_BUGS = [
         scenarios=("send and go",),
         together=aims(Fault.CRASH_AFTER, "thread.transact", range(1, 4)),
     ),
+    bug(
+        "names an earlier stop for a dead holder",
+        "I35",
+        Edit(transitions, "taken_over", "replace(turn, stopped_by=StoppedBy.WORKER)", "turn"),
+        scenarios=("an agent that hangs",),
+        aims=aims(Fault.CRASH_BEFORE, "renew.write_blocking", range(190, 230, 10)),
+    ),
+    bug(
+        "watches a lease only from its first renewal on",
+        "I16B",
+        Edit(LeaseRenewal, "once", "if held and not self._enqueued:", "if held and renews and not self._enqueued:"),
+        scenarios=("send and go",),
+        aims=aims(Fault.CRASH_BEFORE, "holds.get_blocking", range(3, 8)),
+    ),
     # ── The store over the table ──────────────────────────────────────────────────────────────────────────────────────
     bug(
         "does not look for its own event after a lost answer",

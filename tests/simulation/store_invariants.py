@@ -12,8 +12,10 @@ from aion_core.errors import (
     TaskNotFound,
     TooManyRequests,
 )
-from aion_core.ports import ContextKey, TaskKey, WhenBusy
+from aion_core.ports import ContextKey, StoppedBy, TaskKey, WhenBusy
 from aion_core.protocol.types import Task
+from aion_core.tasks.runner import LAST_STOP
+from tests.simulation.agents import text_of
 from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import Hold
@@ -165,6 +167,23 @@ def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterato
             yield f"{hold.turn}: {hold.tries} tries after {before.tries} and {len(times)} steps of a dead holder."
 
 
+def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[str]:
+    """Name a dead holder if the last counted try was not suspended, and a failed store only after a fault."""
+    paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
+    for key in world.history.log:
+        task = folded(world, key)
+        reason = text_of(task.status.message) if task is not None else ""
+        named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
+        holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
+        if not named or not holds:
+            continue
+        last = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries == holds[-1].tries - 1][-1]
+        if (named == [StoppedBy.WORKER]) is ((last.context, last.fence) in paused):
+            yield f"{key.task_id} failed by {named}, after the lease {last.fence} of {last.process}."
+        if named == [StoppedBy.STORE] and not world.history.faults:
+            yield f"{key.task_id} failed by its store, and no request had failed."
+
+
 def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if isinstance(asking.answer, Task) and asking.what == "get":
@@ -183,4 +202,5 @@ STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i27_a_write_that_is_tried_again_costs_no_turn,
     i32_an_expired_task_is_gone,
     i34_progress_of_a_dead_holder_resets_the_tries,
+    i35_a_failure_names_the_stop_of_the_last_try,
 )

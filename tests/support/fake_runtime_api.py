@@ -130,7 +130,7 @@ class FakeInvocation:
                 await self._api.note(f"{self.request_id} ended")
                 return
             partial += event.data
-            # A body with a length has no chunks; each piece of it counts as one.
+            # A body with a Content-Length has no chunks: count each received piece as a chunk.
             if event.chunk_end or "content-length" in answer.headers:
                 answer.chunks.append(bytes(partial))
                 partial.clear()

@@ -20,7 +20,7 @@ class ReceivedPost:
 
     @property
     def id(self) -> str:
-        """Return its Standard Webhooks id."""
+        """Return the header `webhook-id`, which identifies the event (Standard Webhooks)."""
         return self.headers["webhook-id"]
 
     def is_signed_by(self, secret: str) -> bool:

@@ -31,6 +31,7 @@ from aion_core.agents.adk.thread import (
     is_finished,
     is_resumable,
     missing_markers,
+    planning_agents,
 )
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
 from aion_core.agents.config import AgentConfig
@@ -96,6 +97,7 @@ class AdkAgent:
             app=app,
             root=app.root_agent,
             agent_names=agent_names(app.root_agent),
+            planning_agents=planning_agents(app.root_agent),
             configuration=configuration or {},
             sessions=sessions,
             artifacts=artifacts,

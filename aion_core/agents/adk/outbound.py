@@ -261,12 +261,13 @@ class AdkOutbound:
         yield from self._flow(self._streams.close_all())
         unfinished = self._unfinished()
         if unfinished is not None:
-            # An unfinished stream is newer than the last complete message.
-            yield from self._emit_last()
+            yield from self._emit_last()  # an unfinished stream is newer
         last_parts = list(self._last[0].parts) if self._last is not None else None
         if self._output is not None and list(self._output.parts) != last_parts:
             yield from self._emit_last()
             self._last = self._output, ""
+        if self._messages.reply is not None:
+            yield from self._emit_last()  # the reply is the answer
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")

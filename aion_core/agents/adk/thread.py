@@ -7,6 +7,7 @@ from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event, EventActions
+from google.adk.planners import BuiltInPlanner
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from google.adk.workflow import BaseNode, Workflow
@@ -124,15 +125,28 @@ def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
     return recorded <= {"", *_paths(root)}
 
 
-def _paths(node: BaseNode, above: str = "") -> Iterator[str]:
+def planning_agents(root: BaseNode) -> frozenset[str]:
+    """Return the names of the agents that write their plans into their text.
+
+    ADK marks a plan as a thought in the whole text only: in a partial event, the plan looks like an answer.
+    """
+    planners = ((node.name, getattr(node, "planner", None)) for _, node in _nodes(root))
+    return frozenset(name for name, planner in planners if planner and not isinstance(planner, BuiltInPlanner))
+
+
+def _paths(root: BaseNode) -> Iterator[str]:
+    yield from (path for path, _ in _nodes(root))
+
+
+def _nodes(node: BaseNode, above: str = "") -> Iterator[tuple[str, BaseNode]]:
     path = f"{above}/{node.name}"
-    yield path
+    yield path, node
     if isinstance(node, Workflow):
         inner: Sequence[BaseNode] = node.graph.nodes if node.graph is not None else ()
     else:
         inner = getattr(node, "sub_agents", ())
     for each in inner:
-        yield from _paths(each, path)
+        yield from _nodes(each, path)
 
 
 # ── Progress markers ──────────────────────────────────────────────────────────────────────────────────────────────────

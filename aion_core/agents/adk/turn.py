@@ -190,6 +190,8 @@ class AdkServices:
     """Root of the App, which is an agent or a workflow."""
     agent_names: str
     """Names of the root and all agents below it, from `agent_names`."""
+    planning_agents: frozenset[str]
+    """Names of the agents whose text is not streamed, from `planning_agents`."""
     sessions: SessionFactory
     artifacts: ArtifactFactory | None
     configuration: Mapping[str, Any]
@@ -279,6 +281,8 @@ class AdkTurn:
         try:
             async with self._channel.receiving() as events:
                 async for event in events:
+                    if isinstance(event, Event) and event.partial and event.author in self._services.planning_agents:
+                        continue
                     async with aclosing(outbound.translate(event)) as emissions:
                         async for emission in emissions:
                             yield emission

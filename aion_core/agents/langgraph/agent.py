@@ -166,12 +166,15 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
             yield emission
         await turn.streamed.store()
         yield Paused()
-    except GraphRecursionError as error:
-        raise AgentFailed(TOO_MANY_STEPS) from error
     except Exception as error:
-        if not pending or not (rejection := schema_rejection(error)):
-            raise
-        yield input_required(pending, rejection=rejection)
+        if pending and (rejection := schema_rejection(error)):
+            yield input_required(pending, rejection=rejection)
+            return
+        for emission in outbound.before_failure():
+            yield emission
+        if isinstance(error, GraphRecursionError):
+            raise AgentFailed(TOO_MANY_STEPS) from error
+        raise
     else:
         async for emission in _final_emissions(turn, outbound):
             yield emission

@@ -36,7 +36,7 @@ class AddedMessages:
 
     def __init__(self, before: Sequence[BaseMessage]) -> None:
         """Start with the messages in the state before the turn. These cannot be the turn's answer."""
-        self._counts = Counter(map(_identity, before))
+        self._counts = _counted(before)
         self._before = {identity for identity in self._counts if identity[0]}
         self._new_identities: set[Identity] = set()
         self._all_added: list[AIMessage] = []
@@ -44,7 +44,7 @@ class AddedMessages:
 
     def observe(self, messages: Sequence[BaseMessage]) -> None:
         """Collect the messages that are new or edited in the state since the last step."""
-        counts = Counter(map(_identity, messages))
+        counts = _counted(messages)
         new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
         self._counts = counts
         self._new_identities |= new
@@ -64,8 +64,29 @@ class AddedMessages:
         last = _complete(self._all_added)
         return message_of(last) if last is not None else None
 
-    def contains(self, message: BaseMessage) -> bool:
-        """Return True if the state has the message, as of its last observation."""
+    def last(self) -> Message | None:
+        """Return the last added AIMessage, also one without content."""
+        return message_of(self._all_added[-1]) if self._all_added else None
+
+    def of_models(self) -> list[AIMessage]:
+        """Return the added messages of models, without tool calls. A literal message has no metadata of a response."""
+        return [
+            message
+            for message in self._all_added
+            if _speaks(message) and (message.response_metadata or str(message.id).startswith(_RUN))
+        ]
+
+    def has_seen(self, message_id: str) -> bool:
+        """Return True if the turn has added a message with this id, perhaps removed again."""
+        return any(message.id == message_id for message in self._all_added)
+
+    def current(self, message_id: str) -> AIMessage | None:
+        """Return the added message with this id as it is in the state, or None if it was removed."""
+        versions = (message for message in reversed(self._all_added) if message.id == message_id)
+        return next((message for message in versions if self.contains(message)), None)
+
+    def contains(self, message: AIMessage) -> bool:
+        """Return True if the state has the AIMessage, as of its last observation."""
         return self._counts[_identity(message)] > 0
 
     def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
@@ -87,7 +108,11 @@ class AddedMessages:
 
     @staticmethod
     def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[BaseMessage]:
-        return [message for message in messages if _identity(message) in identities]
+        return [message for message in _of_agent(messages) if _identity(message) in identities]
+
+
+_RUN = "lc_run-"
+"""Beginning of the message ids that LangChain generates for model calls."""
 
 
 def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
@@ -96,6 +121,15 @@ def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
 
 def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
     return next((message for message in ai_messages(messages) if _speaks(message)), None)
+
+
+def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
+    return Counter(map(_identity, _of_agent(messages)))
+
+
+def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
+    """Yield the messages that can be an answer. Others, such as a user's with large files, need no identity."""
+    return (message for message in messages if isinstance(message, AIMessage | ToolMessage))
 
 
 def _identity(message: BaseMessage) -> Identity:

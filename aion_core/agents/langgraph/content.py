@@ -215,7 +215,9 @@ class InputFields:
     names: Sequence[str]
     """All keys, filled by an object in a data part."""
     text: str | None
-    """Key filled by a text, or None if no key or more than one could be meant."""
+    """Key filled by a text, or None without a key for texts."""
+    is_first: bool = False
+    """True if other keys could be filled by the text, too."""
 
     def values(self, parts: Sequence[Part]) -> tuple[dict[str, Any], list[str]]:
         """Return the values of the state in message parts, and a description of each part outside of the schema."""
@@ -266,7 +268,7 @@ def input_fields(graph: Graph) -> InputFields | None:
     if MESSAGES in named or "__root__" in named:
         return None
     names = [name for name in named if name in graph.builder.channels and name != OUTBOX]
-    return InputFields(names, _text_field(schema, names))
+    return InputFields(names, *_text_field(schema, names))
 
 
 def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
@@ -312,6 +314,11 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
     """
     found, true = input_fields(graph), input_modes(graph)
     promised = {TEXT, ANY_FILE} & set(modes or ()) - set(true)
+    if found is not None and true and found.is_first and TEXT in (modes or true):
+        return (
+            f"A text fills {found.text}, the first of several str fields of the graph's state. "
+            "Name the input with an input_schema, StateGraph(State, input_schema=…), if it should fill another one."
+        )
     if found is None or not true or (modes is not None and not promised) or (modes is None and TEXT in true):
         return ""
     do = (
@@ -323,17 +330,21 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
     return f"The graph's state has no messages. It takes {found.accepted()}. {do}{more}".rstrip()
 
 
-def _text_field(schema: Any, names: Collection[str]) -> str | None:
-    """Return the only field for a text, or if there are several, the only required one."""
+def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
+    """Return the only field for a text, or if there are several, the only required one or else the first one.
+
+    The second value is True for the first one of several.
+    """
     try:
         hints = typing.get_type_hints(schema, include_extras=True)
     except (NameError, TypeError):
         # An annotation has an unresolvable name.
-        return None
+        return None, False
     texts = {name: _is_text(hint) for name, hint in hints.items() if name in names}
     possible = [name for name, is_text in texts.items() if is_text]
     required = [name for name in possible if name in set(_required(schema))]
-    return possible[0] if len(possible) == 1 else required[0] if len(required) == 1 else None
+    only = possible if len(possible) == 1 else required if len(required) == 1 else []
+    return next(iter([*only, *required, *possible]), None), not only and bool(possible)
 
 
 def _is_text(hint: Any) -> bool:

@@ -188,18 +188,24 @@ def _question(interrupt: Interrupt) -> Question:
     )
 
 
+_PROMPTS = ("prompt", "question", "query", "message")
+"""Keys of an interrupt's value that people use for its question, in order of precedence."""
+
+
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
     """Return the question of an interrupt as text, and its further values as data.
 
-    The text is the interrupt's value if it is a string, else `value["prompt"]`, else the value as JSON.
+    The text is the interrupt's value if it is a string, else the first of its values in `_PROMPTS`, else the value as JSON.
     """
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
         return review.text(), value
     if isinstance(value, str):
         return value, None
-    if isinstance(value, dict) and isinstance(value.get("prompt"), str):
-        return value["prompt"], {key: item for key, item in value.items() if key != "prompt"}
+    if isinstance(value, dict):
+        for prompt in _PROMPTS:
+            if isinstance(value.get(prompt), str):
+                return value[prompt], {key: item for key, item in value.items() if key != prompt}
     if isinstance(value, dict | list):
         return json.dumps(_as_json(value), ensure_ascii=False), value
     return str(value), None

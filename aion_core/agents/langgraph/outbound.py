@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,9 @@ from aion_core.agents.langgraph.answers import (
     GraphAnswer,
     ReturnedMessages,
 )
-from aion_core.agents.langgraph.content import OUTBOX, Graph, message_of
-from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, first_name, last_name, messages_of
+from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of, utf8
+from aion_core.agents.langgraph.model_streams import ModelStreams, is_internal
+from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
 from aion_core.agents.outbound import (
     FINAL,
     INVOKED,
@@ -33,129 +34,22 @@ from aion_core.agents.outbound import (
     Reaction,
     ReplyChunk,
     StreamAborted,
-    StreamSequencer,
     TurnOutput,
     TypingSignal,
     deterministic_id,
     final_emissions,
     final_key,
     reaction_artifact,
-    speaker_of,
     with_artifact_id,
 )
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
-from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Chunk, Emission, TurnRequest
+from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
-
-# ── Model calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_QUIET = "aion_quiet"
-"""Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
-
-
-def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call within a tool, such as that of another agent: it does not speak to the client."""
-    metadata[_QUIET] = True
-
-
-def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Return True for a model call of a tool or of a LangChain middleware, such as a summary of the conversation."""
-    return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
-
-
-class ModelStreams:
-    """Streams of a turn's model calls and replies, sequenced so that clients get one message at a time."""
-
-    def __init__(self, invoked: Collection[tuple[str, ...]]) -> None:
-        """Start without streams. `invoked` are the namespaces of the subgraphs that have started."""
-        self._sequencer, self._invoked = StreamSequencer(), invoked
-        self._namespaces: dict[str, tuple[str, ...]] = {}
-        self._speakers: dict[str, dict[str, str]] = {}
-        self._streamed: set[str] = set()
-        self._texts: dict[str, list[str]] = {}
-        """Streamed text of each model call, by message id."""
-        self._tool_callers: set[str] = set()
-        """Message ids of model calls that call tools. Their text is intermediate and not an answer."""
-        self._latest = ""
-
-    def add(self, message: AIMessageChunk, *, namespace: str = "", emitted: bool = False) -> Iterator[Chunk]:
-        """Yield a model's chunk now, or buffer it if another message is streaming.
-
-        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True for a chunk that a node
-        emits itself.
-        """
-        call = message.id or ""
-        if call not in self._namespaces:
-            self._namespaces[call] = tuple(namespace.split("|"))
-            self._speakers[call] = self._speaker(call, namespace)
-        if not emitted:
-            self._streamed.add(call)
-        self._latest = call
-        if message.tool_call_chunks or message.tool_calls:
-            self._tool_callers.add(call)
-        text = str(message.text)
-        if text:
-            self._texts.setdefault(call, []).append(text)
-            yield from self._sequencer.add(Chunk(text, call, speaker=self._speakers[call]))
-        if message.chunk_position == "last":
-            yield from self._sequencer.close(call)
-
-    def add_reply(self, text: str, message_id: str, *, namespace: str) -> Iterator[Chunk]:
-        """Yield a reply's chunk now, or buffer it if another message is streaming."""
-        yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, namespace)))
-
-    def discard_reply(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a complete reply, and yield those of the next message."""
-        yield from self._sequencer.discard(message_id)
-
-    def abort(self, message_id: str) -> Iterator[Chunk]:
-        """Abort a model call or a reply, so that its text is not an answer. Yield the chunks that follow."""
-        self._texts.pop(message_id, None)
-        yield from self._sequencer.abort(message_id)
-
-    def has_streamed(self, call: str) -> bool:
-        """Return True if the model call streams by itself, so that chunks emitted by its node are duplicates."""
-        return call in self._streamed
-
-    def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Close messages that are complete. Yield the chunks that follow."""
-        yield from self._sequencer.close(*message_ids)
-
-    def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
-        """Close the model calls of these nodes of the graph at `namespace`. Yield the buffered chunks that follow."""
-        depth = len(namespace)
-        yield from self._sequencer.close(
-            *(
-                call
-                for call, path in self._namespaces.items()
-                if path == ("",) or (path[:depth] == namespace and first_name(path[depth:]) in nodes)
-            )
-        )
-
-    def close_all(self) -> Iterator[Chunk]:
-        """Close all streams and yield the buffered chunks."""
-        yield from self._sequencer.close_all()
-
-    def last_text(self) -> tuple[str, str]:
-        """Return the text of the last model call, or if it has no text, of the last model call without tool calls.
-
-        Its message id comes first. Both are empty without such a text.
-        """
-        answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
-        last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
-        return last, "".join(self._texts.get(last, []))
-
-    def _speaker(self, message_id: str, namespace: str) -> dict[str, str]:
-        """Return the metadata of a message's stream delta. The agent is the innermost started subgraph around its node."""
-        path = tuple(namespace.split("|"))
-        around = next((path[:depth] for depth in range(len(path) - 1, 0, -1) if path[:depth] in self._invoked), ())
-        return speaker_of(message_id, node=last_name(path), agent=last_name(around))
-
 
 # ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
 
@@ -240,6 +134,9 @@ BESIDE_CALLS = f"{FINAL}words:"
 TOGETHER = f"{FINAL}returned:"
 """Prefix of the idempotency keys of messages that one node has returned together."""
 
+STREAMED = f"{FINAL}streamed:"
+"""Prefix of the idempotency keys of streamed texts that are not the turn's answer."""
+
 
 class LangGraphOutbound:
     """Translator of a graph's stream events to the emissions of one turn."""
@@ -277,6 +174,7 @@ class LangGraphOutbound:
         self._model_streams = ModelStreams(self._invoked)
         self._unnamed: dict[str, str] = {}
         """Message ids of chunks without an id, by the run of their node."""
+        self._resumed = request.turn.tries > 1 or request.turn.handoffs > 0
 
     def add_sent(self, message: Message) -> None:
         """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
@@ -293,7 +191,10 @@ class LangGraphOutbound:
         if mode == "messages":
             # LangGraph also sends whole messages here, such as tool results. Only a model's chunks are streamed.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
-                yield from self._model_streams.add(payload[0], namespace=payload[1].get("langgraph_checkpoint_ns", ""))
+                chunk, run = payload[0], payload[1].get("langgraph_checkpoint_ns", "")
+                if not self._model_streams.has_streamed(chunk.id or ""):
+                    yield from self._earlier_texts(chunk.id or "")
+                yield from self._model_streams.add(chunk, namespace=run)
             return
         if namespace not in self._invoked and mode in GRAPH_RUNS:
             self._invoked.add(namespace)
@@ -303,6 +204,7 @@ class LangGraphOutbound:
         elif mode == "values" and not namespace:
             self._values = payload
             self._answer.added.observe(messages_of(payload))
+            yield from self._earlier_texts(self._model_streams.last_text()[0])
             yield from self._words_beside_calls()
         elif mode == "values":
             self._nested.setdefault(namespace, AddedMessages([])).observe(messages_of(payload))
@@ -327,6 +229,10 @@ class LangGraphOutbound:
         """Yield the buffered chunks of all streams, before the turn continues in another process."""
         yield from self._model_streams.close_all()
 
+    def before_failure(self) -> Iterator[Emission]:
+        """Yield the streamed texts of the nodes that ended before the turn failed."""
+        yield from self._texts_beside([])
+
     def answer_before_interrupt(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
         """Yield the last AIMessage that the turn added before an interrupt, unless it was emitted already.
 
@@ -334,8 +240,9 @@ class LangGraphOutbound:
         """
         yield from self._model_streams.close_all()
         self._answer.added.observe(messages)
-        yield from self._words_beside_calls()
         answer = self._answer.added.latest_answer()
+        yield from self._texts_beside([answer] if answer is not None else [])
+        yield from self._words_beside_calls()
         if answer is not None and self._emitted.reply is None and not self._emitted.contains(answer):
             yield from self._message(answer, final_key(self._request, "question"))
 
@@ -356,11 +263,52 @@ class LangGraphOutbound:
             output = replace(output, output=self._answer.written(self._values) if not self._opened else None)
             if output == TurnOutput():
                 logger.warning(NO_ANSWER)
-        yield from final_emissions(self._request, output)
+        final = list(final_emissions(self._request, output))
+        messages = [
+            each.message for each in final if isinstance(each, AgentMessage | Reply) and each.message is not None
+        ]
+        yield from self._texts_beside(messages, every=True)
+        yield from final
+
+    def _earlier_texts(self, latest: str) -> Iterator[Emission]:
+        """Yield the texts of ended nodes before the model call `latest` and before the last message of the state.
+
+        These two may be the turn's answer.
+        """
+        last = self._answer.added.last()
+        yield from self._texts_beside([Message(message_id=latest), *([last] if last is not None else [])])
+
+    def _texts_beside(self, others: Sequence[Message], *, every: bool = False) -> Iterator[Emission]:
+        """Yield the streamed texts of ended nodes, or of all, that are neither messages of the turn nor `others`."""
+        for earlier in self._answer.added.of_models() if self._resumed else ():
+            # An earlier process has streamed the text. A crash may have been before its record.
+            if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
+                self._model_streams.restore(earlier.id or "", str(earlier.text))
+        texts = [each for each in self._model_streams.ended_texts(every=every) if each[0] not in self._streamed.failed]
+        if every and self._earlier and self._earlier not in [text for _, text, _ in texts]:
+            texts.insert(0, ("", self._earlier, self._request.turn.id))
+        for call, text, run in texts:
+            key, message = f"{STREAMED}{run}", self._as_stated(call, text)
+            if message is None or self._emitted.has(call) or self._emitted.get(key) is not None:
+                continue
+            known = [*others, *self._emitted.of_others(self._model_streams.has_streamed)]
+            if not any(each.message_id == call != "" or _text(each) == _text(message) for each in known):
+                yield from self._message(message, key)
+
+    def _as_stated(self, call: str, text: str) -> Message | None:
+        """Return a streamed text as the message that a state has for it, or None if the author's code has removed it."""
+        for added in (self._answer.added, *self._nested.values()):
+            if added.has_seen(call):
+                stated = added.current(call)
+                return message_of(stated) if stated is not None and has_content(stated) else None
+        return Message(role=Role.ROLE_AGENT, message_id=call, parts=[Part(text=utf8(text))])
 
     def _under_its_id(self, returned: Message | None) -> Message | None:
         """Return a message that the turn has emitted with the same content, or else the returned message itself."""
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
+        if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
+            # Another model call has said the same before.
+            return returned
         if message is not None and message is not returned:
             self._in_state.add(message.message_id)
         return message
@@ -444,3 +392,7 @@ class LangGraphOutbound:
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None
         return outbox_of(given) if given is not None and given != self._stale_outbox else None
+
+
+def _text(message: Message) -> str:
+    return "".join(part.text for part in message.parts)

@@ -110,6 +110,10 @@ class UnreturnedOutput:
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
         self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
         self._streaming: set[UUID] = set()
+        self.calls: set[str] = set()
+        """Message ids of the complete model calls of this process."""
+        self.failed: set[str] = set()
+        """Message ids of the model calls of failed attempts of nodes."""
         self._unreturned: dict[str, str] = {}
         self.structured: Any = None
         """Last structured response of a subgraph as JSON, also from an earlier process; None without one."""
@@ -128,11 +132,18 @@ class UnreturnedOutput:
         self._streaming.add(call)
 
     def complete(self, call: UUID, message: BaseMessage) -> None:
-        """Add the complete message of a streaming model call."""
+        """Add the complete message of a model call. Its text counts if it was streamed."""
+        self.calls.add(message.id or "")
         if call in self._streaming:
             self._streaming.discard(call)
             if message.text:
                 self._unreturned[message.id or str(call)] = str(message.text)
+
+    def discard(self, calls: Collection[str]) -> None:
+        """Remove the messages of a node's failed attempt. The node may be tried again."""
+        self.failed.update(calls)
+        for call in calls:
+            self._unreturned.pop(call, None)
 
     def add_emitted(self, call: str, text: str) -> None:
         """Add a text chunk emitted by a node itself, under the id of its message."""

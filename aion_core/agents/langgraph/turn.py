@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
+from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
@@ -26,12 +27,11 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
+from aion_core.agents.langgraph.model_streams import is_internal, mark_quiet
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
     LangGraphOutbound,
-    is_internal,
-    mark_quiet,
 )
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import (
@@ -166,6 +166,10 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
         """Message ids of the streaming model calls, by run id."""
+        self._callers: dict[UUID, str] = {}
+        """Namespaces of the nodes of running model calls, by run id."""
+        self._called: dict[str, list[str]] = {}
+        """Message ids of complete model calls, by the namespace of their node."""
 
     def on_chat_model_start(
         self,
@@ -180,6 +184,7 @@ class LangChainCallbacks(BaseCallbackHandler):
     ) -> None:
         """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
         self._internal.llm_call()
+        self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
         if parent_run_id in self._within_tools and metadata is not None:
             # LangGraph's handler for the mode "messages" comes after this one and gets the same dict.
             mark_quiet(metadata)
@@ -197,13 +202,16 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Pass the complete message of the model call to `UnreturnedOutput`."""
         self._visible.discard(run_id)
         self._message_ids.pop(run_id, None)
+        caller = self._callers.pop(run_id, "")
         for generation in response.generations[0][:1] if response.generations else ():
             if isinstance(generation, ChatGeneration):
                 self._streamed.complete(run_id, generation.message)
+                self._called.setdefault(caller, []).append(generation.message.id or "")
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Send the abort of a streaming model call to the turn's stream, after its chunks."""
         self._visible.discard(run_id)
+        self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
             # Outside of a node, or after the end of the stream, there is no writer for the abort.
             with suppress(Exception):
@@ -234,6 +242,14 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._streamed.add_structured(outputs)
             if namespace:
                 self._returned(namespace, outputs)
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Discard the messages of a node's failed attempt. An interrupt, or a Command to another graph, is no failure."""
+        self._within_tools.discard(run_id)
+        namespace = self._nodes.pop(run_id, "")
+        if namespace and not isinstance(error, GraphBubbleUp):
+            for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
+                self._streamed.discard(self._called.pop(caller))
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Log `internal:llm-call`. See `on_chat_model_start`."""

@@ -43,13 +43,14 @@ def _key_header(name: str) -> str:
 
 
 class ApiKeyScheme(Scheme):
-    """Scheme of API keys. `aion key create` creates a key, and clients send it in its own header."""
+    """Scheme of API keys. `aion key create` creates a key, and clients send it in a header of its own."""
 
     has_scopes: ClassVar[bool] = True
     in_authorization_header: ClassVar[bool] = False
 
     type: Literal["api-key"] = "api-key"
     header: Annotated[str, StringConstraints(pattern=HEADER), AfterValidator(_key_header)] = "X-API-Key"
+    """Request header with the key."""
 
     @property
     def request_headers(self) -> tuple[str, ...]:

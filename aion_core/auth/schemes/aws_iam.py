@@ -34,7 +34,7 @@ class AwsIamScheme(Scheme):
 
     type: Literal["aws-iam"] = "aws-iam"
     owner: IamOwner = IamOwner.ROLE
-    """Owner of the tasks of a role's session. Sessions of a role share their tasks if the `role` is the owner."""
+    """Owner of a task: the `role` of its caller, whose sessions then share their tasks, or the `session`."""
 
     @property
     def request_headers(self) -> tuple[str, ...]:

@@ -41,13 +41,15 @@ class JwtScheme(Scheme):
     has_scopes: ClassVar[bool] = True
 
     issuer: TrustedUrl
+    """URL of the tokens' issuer, as in their claim `iss`."""
     audience: Annotated[
         tuple[Audience, ...],
         BeforeValidator(_as_list, json_schema_input_type=Audience | tuple[Audience, ...]),
         Field(min_length=1),
     ]
-    """Accepted audiences. A token has to name one of them."""
+    """Accepted audiences, as in the tokens' claim `aud`. A token has to name one of them."""
     algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256", "EdDSA")
+    """Accepted algorithms of the tokens' signatures."""
     tenant_claim: str = ""
     """Name of the token's claim with the tenant. Without such a claim, callers choose their tenant."""
     scope_claim: str = ""
@@ -92,6 +94,7 @@ class BearerJwtScheme(JwtScheme):
 
     type: Literal["bearer-jwt"] = "bearer-jwt"
     jwks_url: TrustedUrl
+    """URL of the issuer's public keys (JSON Web Key Set)."""
 
     @property
     def keys_url(self) -> str:
@@ -108,6 +111,7 @@ class OidcScheme(JwtScheme):
 
     type: Literal["oidc"] = "oidc"
     jwks_url: TrustedUrl | None = None
+    """URL of the public keys, if it is not the one in the discovery document."""
 
     @property
     def keys_url(self) -> str:

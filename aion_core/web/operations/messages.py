@@ -114,7 +114,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({NO_AION_EXTENSIONS: True})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
-    negotiate(prepared, services.modes, context.requested_extensions)
+    negotiate(prepared, services.modes(services.input_modes()), context.requested_extensions)
     return prepared
 
 

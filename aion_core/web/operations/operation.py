@@ -1,9 +1,9 @@
 """Types of the operations table: use case, routes and formats of an A2A operation, and its OpenAPI description."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from a2a.server.context import ServerCallContext
@@ -19,7 +19,7 @@ from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
-from aion_core.web.cards import ExtendedCardPublisher, InputModes, no_input_modes
+from aion_core.web.cards import ExtendedCardPublisher, InputModes
 from aion_core.web.limits import StreamLimits
 from aion_core.web.request_body import StrictRequest
 
@@ -35,16 +35,12 @@ class AgentServices:
     extended_card: ExtendedCardPublisher | None = None
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
-    input_modes: InputModes = no_input_modes
+    input_modes: InputModes = tuple
+    modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
+    """Function from the value of `input_modes` to the media types in the agent's card."""
 
-    @property
-    def modes(self) -> Modes:
-        """Media types in the agent's card."""
-        return self._modes_by_input(self.input_modes())
-
-    @cached_property
-    def _modes_by_input(self) -> Callable[[tuple[str, ...]], Modes]:
-        return lru_cache(lambda modes: modes_of(with_input_modes(self.card, modes)))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
 
     @property
     def push(self) -> PushRegistry:

@@ -8,6 +8,7 @@ export class TaskList {
   #more;
   #open;
   #listings = 0;
+  #shown; // the first page, as text
   #page; // token of the next page
 
   /** `open` gets a task's id, or undefined, and a context's id. */
@@ -23,13 +24,18 @@ export class TaskList {
     try {
       const found = await wire.call("ListTasks", { pageSize: 20, historyLength: 1, ...(next && this.#page && { pageToken: this.#page }) });
       if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
+      const first = next ? this.#shown : JSON.stringify(found.tasks);
+      if (!next && first === this.#shown) return; // a button must not vanish below the pointer
+      this.#shown = first;
       this.#page = found.nextPageToken;
       if (!next) list.replaceChildren();
       for (const task of found.tasks ?? []) this.#group(task.contextId).append(this.#item(task));
       if (!list.children.length) list.append(element("li", { class: "empty" }, "No tasks yet: send a message."));
       this.#more.hidden = !this.#page;
     } catch (error) {
-      if (listing === this.#listings) list.replaceChildren(element("li", {}, error.message));
+      if (listing !== this.#listings) return;
+      this.#shown = undefined;
+      list.replaceChildren(element("li", {}, error.message));
     } finally {
       if (listing === this.#listings) list.setAttribute("aria-busy", "false");
     }

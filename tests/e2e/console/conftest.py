@@ -2,39 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
-from tests.e2e.console.page import violations
+from tests.e2e.console.page import Opened, Screen, violations
 from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 
 SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
-
-
-class Opened(NamedTuple):
-    """Browser's page with the console, the errors of the browser, and the console's address."""
-
-    page: Page
-    errors: list[str]
-    url: str
-
-
-class Screen(NamedTuple):
-    """Width of the browser's window, and colour scheme of its system."""
-
-    width: int
-    scheme: str
-
-    @property
-    def is_wide(self) -> bool:
-        """True if the console shows several panels beside each other."""
-        return self.width > 800
 
 
 SCREENS = [

@@ -1,15 +1,36 @@
-"""Steps of a person in the console."""
+"""Steps of a person in the console, and the screens for them."""
 
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import Locator, Page, expect
 
 from tests.support.environments import node_with
 from tests.support.server import ROOT
+
+
+class Opened(NamedTuple):
+    """Browser's page with the console, the errors of the browser, and the console's address."""
+
+    page: Page
+    errors: list[str]
+    url: str
+
+
+class Screen(NamedTuple):
+    """Width of the browser's window, and colour scheme of its system."""
+
+    width: int
+    scheme: str
+
+    @property
+    def is_wide(self) -> bool:
+        """True if the console shows several panels beside each other."""
+        return self.width > 800
 
 
 def choose(page: Page, agent: str) -> None:
@@ -41,7 +62,7 @@ def answer(page: Page, text: str) -> None:
 
 
 def show(page: Page, panel: str) -> Locator:
-    """Show a panel, by its tab unless the screen is wide enough for it, and return it."""
+    """Return a panel. Click its tab first, if it has one on this screen."""
     tab = page.locator(f"#tabs [data-panel={panel}]")
     if tab.is_visible():
         tab.click()

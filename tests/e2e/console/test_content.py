@@ -5,8 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.console.conftest import Opened, Screen
-from tests.e2e.console.page import answer, choose, ends, last_answer, screenshot, send, show
+from tests.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
 
 
 def test_markup_of_agent_never_runs(console: Page) -> None:

@@ -17,7 +17,6 @@ from tests.support.adk import call, scripted_model, text_event, yielding_agent
 
 
 def look() -> str:
-    """Look."""
     return "a file"
 
 
@@ -60,7 +59,6 @@ def outbox_task() -> BaseAgent:
 
 def saved_artifact() -> BaseAgent:
     async def save(tool_context: ToolContext, text: str) -> str:
-        """Save."""
         await tool_context.save_artifact("notes.txt", genai.Part.from_bytes(data=text.encode(), mime_type="text/plain"))
         return "saved"
 
@@ -70,7 +68,6 @@ def saved_artifact() -> BaseAgent:
 
 def reply_from_a_tool() -> BaseAgent:
     async def answer() -> str:
-        """Answer."""
         from aion.adk import get_aion_context
 
         await get_aion_context().thread.reply("From the tool.")
@@ -89,7 +86,6 @@ def long_running_tool() -> BaseAgent:
 
 def confirmation() -> BaseAgent:
     def pay(amount: int) -> str:
-        """Pay."""
         return "paid"
 
     model = scripted_model([call("pay", "my-call", amount=5)], ["Paid."])
@@ -114,7 +110,6 @@ def credential() -> BaseAgent:
 
 def failure() -> BaseAgent:
     def fail() -> Any:
-        """Fail."""
         raise ValueError("the secret")
 
     return LlmAgent(name="root", model=scripted_model(["Let me see.", call("fail")]), tools=[fail])

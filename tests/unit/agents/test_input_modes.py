@@ -98,7 +98,7 @@ async def modes_of(app: FastAPI) -> Any:
     [
         ("messages", ALL),
         ("question", ["text/plain", "application/json"]),
-        ("two_texts", ["application/json"]),
+        ("two_texts", ["text/plain", "application/json"]),
         ("order", ["application/json"]),
         ("inbox", ALL),
         ("context", ALL),
@@ -138,7 +138,7 @@ async def test_extended_card_lists_the_same_modes(tmp_path: Path) -> None:
     ("agent", "part"),
     [
         ("question", {"raw": "aGk=", "mediaType": "image/png"}),
-        ("two_texts", {"text": "Hi"}),
+        ("order", {"text": "Hi"}),
         ("order", {"url": "https://example.com/a.pdf", "mediaType": "application/pdf"}),
     ],
 )

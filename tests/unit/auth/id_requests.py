@@ -1,7 +1,7 @@
 """Requests with ids, generated from the served operations: a new operation is included.
 
-The fields come from the operation's protobuf type and are filled by name. An unknown field or operation is an error, so its
-author must declare the data behind it.
+The value of a field is chosen by its name in the operation's protobuf type. A field or an operation without an entry in these
+tables fails the tests.
 """
 
 import asyncio

@@ -35,7 +35,7 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
     wanted = [(mark, mark.encode()) for mark in marks]
     todo: list[Any] = [*roots(), *more]
     seen: set[int] = set()
-    kept: list[Any] = []  # so that no id is reused meanwhile
+    kept: list[Any] = []  # An object's id may be reused after its deletion.
     while todo:
         one = todo.pop()
         if id(one) in seen or _is_foreign(one):

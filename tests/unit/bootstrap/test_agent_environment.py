@@ -284,7 +284,7 @@ def test_forbidden_secret_names_the_parameter(
 def answering(status: int, answer: dict[str, str]) -> Iterator[str]:
     """Run a server that gives the same AWS response to every request."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class AnsweringHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             body = json.dumps(answer).encode()
@@ -296,7 +296,7 @@ def answering(status: int, answer: dict[str, str]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server = HTTPServer(("127.0.0.1", 0), AnsweringHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

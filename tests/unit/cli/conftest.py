@@ -1,7 +1,11 @@
 """Fixtures of the commands for operators: the command of a module, and a conversation on the same emulated table."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from aion_core.dev.data_folder import DataFolder, RunningServer
 from aion_core.local.stack import LocalStack
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -21,3 +25,13 @@ def run(moto: LocalStack, request: pytest.FixtureRequest) -> RunCommand:
 @pytest.fixture
 def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
     return StoreConversation(dynamodb_store(moto, clock), clock)
+
+
+@pytest.fixture
+def run_in_project(moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """Return a function to run `aion` in `tmp_path`, the folder of a development server with the emulated table."""
+    (tmp_path / ".aion").mkdir()
+    server = RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, moto.environment("ApiFunction"))
+    DataFolder(tmp_path / ".aion").announce(server)
+    monkeypatch.chdir(tmp_path)
+    return operating.runs({})

@@ -162,7 +162,7 @@ def test_card_url_options_refuse_invalid_values(config: Path, private: Path, bad
     ):
         failed = run(*arguments, stdin="{}")
         assert failed.exit_code == 2
-        assert f"{bad!r} has to be an http or https URL without a query." in " ".join(failed.stderr.split())
+        assert f"{bad!r} has to be an http or https URL without a query" in " ".join(failed.stderr.split())
 
 
 def test_card_verify_needs_one_trusted_key(tmp_path: Path) -> None:

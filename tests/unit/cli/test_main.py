@@ -45,6 +45,14 @@ def test_missing_package_of_author_is_traceback(tmp_path: Path) -> None:
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'nothing_of_this_name'\n")
 
 
+def test_full_disk_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "aion_core.cli", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (ran.returncode, ran.stderr) == (1, "aion: The output cannot be written: No space left on device.\n")
+
+
 def test_interrupted_cli_import_ends_silently() -> None:
     """Ctrl-C reaches the command at the first import of its modules."""
     code = (

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
-from aion_core.dev.data_folder import DataFolder, RunningServer
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.stores import keys
@@ -84,21 +81,24 @@ def test_task_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversat
     assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
 
 
-def test_development_server_needs_no_owner(
-    chat: StoreConversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task_id = f"t-{chat.context.owner}"
+def test_development_server_needs_no_owner(chat: StoreConversation, run_in_project: RunCommand) -> None:
+    task_id, run = f"t-{chat.context.owner}", run_in_project
     asyncio.run(chat.starts("m-1", task_id=task_id))
-    (tmp_path / ".aion").mkdir()
-    environment = moto.environment("ApiFunction")
-    DataFolder(tmp_path / ".aion").announce(
-        RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, environment)
-    )
-    monkeypatch.chdir(tmp_path)
-    run = operating.runs({})
     assert task_id in run("tasks", "list", "--limit", "1000").stdout
     assert f"owner       {chat.context.owner}" in run("tasks", "show", task_id).stdout
     assert f"Task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
+
+
+def test_scanned_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConversation) -> None:
+    async def several() -> None:
+        for number in range(5):
+            await chat.ends(await chat.starts(f"m-{number}"))
+            chat.clock.move(1)
+
+    asyncio.run(several())
+    times = [each["since"] for each in json.loads(run("list", "--scan", "--json").stdout)]
+    assert times == sorted(times, reverse=True)
+    assert [each["since"] for each in json.loads(run("list", "--scan", "--json", "--limit", "3").stdout)] == times[:3]
 
 
 def test_task_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversation) -> None:

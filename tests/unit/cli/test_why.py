@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from aion_core.bootstrap.operator import owner_of_key
-from aion_core.dev.data_folder import LOG, DataFolder, RunningServer
+from aion_core.dev.data_folder import LOG
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey, PushWakeUp, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
@@ -64,7 +63,8 @@ def test_unknown_task_is_error(run: RunCommand) -> None:
     assert "There is no task t-never of this owner" in refusal(failed)
     assert failed.exit_code == 1
     assert "There is no task t-never; it may have expired." in refusal(run("t-never"))
-    assert run().exit_code == 2
+    unnamed = run()
+    assert (unnamed.exit_code, "Name the task: aion why TASK_ID." in unnamed.stderr) == (2, True)
 
 
 def test_completed_task_needs_nothing(run: RunCommand, chat: StoreConversation) -> None:
@@ -257,23 +257,25 @@ def test_task_without_owner_is_searched(run: RunCommand, chat: StoreConversation
     assert "The log lines: name the stack by --stack." in found.stdout
 
 
+def test_newest_task_of_development_server_is_default(chat: StoreConversation, run_in_project: RunCommand) -> None:
+    task_id = f"t-{chat.context.owner}"
+    chat.clock.move(86_400)
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    assert run_in_project("why").stdout.startswith(f"Task {task_id} of the agent echo")
+
+
 def test_development_server_gives_its_log_file(
-    chat: StoreConversation, moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chat: StoreConversation, tmp_path: Path, run_in_project: RunCommand
 ) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id, text="hello"))
-    folder = tmp_path / ".aion"
-    folder.mkdir()
-    running = RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, moto.environment("ApiFunction"))
-    DataFolder(folder).announce(running)
     fields: dict[str, Any] = {"task_id": task_id, "context_id": "c-1"}
     stamp = chat.clock.now().isoformat()
-    (folder / LOG).write_text(
+    (tmp_path / ".aion" / LOG).write_text(
         json.dumps({"timestamp": stamp, "level": "INFO", "message": "A turn begins.", "tries": 2, **fields})
         + "\nno json\n"
     )
-    monkeypatch.chdir(tmp_path)
-    printed = operating.runs({})("why", task_id).stdout
+    printed = run_in_project("why", task_id).stdout
     assert "A worker of `aion dev` took over the turn (try 2)" in printed
     assert "to the agent echo: “hello”." in printed
     assert f"`aion tasks cancel {task_id}` ends it" in now(printed)

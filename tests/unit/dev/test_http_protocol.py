@@ -22,27 +22,56 @@ class ImpatientProtocol(HeaderTimeoutProtocol):
     header_seconds = 0.2
 
 
+class PatientProtocol(HeaderTimeoutProtocol):
+    """Protocol without a time limit."""
+
+    header_seconds = 3600.0
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Return the length of the body, or refuse it unread at the path /refused."""
+    """Return the length of the body. At /refused, refuse it unread; at /slow, wait until the test continues."""
     request = Request(scope, receive)
+    if request.url.path == "/slow":
+        await continued.wait()
     text = "refused" if request.url.path == "/refused" else str(len(await request.body()))
     await PlainTextResponse(text)(scope, receive, send)
 
 
+continued = asyncio.Event()
+
+
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected() -> AsyncIterator[Connection]:
     """Connect to a server of the app."""
-    config = uvicorn.Config(app, port=0, http=ImpatientProtocol, lifespan="off", log_config=None, timeout_keep_alive=30)
+    async with serving() as port, connection(port) as connected:
+        yield connected
+
+
+@asynccontextmanager
+async def serving(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> AsyncIterator[int]:
+    """Serve the app on a port."""
+    config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=30)
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
     await server.startup()
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.servers[0].sockets[0].getsockname()[1])
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        await server.shutdown()
+
+
+@asynccontextmanager
+async def connection(port: int) -> AsyncIterator[Connection]:
+    """Connect to the port."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
     finally:
         writer.close()
-        await server.shutdown()
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
@@ -91,3 +120,46 @@ async def test_whole_requests_keep_connection() -> None:
             headers = await reader.readuntil(b"\r\n\r\n")
             assert headers.startswith(b"HTTP/1.1 200")
             assert await reader.readexactly(1) == str(3 if len(pieces) == 3 else 0).encode()
+
+
+async def test_slow_answer_keeps_connection() -> None:
+    """The limit closes another connection meanwhile."""
+    continued.clear()
+    async with serving() as port, connection(port) as (reader, writer):
+        writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with connection(port) as (idle, _):
+            assert await idle.read() == b""
+        continued.set()
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_endless_headers_close_connection() -> None:
+    async with serving(PatientProtocol) as port, connection(port) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: ")
+        # The error response is lost if the client still sends.
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"x" * 1000)
+                await writer.drain()
+
+
+async def test_rest_of_refused_large_body_keeps_connection() -> None:
+    body = 300_000
+    async with connected() as (reader, writer):
+        writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body)
+        assert (await reader.readuntil(b"refused")).startswith(b"HTTP/1.1 200")
+        writer.write(b"x" * body)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_http2_upgrade_request_is_answered_in_http1() -> None:
+    """Java's client offers HTTP/2 with its first request."""
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    async with connected() as (reader, writer):
+        for headers in (offer, b""):
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"Content-Length: 3\r\n\r\n")
+            await writer.drain()
+            writer.write(b"123")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            assert await reader.readexactly(1) == b"3"

@@ -40,6 +40,15 @@ def test_schema_is_generated_from_models() -> None:
     Draft7Validator.check_schema(build_schema())
 
 
+def test_schema_describes_each_key() -> None:
+    schema = build_schema()
+    for name, part in [("", schema), *schema["$defs"].items()]:
+        for key, described in part.get("properties", {}).items():
+            text = described.get("description", "")
+            assert text.endswith("."), f"{name}.{key}: {text}"
+            assert not re.search(r"subclass|Literal|model|Pydantic", text), f"{name}.{key}: {text}"
+
+
 @pytest.mark.parametrize("file", [ROOT / "aion.yaml", *FILES], ids=lambda file: str(file.relative_to(ROOT)))
 def test_schema_accepts_examples(file: Path) -> None:
     assert errors(file.read_text(encoding="utf-8")) == []
@@ -103,9 +112,3 @@ def test_schema_accepts_short_and_long_forms(security: Any, tmp_path: Path) -> N
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")
     assert read_agent_configs(tmp_path / "aion.yaml")
     assert errors(text) == []
-
-
-def test_schema_describes_keys() -> None:
-    agent = build_schema()["$defs"]["AgentConfig"]["properties"]
-    assert agent["resume"]["description"].startswith("Treatment of a turn that was interrupted")
-    assert [name for name, key in agent.items() if "description" not in key] == []

@@ -71,19 +71,28 @@ async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
 
 async def test_quiet_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
-    heard: list[int] = []
+    heard: list[WakeUp] = []
 
     async def answer(wake_up: WakeUp) -> None:
         await asyncio.sleep(0.01)
-        heard.append(wake_up.fence)
+        heard.append(wake_up)
         if len(heard) < 3:
-            await work_queue.enqueue(WakeUp(WAKE_UP.context, len(heard)))
+            await work_queue.enqueue(wake_up)
 
     work_queue.handled_by(answer)
     await work_queue.quiet()
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
-    assert heard == [0, 1, 2]
+    assert heard == [WAKE_UP] * 3
+
+
+async def test_quiet_ignores_messages_for_end_of_lease(clock: ManualClock) -> None:
+    work_queue, listener = MemoryWorkQueue(clock), Listener()
+    work_queue.handled_by(listener)
+    await work_queue.enqueue(WakeUp(WAKE_UP.context, 1), delay=30)
+    await work_queue.quiet()
+    assert listener.heard == 0
+    work_queue.close()
 
 
 async def test_quiet_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,12 @@ def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:
 
 def test_linked_file_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, compress = list[int](), zlib.compressobj
-    monkeypatch.setattr(zlib, "compressobj", lambda level, *more: (made.append(level), compress(level, *more))[1])
+
+    def counted(level: int, *more: Any) -> object:
+        made.append(level)
+        return compress(level, *more)
+
+    monkeypatch.setattr(zlib, "compressobj", counted)
     folders = [tmp_path / "api", tmp_path / "task"]
     (folders[0] / "words").mkdir(parents=True)
     (folders[0] / "words" / "one.py").write_text("ONE = 1\n" * 100)

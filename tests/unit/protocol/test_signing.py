@@ -312,7 +312,7 @@ def test_sdk_verifier_refuses_changed_card() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: str) -> None:
-    """RFC 7638."""
+    """RFC 7638 defines the thumbprint of a key."""
     key = CardKey.read(pems[algorithm])
     jwk = key.public_jwk()
     assert key.algorithm == algorithm

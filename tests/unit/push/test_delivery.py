@@ -138,7 +138,7 @@ async def test_redirect_is_failure_without_second_request(status: int) -> None:
 
 
 async def test_receiver_answering_gone_gets_no_more_posts() -> None:
-    """410."""
+    """The receiver answers with status 410."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import LeaseHeld, TaskKey
+from aion_core.ports import LeaseHeld, StoppedBy, TaskKey
 from aion_core.ports.table import Change, Equals, Item
 from aion_core.tasks import contexts
 from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
@@ -286,6 +286,13 @@ def test_turn_round_trips_through_item_value() -> None:
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
+def test_cause_of_last_stop_round_trips_through_item_value() -> None:
+    for cause in StoppedBy:
+        assert turn_value(turn(stopped_by=cause)) == {**T1, "stopped_by": cause.value}
+        assert contexts.turn_of({**T1, "stopped_by": cause.value}) == turn(stopped_by=cause)
+    assert contexts.turn_of({**T1, "stopped_by": "of a later version"}) == turn()
+
+
 @pytest.mark.parametrize(
     ("state", "busy", "active_task"),
     [("free", False, ""), ("runs", True, "t-1"), ("waits", True, "t-2"), ("asks", False, ""),
@@ -338,7 +345,6 @@ def test_first_queued_turn_begins_unless_context_is_interrupted() -> None:
 
 def test_all_store_times_derive_from_one_clock_reading() -> None:
     assert (TIMES.seconds, TIMES.expires, TIMES.lease_until) == (SECONDS, EXPIRES, LEASE_UNTIL)
-    assert TIMES.claimed_until == 1_900_000_060_500
     assert TIMES.ttl == TTL
 
 
@@ -348,7 +354,7 @@ def test_all_store_times_derive_from_one_clock_reading() -> None:
 def test_claimed_context_timer_is_set_again() -> None:
     item = {"due_at": TIMES.now, "due_shard": "s"}
     change = contexts.claimed_timer(item, TIMES, is_alive=True)
-    assert change == Change({"due_at": TIMES.claimed_until}, only_if=Equals("due_at", TIMES.now))
+    assert change == Change({"due_at": TIMES.lease_until}, only_if=Equals("due_at", TIMES.now))
 
 
 def test_timer_of_expired_context_item_is_removed() -> None:

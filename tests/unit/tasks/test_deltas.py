@@ -60,7 +60,7 @@ class Stream:
         return id_
 
     def showed(self, id_: str, text: str) -> bool:
-        """Return True if this is the text up to the chunk."""
+        """Return True if the streamed text was this one after the chunk with the id."""
         return self.texts[id_] == text
 
     async def records(self) -> None:

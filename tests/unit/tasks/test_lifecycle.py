@@ -169,7 +169,7 @@ def test_task_metadata_is_merged_key_by_key() -> None:
 
 
 def test_artifact_event_replaces_or_extends_artifact() -> None:
-    """A2A 4.2.2."""
+    """The field `append` of the event decides (A2A 4.2.2)."""
     events: list[Event] = [
         submitted(),
         artifact("one"),

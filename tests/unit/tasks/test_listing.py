@@ -154,7 +154,7 @@ async def test_task_list_has_artifacts_on_request_only(desk: ListClient) -> None
 
 
 async def test_listed_tasks_history_has_requested_length(desk: ListClient) -> None:
-    """A2A 3.2.4."""
+    """The request has `historyLength` (A2A 3.2.4)."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
     lengths = {}

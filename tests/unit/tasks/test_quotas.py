@@ -1,4 +1,4 @@
-"""Limit of open tasks: running, being created, and ended."""
+"""Limit of a caller's open tasks: running tasks and new ones count, ended ones do not."""
 
 import pytest
 

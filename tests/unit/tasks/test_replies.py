@@ -71,7 +71,7 @@ async def test_message_mode_includes_artifacts_and_metadata() -> None:
 
 
 async def test_task_of_message_reply_is_listed() -> None:
-    """Decision 0011."""
+    """docs/decisions/0011 explains the stored task."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
         _, message = await client.send("file")
@@ -83,7 +83,7 @@ async def test_task_of_message_reply_is_listed() -> None:
 
 
 async def test_message_mode_ignores_return_immediately() -> None:
-    """A2A 3.2.2."""
+    """A message has no state to wait for, so the field has no effect (A2A 3.2.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 

@@ -19,15 +19,16 @@ from aion_core.ports import (
     PushConfig,
     PushWakeUp,
     Reply,
+    StoppedBy,
     TaskKey,
     TurnRequest,
     TurnStarted,
     WakeUp,
 )
 from aion_core.tasks import heartbeat
-from aion_core.tasks.call import CallContext
+from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.runner import MAX_TRIES
+from aion_core.tasks.runner import LAST_STOP, MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import Stubborn, says
 from tests.support.clock import ManualClock
@@ -59,6 +60,21 @@ class AgentWithRefusedCheckpoints:
             self.left -= 1
             raise StoreUnavailable("GetItem: ThrottlingException")
         yield Reply(says("answer"))
+
+
+class HangingAgent:
+    """An agent that never ends after its first chunk, or whose output the store refuses."""
+
+    refused = False
+
+    def load(self) -> None:
+        """Import nothing."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        yield Chunk("word", "call")
+        if self.refused:
+            raise DENIED
+        await asyncio.get_running_loop().create_future()
 
 
 def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
@@ -101,7 +117,34 @@ async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> 
     status = await outcome(made, clock)
     assert "FAILED" in status
     assert f"begun {MAX_TRIES} times" in status
-    assert "run without an end or end its process, or the store may refuse its output" in status
+    assert LAST_STOP[StoppedBy.STORE] in status
+
+
+@pytest.mark.parametrize("last", StoppedBy)
+async def test_failed_turn_names_stop_of_last_try(
+    last: StoppedBy, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The causes of the tries before the last one are the other two."""
+    agent = HangingAgent()
+    made = parts(agent, MemoryTaskStore(clock), clock)
+    made.work_queue.close()
+    task = await send_task(made.service, CALL, request(return_immediately=True))
+    for cause in sorted(StoppedBy, key=lambda each: each is last):
+        if cause is StoppedBy.WORKER:
+            await made.store.begin(CONTEXT, holder="dies")
+        else:
+            agent.refused = cause is StoppedBy.STORE
+            deadline = Deadline(grace=0.0)
+            if cause is StoppedBy.DEADLINE:
+                deadline.now.set()
+            await made.worker.handle(WakeUp(CONTEXT), deadline=deadline)
+        clock.move(60)
+    await made.worker.handle(WakeUp(CONTEXT))
+    status = str((await made.service.get(CALL, task.id)).status)
+    assert "FAILED" in status
+    named = {cause for cause, sentence in LAST_STOP.items() if sentence in status}
+    assert named == {last}
+    assert LAST_STOP[last].strip() in caplog.text
 
 
 async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:

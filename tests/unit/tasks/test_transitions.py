@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
-from aion_core.ports import Head, PushEvents, TaskKey, TurnFinished, TurnStarted
+from aion_core.ports import Head, PushEvents, StoppedBy, TaskKey, TurnFinished, TurnStarted
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.tasks import contexts, heads, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
@@ -15,6 +15,7 @@ from aion_core.tasks.heads import HeadMove, NewEvent, Transition
 from aion_core.tasks.transitions import QueuedMessage, TurnEnding
 from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
+DEADLINE, WORKER = StoppedBy.DEADLINE, StoppedBy.WORKER
 HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
 """The context of a turn that runs."""
 WAITS = ContextRecord(fence=3, queue_version=2, waiting=(turn(), turn(2)), exists=True)
@@ -73,9 +74,10 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
 )
 def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tries: int, handoffs: int) -> None:
     """The holder's own try counts for the step that it did not finish; no try is lost from the sum."""
-    before = turn(tries=3, handoffs=4)
+    before = turn(tries=3, handoffs=4, stopped_by=DEADLINE)
     record = replace(HELD, running=before, holder=holder, advanced=advanced)
-    assert transitions.taken_over(before, record) == turn(tries=tries, handoffs=handoffs)
+    stopped_by = WORKER if holder else DEADLINE
+    assert transitions.taken_over(before, record) == turn(tries=tries, handoffs=handoffs, stopped_by=stopped_by)
 
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
@@ -138,24 +140,25 @@ def test_retried_append_after_lost_lease_is_refused(now: Head | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made_progress", "spent", "tries", "handoffs"),
-    [(True, True, 0, 5), (True, False, 0, 5), (False, True, 2, 4), (False, False, 1, 4)],
+    ("made_progress", "stopped_by", "after"),
+    [
+        (True, DEADLINE, {"tries": 0, "handoffs": 5, "stopped_by": DEADLINE}),
+        (True, None, {"tries": 0, "handoffs": 5, "stopped_by": None}),
+        (False, DEADLINE, {"tries": 2, "handoffs": 4, "stopped_by": DEADLINE}),
+        (False, None, {"tries": 1, "handoffs": 4, "stopped_by": WORKER}),
+    ],
 )
 def test_suspension_updates_turns_tries_and_handoffs(
-    made_progress: bool, spent: bool, tries: int, handoffs: int
+    made_progress: bool, stopped_by: StoppedBy | None, after: dict[str, Any]
 ) -> None:
-    mine = lease(tries=2, handoffs=4)
-    left = turn(tries=tries, handoffs=handoffs)
+    mine = lease(tries=2, handoffs=4, stopped_by=WORKER)
+    left = turn(**after)
     expected = left, contexts.suspended(mine, left, TIMES)
-    assert transitions.suspended(mine, TIMES, made_progress=made_progress, spent=spent) == expected
-
-
-def test_suspension_counts_try_by_default() -> None:
-    assert transitions.suspended(lease(tries=2), TIMES, made_progress=False)[0].tries == 2
+    assert transitions.suspended(mine, TIMES, made_progress=made_progress, stopped_by=stopped_by) == expected
 
 
 def test_suspended_turns_tries_are_never_negative() -> None:
-    assert transitions.suspended(lease(), TIMES, made_progress=False, spent=False)[0].tries == 0
+    assert transitions.suspended(lease(), TIMES, made_progress=False, stopped_by=None)[0].tries == 0
 
 
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────

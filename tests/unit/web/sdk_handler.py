@@ -6,6 +6,7 @@ from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.server.routes.common import ServerCallContextBuilder
 
 from aion_core.errors import AionError
 from aion_core.ports import Delta
@@ -14,6 +15,7 @@ from aion_core.protocol.types import Event, Task
 from aion_core.tasks.broadcast import Resumed
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices
+from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import as_event
 from tests.support.service import ServiceParts
 
@@ -23,6 +25,10 @@ BY_NAME = {operation.name: operation for operation in OPERATIONS}
 def services_of(made: ServiceParts) -> AgentServices:
     """Return the services of the agent."""
     return AgentServices(made.service, made.lister, made.conversations, made.card)
+
+
+class SdkContextBuilder(CallContextBuilder, ServerCallContextBuilder):
+    """Our builder of a request's context, as one of the SDK's."""
 
 
 class SdkHandler(RequestHandler):

@@ -362,7 +362,7 @@ async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None
 @pytest.mark.parametrize("character", ["\x01", '"', "\N{LINE SEPARATOR}", "\N{GRINNING FACE}"])
 async def test_error_with_escaped_characters_is_small(client: httpx.AsyncClient, method: str, character: str) -> None:
     """A control character has six bytes in JSON."""
-    body = changed(send("x", method=method), **{character * 1000: ["x"] * 257})
+    body = changed(send("x", method=method), role=character * 1000)
     answer = await client.post("/", json={**body, "id": character * 256})
     assert refused(answer, PARAMS, "message.")["id"] == character * 256
     assert len(answer.content) <= 8 * 1024

@@ -105,8 +105,8 @@ def test_openapi_document_is_valid() -> None:
     validate(build_document(), cls=OpenAPIV31SpecValidator)
 
 
-async def test_openapi_examples_are_responses_of_server() -> None:
-    assert json.loads(RECORDED.read_text(encoding="utf-8")) == await recorded(), "run `make openapi`"
+def test_openapi_examples_are_responses_of_server() -> None:
+    assert json.loads(RECORDED.read_text(encoding="utf-8")) == recorded(), "run `make openapi`"
 
 
 def test_openapi_examples_match_their_schemas() -> None:

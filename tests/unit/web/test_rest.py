@@ -17,7 +17,6 @@ from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
-from aion_core.web.request_context import CallContextBuilder
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.asgi import ask
@@ -25,7 +24,7 @@ from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.rest_requests import A2A_JSON, body, fields, refused
-from tests.unit.web.sdk_handler import SdkHandler
+from tests.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 
 
 @pytest.fixture
@@ -76,7 +75,7 @@ async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
     store = BreakingRoute(ManualClock())
     made = parts(GatedAgent() if fails else talking(3), store)
     handler = SdkHandler(made)
-    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, CallContextBuilder("test"))))
+    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, SdkContextBuilder("test"))))
     headers = {"A2A-Version": "1.0"}
     async with http(made.app()) as ours, http(sdk) as theirs:
         if fails:

@@ -24,14 +24,13 @@ from starlette.applications import Starlette
 
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
-from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.rest import RestV03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
 from tests.support.asgi import ask
 from tests.support.service import http, parts
 from tests.unit.web.rest_requests import body, old_body
-from tests.unit.web.sdk_handler import BY_NAME, SdkHandler, services_of
+from tests.unit.web.sdk_handler import BY_NAME, SdkContextBuilder, SdkHandler, services_of
 from tests.unit.web.test_rest import frames
 
 
@@ -71,7 +70,7 @@ async def test_v03_rest_stream_frames_equal_sdk_frames() -> None:
     """The last status update is final."""
     made = parts(talking(3))
     handler = SdkHandler(made)
-    routes = create_rest_routes(handler, CallContextBuilder("test"), enable_v0_3_compat=True)
+    routes = create_rest_routes(handler, SdkContextBuilder("test"), enable_v0_3_compat=True)
     async with http(made.app()) as ours, http(AwaitBackgroundTurnsMiddleware(Starlette(routes=routes))) as theirs:
         mine = await ours.post("/v1/message:stream", json=old_body(contextId="c-1"))
         their = await theirs.post("/v1/message:stream", json=old_body(contextId="c-1"), headers={"A2A-Version": "0.3"})

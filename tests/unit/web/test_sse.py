@@ -22,12 +22,11 @@ from aion_core.ports import AgentMessage, Chunk, Delta, Emission, Log, Reply, Ta
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
-from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
-from tests.unit.web.sdk_handler import SdkHandler
+from tests.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
 
@@ -54,7 +53,7 @@ class Scripted:
 
 def the_sdks_app(made: ServiceParts) -> Any:
     """Return the operations behind the SDK's dispatchers; these need a stated version."""
-    dispatcher = JsonRpcDispatcher(SdkHandler(made), CallContextBuilder("test"), enable_v0_3_compat=True)
+    dispatcher = JsonRpcDispatcher(SdkHandler(made), SdkContextBuilder("test"), enable_v0_3_compat=True)
 
     async def rpc(request: Request) -> Any:
         return await dispatcher.handle_requests(request)

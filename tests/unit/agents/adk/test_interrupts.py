@@ -174,7 +174,6 @@ def reset_paid() -> None:
 
 
 def pay(amount: int) -> str:
-    """Pay."""
     paid.append(amount)
     return "paid"
 

@@ -74,7 +74,6 @@ async def test_each_stream_ends_with_one_last_chunk() -> None:
 
 
 def look() -> str:
-    """Look."""
     return "a file"
 
 
@@ -168,7 +167,6 @@ async def test_saved_artifact_has_its_version(dialect: str) -> None:
     """A later version replaces the earlier one."""
 
     async def save(tool_context: ToolContext, text: str) -> str:
-        """Save."""
         await tool_context.save_artifact(
             "notes.txt", genai.Part(inline_data=genai.Blob(mime_type="text/plain", data=text.encode()))
         )
@@ -187,7 +185,6 @@ async def test_saved_artifact_has_its_version(dialect: str) -> None:
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_artifact_version_is_rendered_as_integer(method: str) -> None:
     async def save(tool_context: ToolContext) -> str:
-        """Save."""
         await tool_context.save_artifact("notes.txt", genai.Part(text="one"))
         return "saved"
 
@@ -209,7 +206,6 @@ async def test_empty_file_is_an_artifact(saved: genai.Part, shown: dict[str, Any
     """An artifact has at least one part."""
 
     async def save(tool_context: ToolContext) -> str:
-        """Save."""
         await tool_context.save_artifact("empty.csv", saved)
         return "saved"
 
@@ -380,7 +376,6 @@ async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
 
 async def test_helper_reply_takes_precedence_over_model_text(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
     async def reply() -> str:
-        """Reply."""
         await get_aion_context().thread.reply("From the tool.")
         return "done"
 
@@ -412,7 +407,6 @@ async def test_synchronous_tool_replies_from_its_thread(dialect: str) -> None:
     """The thread has no event loop of its own."""
 
     def reply() -> str:
-        """Reply."""
         asyncio.run(get_aion_context().thread.reply("From a thread."))
         return "done"
 

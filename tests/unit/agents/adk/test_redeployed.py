@@ -83,6 +83,7 @@ async def test_added_agents_do_not_prevent_resume(place: int) -> None:
         "Let me pay.",
         "Paid. ",
         "All done.",
+        "three said.",
     ]
     assert ran == {"pay": 1, "notify": 1}
 

@@ -69,7 +69,6 @@ def outcome(task: dict[str, Any]) -> tuple[str, Any, list[str]]:
 
 
 async def pay(amount: int) -> str:
-    """Pay."""
     ran["pay"] += 1
     return f"paid {amount}"
 

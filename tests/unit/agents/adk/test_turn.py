@@ -84,7 +84,6 @@ async def test_synchronous_tool_does_not_block_the_loop() -> None:
     raised: list[str] = []
 
     def block() -> str:
-        """Block."""
         context = get_aion_context()
         running.set()
         go.wait(20)
@@ -116,7 +115,6 @@ async def test_failed_turn_leaves_no_open_calls() -> None:
     """The next turn's model receives the result "canceled" for each open call."""
 
     async def fail() -> str:
-        """Fail."""
         raise ValueError("the secret")
 
     async def wait() -> str:
@@ -144,7 +142,6 @@ async def test_failed_turn_leaves_no_open_calls() -> None:
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
 async def test_tool_exiting_process_fails_only_its_turn(ending: type[BaseException]) -> None:
     async def leave() -> str:
-        """Leave."""
         raise ending
 
     root = LlmAgent(name="root", model=scripted_model([call("leave")], ["Still here."]), tools=[leave])
@@ -198,7 +195,6 @@ async def test_owners_do_not_share_adk_state() -> None:
 
 
 def look() -> str:
-    """Look."""
     return "a file"
 
 
@@ -218,7 +214,6 @@ async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
         seen["callback"] = callback_context._invocation_context.a2a_inbox.message.message_id
 
     def look(tool_context: ToolContext) -> str:
-        """Look."""
         seen["tool"] = tool_context._invocation_context.a2a_inbox.message.message_id  # type: ignore[attr-defined]
         return "looked"
 

@@ -64,9 +64,8 @@ def structured() -> Any:
 
 @case("LlmAgent with a planner", UsualTurn(answer="Done."))
 def with_planner() -> Any:
-    thought = genai.Part(text="First I think.", thought=True)
-    answer = LlmResponse(content=content(thought, genai.Part(text="Done.")))
-    return llm_agent([answer], planner=PlanReActPlanner())
+    """The model streams its plan and its answer as one text; ADK marks the plan as a thought in the whole text only."""
+    return llm_agent(["/*PLANNING*/ First ", "the plan. ", "/*FINAL_ANSWER*/", "Done."], planner=PlanReActPlanner())
 
 
 @case(
@@ -235,10 +234,9 @@ def app() -> Any:
     return App(name="app", root_agent=llm_agent([received]), plugins=[Translates(name="translates")])
 
 
-@case("thread.reply in a tool", UsualTurn(answer="From the tool.", streamed=("Not this.",)))
+@case("thread.reply in a tool", UsualTurn(answer="From the tool.", before=("Not this.",)))
 def replies() -> Any:
     async def reply() -> str:
-        """Reply."""
         await get_aion_context().thread.reply("From the tool.")
         return "done"
 
@@ -261,7 +259,6 @@ def raw_result() -> Any:
 @case("Saved artifact", UsualTurn(answer="Saved.", artifacts={"notes.txt": "milk"}))
 def artifact() -> Any:
     async def save(tool_context: ToolContext) -> str:
-        """Save."""
         await tool_context.save_artifact("notes.txt", genai.Part(text="milk"))
         return "saved"
 
@@ -322,7 +319,6 @@ def long_running() -> Any:
 
 
 def pay(amount: int) -> str:
-    """Pay."""
     return "paid"
 
 

@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
@@ -21,7 +21,7 @@ from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
 from aion.shared.types import A2AOutbox
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.answers import NO_ANSWER
+from aion_core.agents.langgraph.answers import NO_ANSWER, AddedMessages
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
@@ -172,7 +172,7 @@ async def test_messages_of_other_nodes_are_not_recorded(method: str) -> None:
 
 
 async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
-    class WithOutbox(MessagesState):
+    class OutboxState(MessagesState):
         a2a_outbox: A2AOutbox | None
 
     def leaves(state: Any) -> State:
@@ -183,7 +183,7 @@ async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> 
         await get_aion_context().thread.reply("reply")
         return {"messages": [AIMessage("first"), AIMessage("second")]}
 
-    graph = StateGraph(WithOutbox).add_node("leaves", leaves).add_edge(START, "leaves")
+    graph = StateGraph(OutboxState).add_node("leaves", leaves).add_edge(START, "leaves")
     for agent, answer in ((graph, "outbox"), (in_a_row(replies), "reply")):
         (task,) = await held(agent, method, "go")
         assert texts(task) == [answer]
@@ -304,16 +304,16 @@ async def test_structured_response_survives_the_turn(
     assert "Blocked" not in caplog.text
 
 
-class Counted(MessagesState):
+class CountedMessages(MessagesState):
     count: int
 
 
 async def test_emitted_message_precedes_undeclared_values() -> None:
-    def work(state: Counted, writer: StreamWriter) -> State:
+    def work(state: CountedMessages, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("Counted."))
         return {"count": 3}
 
-    graph = StateGraph(Counted).add_node("work", work).add_edge(START, "work")
+    graph = StateGraph(CountedMessages).add_node("work", work).add_edge(START, "work")
     (task,) = await held(graph, "SendMessage", "go")
     assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
 
@@ -374,3 +374,21 @@ async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> 
     (task,) = await held(in_a_row(node, state=AnswerWithOutbox), method, "go")
     assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["mine"]
     assert texts(task) == ["Whole."]
+
+
+class UnrenderedFile(dict[Any, Any]):
+    """Content block of a large file. Its `repr` takes as long as the rest of the turn."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("a user's file is rendered")
+
+
+def test_answer_is_found_beside_large_file_of_user() -> None:
+    asked = HumanMessage([UnrenderedFile(type="file", base64="AAAA")])
+    asked.content = [UnrenderedFile(type="file", base64="AAAA")]
+    messages = [asked, AIMessage("hello", id="a")]
+    added = AddedMessages([asked])
+    added.observe(messages)
+    answer = added.answer(messages)
+    assert answer is not None
+    assert answer.parts[0].text == "hello"

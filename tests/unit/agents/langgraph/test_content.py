@@ -23,7 +23,7 @@ class Asked(TypedDict):
     question: str
 
 
-class Answered(Asked):
+class AnsweredQuestion(Asked):
     answer: str
 
 
@@ -38,11 +38,11 @@ class Noted(TypedDict):
     count: int
 
 
-class Scored(TypedDict):
+class ScoreOnly(TypedDict):
     score: int
 
 
-class Trip(BaseModel):
+class TripInput(BaseModel):
     city: str
     days: int = 1
     plan: str = ""
@@ -90,14 +90,14 @@ def reason(status: Values) -> str:
 @pytest.mark.parametrize(
     ("schema", "options", "field"),
     [
-        (Answered, {"input_schema": Asked}, "question"),
+        (AnsweredQuestion, {"input_schema": Asked}, "question"),
         (AnswerLater, {}, "question"),
         (Noted, {}, "note"),
-        (Trip, {}, "city"),
+        (TripInput, {}, "city"),
         (Topic, {}, "topic"),
         (Conversation, {"input_schema": Asked}, "question"),
-        (Answered, {}, None),
-        (Scored, {}, None),
+        (AnsweredQuestion, {}, "question"),
+        (ScoreOnly, {}, None),
     ],
 )
 def test_text_fills_the_only_possible_field(schema: Any, options: Values, field: str | None) -> None:
@@ -109,24 +109,23 @@ def test_text_fills_the_only_possible_field(schema: Any, options: Values, field:
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_text_and_data_become_state(method: str) -> None:
     seen: list[Any] = []
-    await ask(graph_of(Trip, seen), {"text": "Rome"}, {"data": {"days": 2}}, method=method)
-    assert seen == [Trip(city="Rome", days=2)]
+    await ask(graph_of(TripInput, seen), {"text": "Rome"}, {"data": {"days": 2}}, method=method)
+    assert seen == [TripInput(city="Rome", days=2)]
 
 
 async def test_data_keeps_whole_numbers() -> None:
     seen: list[Any] = []
-    await ask(graph_of(Scored, seen), {"data": {"score": 7}})
+    await ask(graph_of(ScoreOnly, seen), {"data": {"score": 7}})
     assert [repr(state["score"]) for state in seen] == ["7"]
 
 
 @pytest.mark.parametrize(
     ("schema", "given", "part"),
     [
-        (Answered, {"text": "Hi"}, "a text"),
-        (Scored, {"text": "Hi"}, "a text"),
-        (Scored, {"data": {"score": 1, "rank": 2}}, "the key rank"),
-        (Scored, {"data": [1, 2]}, "data that is not an object"),
-        (Trip, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
+        (ScoreOnly, {"text": "Hi"}, "a text"),
+        (ScoreOnly, {"data": {"score": 1, "rank": 2}}, "the key rank"),
+        (ScoreOnly, {"data": [1, 2]}, "data that is not an object"),
+        (TripInput, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
     ],
 )
 async def test_unreadable_part_fails_with_accepted_form(schema: Any, given: Values, part: str) -> None:
@@ -138,13 +137,13 @@ async def test_unreadable_part_fails_with_accepted_form(schema: Any, given: Valu
 
 
 async def test_value_of_wrong_type_names_its_key() -> None:
-    text = reason(await ask(graph_of(Trip), {"data": {"city": "Rome", "days": "many"}}))
+    text = reason(await ask(graph_of(TripInput), {"data": {"city": "Rome", "days": "many"}}))
     assert text.startswith("The message does not fit the agent's input: days: ")
     assert "many" not in text
 
 
 async def test_aion_context_may_read_any_message() -> None:
-    status = await ask(graph_of(Scored, context_schema=AionContext), {"text": "Hi"})
+    status = await ask(graph_of(ScoreOnly, context_schema=AionContext), {"text": "Hi"})
     assert status["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -154,18 +153,23 @@ async def test_input_is_not_echoed() -> None:
 
 
 def test_advice_names_true_input_modes() -> None:
-    agent = LangGraphAgent(graph_of(Scored))
+    agent = LangGraphAgent(graph_of(ScoreOnly))
     assert "Set `input_modes: [application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["application/json"]) == ""
-    agent = LangGraphAgent(graph_of(Trip))
+    agent = LangGraphAgent(graph_of(TripInput))
     assert "Set `input_modes: [text/plain, application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["text/plain", "application/json"]) == ""
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
 
 
+def test_advice_names_the_first_of_several_texts() -> None:
+    assert "A text fills question, the first" in LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(None)
+    assert LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(["application/json"]) == ""
+
+
 def test_advice_for_derived_modes_concerns_text() -> None:
-    assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(Scored)).input_advice(None)
-    assert LangGraphAgent(graph_of(Trip)).input_advice(None) == ""
+    assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
+    assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
 
 
 @pytest.mark.parametrize(
@@ -177,8 +181,8 @@ def test_advice_for_derived_modes_concerns_text() -> None:
 )
 async def test_file_of_text_or_json_becomes_state(part: Values) -> None:
     seen: list[Any] = []
-    await ask(graph_of(Trip, seen), part)
-    assert seen == [Trip(city="Oslo")]
+    await ask(graph_of(TripInput, seen), part)
+    assert seen == [TripInput(city="Oslo")]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def node_of(name: str, branch: Branch, expected: ExpectedStream, *, replies: boo
         expected.replies |= {name: text} if text else {}
     elif text:
         expected.streamed[name] = text
-    if speaker == "caller" and text:
+    if speaker in ("model", "caller") and text:
         expected.messages.append(text)
     # A reply is the answer in place of returned messages.
     returned = [f"{name}-returned-{number}" for number in range(2)] if branch.returns and not replies else []
@@ -201,8 +201,8 @@ def check_turn(expected: ExpectedStream, body: str) -> None:
 
 
 def answers(expected: ExpectedStream) -> list[str]:
-    """Return the question, or the answer unless a reply is the answer."""
-    return [expected.last] if expected.last else [] if expected.replies else ["The answer."]
+    """Return the question, or the text of the last node. It is a message also if a reply is the answer."""
+    return [expected.last or "The answer."]
 
 
 def metadata_of(body: str) -> dict[str, Any]:

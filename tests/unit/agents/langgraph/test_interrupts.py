@@ -8,9 +8,11 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessageChunk
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel
 
+from aion_core.agents.langgraph.interrupts import input_required
+from aion_core.protocol.types import to_json
 from tests.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
 
@@ -207,3 +209,11 @@ async def test_answer_against_response_schema_repeats_interrupt() -> None:
         assert question == "How many?"
         task = await post(client, data={"number": 2}, message_id="m-3", taskId=asked["id"])
     assert texts(task) == ["2 seats"]
+
+
+@pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
+def test_usual_key_of_a_question_is_its_text(key: str) -> None:
+    required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
+    text, data = required.message.parts
+    assert text.text == "Send it?"
+    assert to_json(data.data) == {"to": "ada"}

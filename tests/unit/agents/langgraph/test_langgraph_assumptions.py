@@ -316,7 +316,7 @@ async def test_strict_resume_refuses_unknown_interrupt() -> None:
 
 
 async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
-    """So an id is searched for among the pending ones before the graph runs."""
+    """The adapter therefore compares an answer's id with the pending interrupts before it runs the graph."""
     config = turn("turn-1")
     graph = asking("x")
     await graph.ainvoke({"trail": []}, config)

@@ -3,7 +3,7 @@
 from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
-from aion_core.agents.langgraph.outbound import ModelStreams
+from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.ports import Chunk
 
 

@@ -102,7 +102,7 @@ def structured_again() -> Any:
     return create_agent(model(script, script), [], response_format=ToolStrategy(Report))
 
 
-@case("return_direct", UsualTurn(answer="sunny in Rome", streamed=()))
+@case("return_direct", UsualTurn(answer="sunny in Rome"))
 def return_direct() -> Any:
     @tool(return_direct=True)
     def direct(city: str) -> str:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, Send, StreamWriter, interrupt
+from langgraph.types import Command, RetryPolicy, Send, StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import AionContext
@@ -20,7 +20,7 @@ from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.agents.langgraph.agent import TOO_MANY_STEPS
 from aion_core.protocol.types import Message, Part, Role
 from tests.golden.graphs import asks_for, in_a_row, side_by_side
-from tests.unit.agents.langgraph.usual_agents import case, handoff_to, model
+from tests.unit.agents.langgraph.usual_agents import case, handoff_to, model, weather
 from tests.unit.agents.usual_agents import PNG, UsualTurn
 
 State = dict[str, Any]
@@ -29,7 +29,7 @@ State = dict[str, Any]
 # ── Several agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@case("Supervisor", UsualTurn(answer="Rome it is.", streamed=("Rome is sunny.",)))
+@case("Supervisor", UsualTurn(answer="Rome it is.", before=("Rome is sunny.",)))
 def supervisor() -> Any:
     """Agents as nodes, as by langgraph-supervisor."""
     researcher = create_agent(model(["Rome is ", "sunny."]), [], name="researcher")
@@ -79,7 +79,7 @@ def router() -> Any:
     return graph.add_node("support", support).add_edge(START, "route")
 
 
-@case("Parallel branches", UsualTurn(answer="Take the train.", streamed=("By bus in two hours.", "By train in one.")))
+@case("Parallel branches", UsualTurn(answer="Take the train.", before=("By bus in two hours.", "By train in one.")))
 def branches() -> Any:
     one, two = model(["By bus ", "in two hours."]), model(["By train ", "in one."])
 
@@ -95,6 +95,80 @@ def branches() -> Any:
         return {"messages": [AIMessage("Take the train.")]}
 
     return side_by_side(bus, train, join=join)
+
+
+WRAPPED = UsualTurn(answer="Report: two pages.", before=("Let me look.", "Sunny.", "A draft."))
+
+
+@case("Agent called in a node", WRAPPED)
+def wrapped() -> Any:
+    """The node returns a message of its own; the agent's words and answer are in no state."""
+    agent = create_agent(model(["Let me ", "look.", asks_for("weather", '{"city": "Rome"}')], ["Sunny."]), [weather])
+    writer = model(["A ", "draft."])
+
+    async def research(state: State) -> State:
+        await agent.ainvoke({"messages": [HumanMessage("Rome?")]})
+        return {}
+
+    async def report(state: State) -> State:
+        await writer.ainvoke("Write.")
+        return {"messages": [AIMessage("Report: two pages.")]}
+
+    return in_a_row(research, report, state=MessagesState)
+
+
+@case(
+    "Agent called in a node that fails once",
+    UsualTurn(answer="Done.", before=("Second try.",), streamed=("First try.",)),
+)
+def wrapped_and_retried() -> Any:
+    agent = create_agent(model(["First try."], ["Second try."]), [])
+    failures = [ConnectionError()]
+
+    async def research(state: State) -> State:
+        await agent.ainvoke({"messages": [HumanMessage("Rome?")]})
+        if failures:
+            raise failures.pop()
+        return {"messages": [AIMessage("Done.")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("research", research, retry_policy=RetryPolicy(initial_interval=0.001))
+    return graph.add_edge(START, "research")
+
+
+@case(
+    "Node that fails after another one",
+    UsualTurn(state="FAILED", answer="ValueError: the agent could not finish this turn.", before=("A draft.",)),
+)
+def failing_later() -> Any:
+    writer = model(["A ", "draft."])
+
+    async def write(state: State) -> State:
+        return {"messages": [await writer.ainvoke("Write.")]}
+
+    def check(state: State) -> State:
+        raise ValueError("the password is hunter2")
+
+    return in_a_row(write, check, state=MessagesState)
+
+
+@case("Chain of prompts", UsualTurn(sent=("cats",), answer="Better joke.", before=("Joke about cats.",)))
+def chain() -> Any:
+    class Chain(TypedDict):
+        topic: str
+        joke: str
+        better: str
+
+    first, second = model(["Joke about ", "cats."]), model(["Better ", "joke."])
+
+    async def write(state: Chain) -> State:
+        assert state["topic"] == "cats"
+        return {"joke": (await first.ainvoke(state["topic"])).text}
+
+    async def improve(state: Chain) -> State:
+        return {"better": (await second.ainvoke(state["joke"])).text}
+
+    return in_a_row(write, improve, state=Chain)
 
 
 @case("Map and reduce with Send", UsualTurn(answer="ROME OSLO"))

@@ -1,0 +1,110 @@
+"""Recovery of turns after many kills of their processes, with the sweep's interval of a deployment.
+
+The figures are in the summary of the run, with the parts of the recoveries and the load of the machine.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from aion_core.ports import ANONYMOUS, ContextKey
+from aion_core.stores import keys
+from tests.e2e.agents.noting import Note, read_notes
+from tests.e2e.fleet import LEASE_SECONDS, Fleet, FleetTurn, a_turn_of_each, fleet, played, quantile, recovery, until
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
+SWEEP_SECONDS = 60.0
+STEP_SECONDS = 25.0
+KILLED_TURNS = 40
+"""Minimum number of turns whose process is killed in the middle of a step."""
+
+
+@dataclass
+class CutTurn:
+    """Step whose process was killed, with monotonic times in seconds."""
+
+    note: Note
+    killed: float
+    lease_ended: float
+    begun: float = 0.0
+    """Time of the next lease; 0.0 before it."""
+
+    def parts(self, notes: Sequence[Note]) -> tuple[float, float, float]:
+        """Return the seconds to the end of the lease, from there to the next lease, and from there to the next step."""
+        took = recovery(notes, self.note, self.killed)
+        assert took is not None, self.note
+        return self.lease_ended - self.killed, self.begun - self.lease_ended, self.killed + took - self.begun
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("fleet") / "notes", sweep_seconds=SWEEP_SECONDS, AION_MAX_TRIES="10") as started:
+        started.add_api()
+        started.add_worker()
+        yield started
+
+
+def end_of_lease(turn: FleetTurn) -> float:
+    """Return the monotonic time of the end of the turn's lease."""
+    stack, key = turn.fleet.stack, keys.context_key(ContextKey(ANONYMOUS, turn.agent, f"c-{turn.name}"))
+    item = stack.client("dynamodb").get_item(
+        TableName=stack.environment("ApiFunction")["AION_TABLE"],
+        Key={"pk": {"S": key.partition}, "sk": {"S": key.sort}},
+        ConsistentRead=True,
+    )["Item"]
+    return float(item["until"]["N"]) / 1000 - time.time() + time.monotonic()
+
+
+async def test_killed_turns_resume_soon_after_their_lease(
+    processes: Fleet, record_property: Callable[[str, object], None]
+) -> None:
+    """Kill one process after another at random times under many parallel turns, and start a new one for each."""
+    random, loads, killed = Random(7), [os.getloadavg()[0]], list[int]()
+    turns = a_turn_of_each(processes, "recovered", rounds=5, seconds=STEP_SECONDS)
+    by_name = {turn.name: turn for turn in turns}
+    cut: list[CutTurn] = []
+    watching: list[asyncio.Task[None]] = []
+
+    async def watch(one: CutTurn) -> None:
+        """Note the time of the next lease at the first step under it: it is not renewed by then."""
+        await until(lambda: recovery(read_notes(processes.notes), one.note, one.killed), f"{one.note} resumed")
+        one.begun = await asyncio.to_thread(end_of_lease, by_name[one.note.turn]) - LEASE_SECONDS
+
+    async def kill() -> None:
+        while len(cut) < KILLED_TURNS and not all(turn.has_ended() for turn in turns):
+            # The load of the test: kills at any time of a lease.
+            await asyncio.sleep(random.uniform(0.0, LEASE_SECONDS))
+            pids = [*processes.worker_pids(), *processes.api_pids()]
+            running = sorted({note.pid for note in processes.running_steps(turns, pids)})
+            if not running:
+                continue
+            pid = random.choice(running)
+            is_api = pid in processes.api_pids()
+            at = processes.send_signal(pid, signal.SIGKILL)
+            killed.append(pid)
+            for note in processes.running_steps(turns, [pid]):
+                cut.append(CutTurn(note, at, await asyncio.to_thread(end_of_lease, by_name[note.turn])))
+                watching.append(asyncio.create_task(watch(cut[-1])))
+            loads.append(os.getloadavg()[0])
+            await asyncio.to_thread(processes.add_api if is_api else processes.add_worker)
+            # Another death before the recovery would also lose the messages in the hands of the next process.
+            await asyncio.gather(*watching)
+
+    figures = await played(turns, kill())
+    notes = read_notes(processes.notes)
+    parts = [one.parts(notes) for one in cut]
+    figures.recoveries = [sum(seconds) for seconds in parts]
+    for name, values in zip(("end of lease", "next lease", "next step"), zip(*parts, strict=True), strict=True):
+        figures.extra.append(f"{name} p50 {quantile(values, 0.5):.1f} s, p95 {quantile(values, 0.95):.1f} s")
+    figures.extra.append(f"{len(killed)} processes killed, load {min(loads):.1f} to {max(loads):.1f}")
+    try:
+        assert len(figures.recoveries) >= KILLED_TURNS
+        figures.check()
+    finally:
+        record_property("figures", f"recovery: {figures.line()}")
