@@ -53,7 +53,7 @@ def test_number_without_json_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     require_json(made)
     if place == "data":
-        made.parts[0].data.struct_value["deep"]["page"] = number
+        made.parts[0].data.struct_value.update({"deep": [{"page": number}]})
     else:
         (made if place == "metadata" else made.parts[0]).metadata.update({"deep": [{"page": number}]})
     with pytest.raises(ValueError, match="serialize"):
