@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -22,7 +22,7 @@ help: ## Say what there is to make
 dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…, AUTH=on)
 	@exec $(VENV)/bin/aion dev
 
-test: $(VENV)/.tests ## Pass the tests
+test: $(VENV)/.tests ## Pass the tests of each behaviour; `lint` and `test-deep` do the rest
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
 quick: lint-code ## Run the tests nearest to the changes since main, and lint
@@ -34,7 +34,7 @@ test-engines: $(VENV)/.tests ## Pass the contract suites in full on each engine 
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Pass all tests: ten times the simulated schedules, crashes in pairs, planted bugs, mutants, each engine
+test-deep: $(VENV)/.tests ## Pass all tests: ten times the schedules, crashes in pairs, planted bugs, mutants, each engine, lint
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 	$(VENV)/bin/python -m infra.mutants
 
@@ -77,6 +77,9 @@ bench-chunks: $(VENV)/.tests ## Measure what the adapter adds to each streamed c
 
 bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to serve an edit
 	$(VENV)/bin/python -m tests.bench.dev_loop
+
+bench-cold: $(VENV)/.tests ## Measure the CPU time of the built ApiFunction until its first streamed word
+	@$(VENV)/bin/python -m tests.bench.cold_function
 
 newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with an empty and a warm package cache (NEWCOMER=--check)
 	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)

@@ -30,16 +30,19 @@ sys.path += behind
 began = time.process_time()
 exec(statements)
 spent = time.process_time() - began
-print(json.dumps([spent, [name for name in names if name in sys.modules]]))
+print(json.dumps([spent, len(sys.modules), [name for name in names if name in sys.modules]]))
 """
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Result of a run in a new process: processor time, and the requested modules that were loaded."""
+    """Result of a run in a new process: processor time, and the loaded modules."""
 
     seconds: float
+    count: int
+    """Number of all loaded modules."""
     modules: frozenset[str]
+    """Those of the requested modules that were loaded."""
 
 
 def load(
@@ -68,5 +71,5 @@ def load(
     )
     if done.returncode:
         raise BuildError(f"{package.plan.function} does not load: {statements!r}\n{done.stderr.strip()}")
-    seconds, found = json.loads(done.stdout.splitlines()[-1])
-    return Loaded(seconds, frozenset(found))
+    seconds, count, found = json.loads(done.stdout.splitlines()[-1])
+    return Loaded(seconds, count, frozenset(found))

@@ -55,14 +55,19 @@ def clock() -> ManualClock:
 
 FIRST = (
     "tests/simulation/test_simulation.py",
+    "tests/e2e/test_dev_loop.py",
     "tests/e2e/test_deploy.py",
     "tests/e2e/test_installed.py",
     "tests/e2e/test_deployed.py",
     "tests/e2e/test_pages.py",
     "tests/e2e/test_sam.py",
     "tests/architecture/test_lint.py",
-    "tests/protocol/test_variations.py",
     "tests/e2e/",
+    "tests/contract/",
+    "tests/unit/agents/langgraph/test_generated_streams.py",
+    "tests/protocol/test_hostile_bodies.py",
+    "tests/protocol/test_variations.py",
+    "tests/unit/cli/",
 )
 """The longest files run first, so that no worker has a long one left when the others have finished."""
 LAST = "tests/unit/authoring/test_typing.py"

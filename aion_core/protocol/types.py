@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as AnyMessage
+from google.protobuf.struct_pb2 import Struct, Value
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -173,13 +174,25 @@ def to_json(message: AnyMessage) -> Any:
     return with_integers(MessageToDict(message))
 
 
+def require_json(message: AnyMessage) -> None:
+    """Raise ValueError if the message contains a number without a JSON form, such as NaN."""
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                # Only data and metadata have such numbers.
+                if isinstance(each, Struct | Value):
+                    MessageToDict(each)
+                else:
+                    require_json(each)
+
+
 def with_integers(value: Any) -> Any:
     """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles.
 
     Negative zero stays a float, because no integer has its sign.
     """
-    # The check for Mapping takes most of the time, so it is the last.
-    if value is None or isinstance(value, str | int):
+    # The most frequent type is the first, and the check for Mapping, which takes most of the time, the last.
+    if type(value) is str or value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)

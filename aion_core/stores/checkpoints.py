@@ -82,16 +82,18 @@ class TableSaver(BaseCheckpointSaver[int]):
         before_put: BeforePut | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
-        joins_input: bool = False,
+        skips_input: bool = False,
     ) -> None:
         """Check the fence with each write, if one is given. A checkpoint expires one retention after its write.
 
         `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
-        `joins_input`, the checkpoint of the graph's input is written together with the next one. Until then no node has
-        run, so a lost input costs nothing.
+        `skips_input`, the checkpoint of a graph's input is not stored: the next one contains the input, and until then
+        no node has run.
         """
         super().__init__(serde=serializer(frozenset(types)))
-        self._joins_input = joins_input
+        self._skips_input = skips_input
+        self._input_id, self._before_input = "", ""
+        """Id of the skipped checkpoint of the graph's input, and of the checkpoint before it; empty without one."""
         self._held_id, self._held = "", list[Write]()
         """Id of the checkpoint before a step of one task, and the writes since then for the next transaction."""
         self._fenced = fence is not None
@@ -115,6 +117,10 @@ class TableSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint with the graph's whole state, and return the config of this checkpoint."""
+        thread_id, ns, parent = _place(config)
+        if self._skips_input and metadata.get("source") == "input" and not ns:
+            self._input_id, self._before_input = checkpoint["id"], parent or ""
+            return _config(thread_id, ns, checkpoint["id"])
         packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
@@ -147,6 +153,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         See `join_step`. No checkpoint follows a write to a special channel, such as an interrupt. A task called by a
         node has another path, and the node may run on for long.
         """
+        if self._input_id and get_checkpoint_id(config) == self._input_id:
+            return  # START's copy of the input is in the next checkpoint.
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
@@ -282,12 +290,12 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
         attributes = await self._attributes(thread_id, {"state": state})
-        if parent:
+        if parent := self._before_input if parent and parent == self._input_id else parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
-        holds = self._joins_input and metadata.get("source") == "input" and not ns
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        await self._write([put], holds=holds, ends_step=_ends_step(metadata))
+        # A checkpoint of another source is of the input or of an update.
+        await self._write([put], ends_step=metadata.get("source") == "loop")
         return _config(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
@@ -314,7 +322,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             changes.append(Update(key, change))
         await self._write(changes, holds=holds and len(changes) == 1)
 
-    async def _write(self, writes: Sequence[Write], *, holds: bool, ends_step: bool = False) -> None:
+    async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
         """Make the writes, and those held before, in one transaction, or hold them if `holds`."""
         self._newest = None
         self._held += writes
@@ -386,11 +394,6 @@ class TableSaver(BaseCheckpointSaver[int]):
 
 _NODE_PATH = f"~{PULL},"
 """Beginning of the path of a LangGraph task that runs a node because of its edges."""
-
-
-def _ends_step(metadata: CheckpointMetadata) -> bool:
-    """Return True for the checkpoint after a step of the graph; False for the one of its input, or of an update."""
-    return metadata.get("source") == "loop"
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

@@ -47,7 +47,6 @@ class DeltaWriter:
         self._pending_characters = 0
         self._unwritten: deque[DeltaBatch] = deque()
         self._timer: asyncio.Task[None] | None = None
-        self._full = asyncio.Event()
         self._writing = asyncio.Lock()
 
     def follow(self, generation: int) -> None:
@@ -65,11 +64,12 @@ class DeltaWriter:
         self._number += 1
         self._end = Cursor(self._generation, self._fence, self._number)
         self._pending.append(delta)
+        fits = self._pending_characters < FLUSH_CHARACTERS
         self._pending_characters += _size(delta)
+        if fits and self._pending_characters >= FLUSH_CHARACTERS:
+            self._stop_timer()
         if self._timer is None:
             self._timer = asyncio.create_task(self._write_in_time())
-        elif self._pending_characters >= FLUSH_CHARACTERS:
-            self._full.set()
         return f"{self._generation}.{self._fence}.{number}"
 
     async def flush(self) -> None:
@@ -98,14 +98,7 @@ class DeltaWriter:
     async def _write_in_time(self) -> None:
         while self._pending or self._unwritten:
             await self._write()
-            self._full.clear()
-            timer = asyncio.ensure_future(self._clock.sleep(FLUSH_SECONDS))
-            full = asyncio.ensure_future(self._full.wait())
-            try:
-                await asyncio.wait({timer, full}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                timer.cancel()
-                full.cancel()
+            await self._clock.sleep(FLUSH_SECONDS)
         self._timer = None
 
     async def _write(self) -> None:

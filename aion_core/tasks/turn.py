@@ -4,7 +4,6 @@ import asyncio
 import logging
 from functools import partial
 
-from google.protobuf.json_format import MessageToDict
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import PendingInput, StoreCorrupt
@@ -40,6 +39,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
+    require_json,
     typing_event,
 )
 from aion_core.tasks import lifecycle, replies
@@ -290,8 +290,8 @@ class TurnExecution:
         self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
-        # MessageToDict raises for values without a JSON form, such as NaN: in the log, no client could read them.
-        MessageToDict(event)
+        # No client could read such a value in the log.
+        require_json(event)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True
@@ -300,7 +300,7 @@ class TurnExecution:
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:
-        MessageToDict(event)
+        require_json(event)
         await self._deltas.flush()
         self.releasing = True
         try:

@@ -137,6 +137,8 @@ def build_app(
             build_context = CallContextBuilder(agent_id, served.card).build
             app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
         app.router.routes.extend(_agent_routes(services, agent_id, prefix, operations))
+        # The first match counts, and most requests are JSON-RPC. No other POST route has these paths.
+        app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(TrailingSlashMiddleware)
@@ -157,11 +159,10 @@ def build_app(
 
 
 def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]) -> list[Route]:
-    """Return an agent's routes. v0.3's routes come first, since v1.0's tenant routes would also match `/v1`."""
+    """Return an agent's routes of HTTP+JSON. v0.3's routes come first, since v1.0's tenant routes would also match `/v1`."""
     build_context = CallContextBuilder(agent_id, services.card).build
     return [
         extended_card_route(prefix, services, build_context),
-        *JsonRpcBinding(services, agent_id, operations).routes(prefix),
         *RestV03(services, agent_id, operations).routes(prefix),
         *RestV1(services, agent_id, operations).routes(prefix),
     ]

@@ -52,7 +52,13 @@ def request(**message: Any) -> SendMessageRequest:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("a_second", "at_most"), [(0, 20), (60, 75)], ids=["in one burst", "60 chunks a second"])
+@pytest.mark.parametrize(
+    ("a_second", "at_most"),
+    [
+        pytest.param(0, 20, id="in one burst"),
+        pytest.param(60, 75, id="60 chunks a second", marks=pytest.mark.deep),
+    ],
+)
 async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_second: float, at_most: float) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
@@ -70,6 +76,19 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert not task.artifacts
     assert len(task.SerializeToString()) < 2 * len("".join(chunks)), "the answer once, and no deltas"
+
+
+async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> None:
+    """Checkpoints apart: the log, the deltas, the lease. The model writes a hundred words a second."""
+    counted = CountedStore(stack)
+    service = parts(talking(100, 100), counted.store).service
+    begun = time.monotonic()
+    async for _ in service.stream(CallContext(new_owner(), "test"), request()):
+        pass
+    seconds = max(1.0, time.monotonic() - begun)
+    print(f"100 chunks in {seconds:.1f} s: {dict(counted.requests)}")
+    # Deltas are written four times a second, and the lease is checked each second: a slow machine has more of them.
+    assert sum(counted.requests.values()) <= 12 + 5 * (seconds - 1)
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])

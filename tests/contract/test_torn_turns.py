@@ -163,7 +163,7 @@ async def test_turn_killed_before_any_write_has_same_result(name: str, last_firs
 
 
 @pytest.mark.long
-# test_torn_writes.py cuts interrupted turns at each DynamoDB request too.
+# With `deep`, test_torn_writes.py cuts interrupted turns at each DynamoDB request too.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
 async def test_turn_killed_before_any_dynamodb_write_has_same_result(
     name: str, stack: Stack, clock: ManualClock

@@ -136,6 +136,7 @@ async def right() -> Any:
     return await run(TornWork().graph(InMemorySaver()), turn_of("t"))
 
 
+@pytest.mark.deep
 @pytest.mark.long
 async def test_turn_killed_before_any_request_has_same_result(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)

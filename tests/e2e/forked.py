@@ -205,7 +205,7 @@ def _run(request: list[Any], output: int, errors: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(env)
         sys.argv = [module, *arguments]
-        util.spawnv_passfds = _fork_interpreter  # type: ignore[attr-defined]
+        util.spawnv_passfds = _fork_interpreter  # type: ignore[assignment]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:

@@ -122,6 +122,7 @@ async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None
     assert answers[-1].task.status.message.parts[0].text == "who?"
 
 
+@pytest.mark.deep
 def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
     """Report some checks as inconclusive: the example agent may answer too fast for them."""
     said = checked(agent="")
@@ -137,13 +138,15 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [
-        ("buffers", "stream", "a proxy buffers the stream until its end"),
+        pytest.param("buffers", "stream", "a proxy buffers the stream until its end", marks=pytest.mark.deep),
         (
             "leads elsewhere",
             "card",
             "the card names http://127.0.0.1:9/elsewhere/agents/slow/, not {url}/agents/slow: deploy with BaseUrl={url},",
         ),
-        ("cancels nothing", "cancel", "the answer says working, and the task is completed"),
+        pytest.param(
+            "cancels nothing", "cancel", "the answer says working, and the task is completed", marks=pytest.mark.deep
+        ),
     ],
 )
 def test_smoke_check_finds_planted_fault(
@@ -156,6 +159,7 @@ def test_smoke_check_finds_planted_fault(
     assert told.format(url=breakable_stack.entrypoint_url.url) in said[check][1]
 
 
+@pytest.mark.deep
 def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("PushFunction")
     port = str(free_port())

@@ -265,7 +265,7 @@ def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> N
     assert ended(worker)
 
 
-STORES = pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
+STORES = pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
 
 
 @STORES
@@ -399,7 +399,7 @@ def test_second_server_in_the_folder_names_the_first(server: ServerProcess, proj
     assert "--data-dir" in second.stderr
 
 
-@STORES
+@pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
 def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     inner = project / "seen"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
@@ -472,9 +472,10 @@ def test_file_without_aion_yaml_is_served(project: Path) -> None:
         until(lambda: text_of(ask(server)).startswith("second "), server)
 
 
-@STORES
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.deep)])
-async def test_many_concurrent_sends_are_all_answered(count: int, store: str) -> None:
+@pytest.mark.parametrize(
+    ("store", "count"), [("sqlite", 200), ("dynamodb", 40), pytest.param("dynamodb", 200, marks=pytest.mark.deep)]
+)
+async def test_many_concurrent_sends_are_all_answered(store: str, count: int) -> None:
     with serving(aion_dev("--store", store)) as server:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(timeout=230, limits=limits) as http:

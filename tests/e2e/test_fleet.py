@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.agents.noting import Note
 from tests.e2e.fault_proxy import Call, Rule, lost
-from tests.e2e.fleet import LOADED_MACHINE, RECOVERY_SECONDS, Figures, Fleet, FleetTurn, recovery, run_again
+from tests.e2e.fleet import RECOVERY_SECONDS, Figures, Fleet, FleetTurn, recovery, run_again
 
 
 def turn_with(*frames: tuple[str, dict[str, Any]]) -> FleetTurn:
@@ -66,7 +66,7 @@ def test_figures_with_fault_are_refused(field: str) -> None:
 
 def test_figures_with_slow_recovery_are_refused() -> None:
     with pytest.raises(AssertionError):
-        Figures(1, recoveries=[LOADED_MACHINE * RECOVERY_SECONDS + 1]).check()
+        Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 
 
 def test_rule_takes_each_second_write() -> None:

@@ -217,6 +217,7 @@ def test_wheel_has_only_own_top_level_names(tools: Installed) -> None:
 # --- A folder with an agent, and nothing else ---
 
 
+@pytest.mark.deep
 def test_folder_without_config_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)

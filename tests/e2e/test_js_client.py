@@ -42,7 +42,13 @@ def lines_of_browser(folder: Path, url: str) -> list[dict[str, Any]]:
     return lines
 
 
-@pytest.fixture(scope="module", params=[lines_of_node, lines_of_browser], ids=["node", "chromium"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(lines_of_node, id="node"),
+        pytest.param(lines_of_browser, id="chromium", marks=pytest.mark.deep),
+    ],
+)
 def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
     """Return the results of each client at each step."""
     try:

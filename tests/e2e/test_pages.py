@@ -47,9 +47,19 @@ PREPARED: dict[str, Callable[[Path], Environ]] = {
     "docs/tutorial.md": _newcomer,
 }
 
+LIKE = {
+    "docs/development.md",
+    "docs/files.md",
+    "docs/from-adk-web.md",
+    "docs/from-aion-python-sdk.md",
+    "docs/from-langgraph-api.md",
+    "docs/tutorial.md",
+}
+"""Pages that other tests prove in most steps: the quickstart, the examples and the tests of `aion dev`."""
+
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", SCRIPTS)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.deep] * (page in LIKE)) for page in SCRIPTS])
 def test_pages_blocks_run_in_order(page: str, tmp_path: Path) -> None:
     environ = PREPARED[page](tmp_path) if page in PREPARED else {}
     outputs = run(page, tmp_path, **environ)

@@ -136,6 +136,7 @@ def test_sam_validates_template(sam: Path) -> None:
     assert "is a valid SAM Template" in run([str(sam / "sam"), "validate", "--lint"])
 
 
+@pytest.mark.deep
 def test_sam_builds_function_without_docker(built: Path) -> None:
     code = built / "ApiFunction"
     names = {path.name for path in code.iterdir()}
@@ -146,12 +147,14 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
 
 
+@pytest.mark.deep
 def test_sam_build_equals_package(built: Path) -> None:
     """Build by `sam build` and by `aion build` with the same bytes."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
 
 
+@pytest.mark.deep
 def test_built_template_names_built_functions(built: Path) -> None:
     assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
 
@@ -159,6 +162,7 @@ def test_built_template_names_built_functions(built: Path) -> None:
 # --- The built function behind SAM's local API ---
 
 
+@pytest.mark.deep
 def test_message_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     answer = call(api, "SendMessage", message("sam-json", TEXT))
     assert answer.status_code == 200
@@ -169,6 +173,7 @@ def test_message_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     assert read_task(stack, task["id"]) == task
 
 
+@pytest.mark.deep
 def test_stream_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     answer = call(api, "SendStreamingMessage", message("sam-sse", TEXT))
     assert answer.status_code == 200
@@ -188,11 +193,13 @@ def test_stream_is_answered_and_stored(api: str, stack: LocalStack) -> None:
     assert read_task(stack, task_id)["status"] == events[-1]["statusUpdate"]["status"]
 
 
+@pytest.mark.deep
 def test_card_names_base_url(api: str) -> None:
     card = httpx.get(f"{api}/.well-known/agent-card.json", timeout=60).json()
     assert card["supportedInterfaces"][0]["url"].startswith("http://127.0.0.1:3000")
 
 
+@pytest.mark.deep
 def test_invalid_request_gets_protocol_error(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700

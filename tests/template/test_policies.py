@@ -217,6 +217,7 @@ def test_each_template_value_policy_applies_and_refuses(start: str, documents: l
         assert any([*schema_errors(schema, wrong)] for wrong in wrong_values), path
 
 
+@pytest.mark.deep
 def test_cfn_lint_finds_planted_mistakes(tmp_path: Path) -> None:
     path = broken(tmp_path, "MemorySize: 512\n", "MemorySize: 64\n")
     path.write_text(path.read_text().replace("        TableArn: !GetAtt", "        TabelArn: !GetAtt"))

@@ -5,6 +5,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from infra.metering import _of_index, size
 from tests.support.server import ROOT
 
@@ -15,6 +17,7 @@ INDEX = {
 DUE = {"pk": {"S": "a"}, "sk": {"S": "b"}, "due_shard": {"S": "DUE#01"}, "due_at": {"N": "1"}}
 
 
+@pytest.mark.deep
 def test_cost_page_has_current_counts() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "infra.cost", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200

@@ -174,12 +174,17 @@ class LangGraphOutbound:
         self._model_streams = ModelStreams(self._invoked)
         self._unnamed: dict[str, str] = {}
         """Message ids of chunks without an id, by the run of their node."""
-        self._resumed = request.turn.tries > 1 or request.turn.handoffs > 0
+        self._resumed = bool(history.since) or request.turn.tries > 1
 
-    def add_sent(self, message: Message) -> None:
-        """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
-        if message.message_id not in self._in_state:
-            self.sent.append(message)
+    def add_sent(self, emission: Emission) -> None:
+        """Add a message of the end of the turn to the sent messages, unless the state has it under another id.
+
+        A streamed text is part of the state only if a node returns it.
+        """
+        if isinstance(emission, AgentMessage) and emission.key.startswith(STREAMED):
+            return
+        if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
+            self.sent += [emission.message] if emission.message.message_id not in self._in_state else []
 
     def sent_beside_state(self) -> list[Message]:
         """Return the durable replies that the graph's last values do not contain as messages with the same ids."""

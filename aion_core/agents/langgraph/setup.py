@@ -15,12 +15,12 @@ class SaverFactory(Protocol):
     """Factory of checkpointers, called for each turn."""
 
     def __call__(
-        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], joins_input: bool = False
+        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], skips_input: bool = False
     ) -> BaseCheckpointSaver[Any]:
         """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
-        `types` are the author's classes whose instances checkpoints may contain. With `joins_input`, the input is stored
-        together with the checkpoint before the graph's first node.
+        `types` are the author's classes whose instances checkpoints may contain. With `skips_input`, the first stored
+        checkpoint of a turn is the one before the graph's first node, which contains the input.
         """
 
 

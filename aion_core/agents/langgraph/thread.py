@@ -13,7 +13,7 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import TASKS
-from langgraph.channels import LastValue
+from langgraph.channels import DeltaChannel, LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, empty_checkpoint
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
@@ -58,9 +58,14 @@ def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
     return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
 
 
-def starts_without_code(graph: Graph) -> bool:
-    """Return True if the graph's first step only writes the input, without a function that chooses the first node."""
-    return isinstance(graph, CompiledStateGraph) and START not in graph.builder.branches
+def needs_no_input_checkpoint(graph: Graph) -> bool:
+    """Return True if the checkpoint after the input is enough to resume the graph.
+
+    No function chooses the first node by the input, and no channel is rebuilt from the writes of all earlier steps.
+    """
+    if not isinstance(graph, CompiledStateGraph) or START in graph.builder.branches:
+        return False
+    return not any(isinstance(channel, DeltaChannel) for channel in graph.channels.values())
 
 
 def _names(graph: Graph) -> Iterator[str]:

@@ -41,7 +41,7 @@ from aion_core.agents.langgraph.thread import (
     clears_outbox,
     config_of,
     messages_of,
-    starts_without_code,
+    needs_no_input_checkpoint,
     turn_input,
     values_of,
 )
@@ -313,7 +313,7 @@ class GraphTurn:
                 fence=fence,
                 before_put=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
-                joins_input=starts_without_code(graph),
+                skips_input=needs_no_input_checkpoint(graph),
             )
         if graph.store is None and setup.memories is not None:
             scope = MemoryScope(request.context.owner, request.context.agent)

@@ -145,17 +145,6 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
     console.click("#card-close")
 
 
-def test_api_page_shows_operations_and_types(console: Page, screen: Screen) -> None:
-    console.click("text=API")
-    operation = console.locator("#SendMessage")
-    operation.locator("> summary").click()
-    expect(operation).to_contain_text("TASK_STATE_COMPLETED")
-    operation.get_by_text("SendMessageRequest").click()
-    expect(console.locator("#SendMessageRequest")).to_have_attribute("open", "")
-    assert console.evaluate("document.documentElement.scrollWidth") <= screen.width
-    assert violations(console) == []
-
-
 SECURED = """
 aion:
   security: {schemes: {key: {type: api-key}}, require: [{key: []}]}

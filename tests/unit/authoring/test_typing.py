@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# It takes 40 s of CPU unless `make lint` has just filled the cache.
+pytestmark = pytest.mark.deep
+
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / ".mypy_cache"
 """Cache of this repository's own mypy run, which comes first and has checked the common imports."""

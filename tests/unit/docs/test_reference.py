@@ -4,6 +4,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import click
@@ -17,8 +18,11 @@ from aion_core.template.file import load
 from infra.docs_reference import MODULES, PAGES
 from tests.support.server import ROOT
 
-TEXTS = {name: page() for name, page in PAGES.items()}
-PYTHON, COMMANDS, KEYS, PARAMETERS = TEXTS.values()
+
+@cache
+def page(name: str) -> str:
+    """Return the generated page; the signatures take seconds to read."""
+    return PAGES[f"docs/reference/{name}.md"]()
 
 
 def section(text: str, heading: str) -> str:
@@ -32,7 +36,7 @@ def section(text: str, heading: str) -> str:
 @pytest.mark.parametrize("path", MODULES)
 def test_reference_lists_public_names_of_module(path: str) -> None:
     module = importlib.import_module(path)
-    listed = section(PYTHON, f"## {path}")
+    listed = section(page("python"), f"## {path}")
     for name in getattr(module, "__all__", ["serve", "AgentClient", "AgentReply"]):
         assert f"### {name}\n" in listed or f"- `{name}`: as in" in listed
 
@@ -40,10 +44,10 @@ def test_reference_lists_public_names_of_module(path: str) -> None:
 def test_reference_shows_signature_and_docstring() -> None:
     from aion.langgraph import Thread, emit_file
 
-    shown = section(PYTHON, "### Thread")
+    shown = section(page("python"), "### Thread")
     assert "async reply(content: Content, *, metadata: Mapping[str, Any] | None = None) -> None" in shown
     assert str(inspect.getdoc(Thread.reply)) in shown
-    signature = section(PYTHON, "### emit_file")
+    signature = section(page("python"), "### emit_file")
     for name, parameter in inspect.signature(emit_file).parameters.items():
         star = parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert re.search(rf"\*,.*\b{name}: " if star else rf"\b{name}: ", signature, re.DOTALL)
@@ -59,7 +63,7 @@ def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
 
 @pytest.mark.parametrize(("path", "command"), list(leaves(aion, "aion")), ids=lambda value: str(value))
 def test_reference_lists_options_of_command(path: str, command: click.Command) -> None:
-    listed = section(COMMANDS, f"{'#' * len(path.split())} {path}")
+    listed = section(page("commands"), f"{'#' * len(path.split())} {path}")
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden and parameter.help:
             assert parameter.opts[-1] in listed
@@ -70,12 +74,12 @@ def test_reference_lists_options_of_command(path: str, command: click.Command) -
     [("Agent", AgentConfig), ("Capabilities", Capabilities), ("Skill", Skill), ("Security", SecurityConfig)],
 )
 def test_reference_lists_keys_of_section(heading: str, model: type[BaseModel]) -> None:
-    listed = section(KEYS, f"## {heading}")
+    listed = section(page("aion-yaml"), f"## {heading}")
     assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(model.model_fields)
 
 
 def test_reference_lists_parameters_with_defaults() -> None:
     parameters: dict[str, dict[str, Any]] = load(ROOT / "template.yaml")["Parameters"]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PARAMETERS, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page("parameters"), re.MULTILINE))
     expected = {name: str(each.get("Default", "required")) for name, each in parameters.items()}
     assert {name: default.strip("`") for name, default in rows.items()} == expected

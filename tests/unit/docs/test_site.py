@@ -57,6 +57,7 @@ def test_site_loads_nothing_from_other_origins(site: Path) -> None:
     assert loaded == set()
 
 
+@pytest.mark.deep
 def test_build_refuses_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "README.md").write_text("# Start\n\n[Gone](docs/gone.md)\n", encoding="utf-8")
     monkeypatch.setattr("infra.docs_site.ROOT", tmp_path)

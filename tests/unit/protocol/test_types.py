@@ -1,6 +1,7 @@
 """JSON of protobuf messages and v0.3 models: numbers, and data that is no object."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import Artifact, Part, to_json, v03_json
+from aion_core.protocol.types import Artifact, Part, require_json, to_json, v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 
@@ -44,6 +45,18 @@ def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
     assert part == {"kind": "data", "data": {"value": data}, "metadata": {"row": 3}}
     alone = Artifact(artifact_id="a", parts=[ParseDict({"data": data}, Part())])
     assert v03_json(conversions.to_compat_artifact(alone))["parts"] == [{"kind": "data", "data": {"value": data}}]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
+def test_number_without_json_is_refused(number: float, place: str) -> None:
+    made = artifact(NUMBERS)
+    require_json(made)
+    part = made.parts[0]
+    places = {"data": part.data.struct_value, "metadata": made.metadata, "metadata of a part": part.metadata}
+    places[place].update({"deep": [{"page": number}]})
+    with pytest.raises(ValueError, match="serialize"):
+        require_json(made)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))

@@ -1,10 +1,14 @@
-"""Transactions of a graph's turn: the result of a step of one node is written together with the next checkpoint."""
+"""Transactions of a graph's turn.
+
+The first one stores the checkpoint before the first node. The result of a step of one node joins the next checkpoint.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.channels import DeltaChannel
 from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph
@@ -53,6 +57,17 @@ def asking() -> StateGraph[Any, Any, Any, Any]:
     return chain(a=leaves("a"), asks=lambda _: {"messages": [interrupt("Which?")]})
 
 
+class Log(MessagesState):
+    log: Annotated[
+        list[str], DeltaChannel(lambda log, changes: [*log, *(each for change in changes for each in change)])
+    ]
+
+
+def rebuilt() -> StateGraph[Any, Any, Any, Any]:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log).add_node("a", leaves("a"))
+    return builder.add_edge(START, "a")
+
+
 def functional() -> Any:
     @durable_task
     async def one() -> str:
@@ -65,20 +80,24 @@ def functional() -> Any:
     return graph
 
 
-INPUT = ["state", "writes", "state"]
-"""The input, the writes of START, and the checkpoint before the first node."""
-
-
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
-        (lambda: chain(a=leaves("a")), [INPUT, ["writes", "state"]]),
-        (lambda: chain(a=leaves("a"), b=leaves("b")), [INPUT, ["writes", "state"], ["writes", "state"]]),
-        (fan, [INPUT, ["writes"], ["writes"], ["state"]]),
-        (asking, [INPUT, ["writes", "state"], ["writes"]]),
+        (lambda: chain(a=leaves("a")), [["state"], ["writes", "state"]]),
+        (lambda: chain(a=leaves("a"), b=leaves("b")), [["state"], ["writes", "state"], ["writes", "state"]]),
+        (fan, [["state"], ["writes"], ["writes"], ["state"]]),
+        (asking, [["state"], ["writes", "state"], ["writes"]]),
+        (rebuilt, [["state"], ["writes", "state"], ["writes", "state"]]),
         (functional, [["state"], ["writes"], ["writes", "state"]]),
     ],
-    ids=["one node", "two nodes", "two nodes at once", "an interrupt", "a task of a functional graph"],
+    ids=[
+        "one node",
+        "two nodes",
+        "two nodes at once",
+        "an interrupt",
+        "a delta channel",
+        "a task of a functional graph",
+    ],
 )
 async def test_result_of_single_node_joins_checkpoint(graph: Any, expected: list[list[str]]) -> None:
     clock = ManualClock()

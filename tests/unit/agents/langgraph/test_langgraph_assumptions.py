@@ -213,6 +213,20 @@ async def test_checkpoint_is_stored_before_its_node() -> None:
     assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
 
 
+async def test_checkpoint_event_precedes_its_nodes() -> None:
+    """So the checkpointer knows the number of a step's nodes before their writes."""
+    order: list[str] = []
+    stream = (
+        chain(order, "ab")
+        .compile(InMemorySaver())
+        .astream({"trail": []}, turn("turn-1"), stream_mode=["checkpoints", "values"], durability="sync")
+    )
+    async for mode, event in stream:
+        if mode == "checkpoints":
+            order.append(f"next {event['next']}")
+    assert order == ["next ['__start__']", "next ['a']", "a", "next ['b']", "b", "next []"]
+
+
 async def test_config_metadata_is_in_checkpoints() -> None:
     """So the node names can be read from them."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
