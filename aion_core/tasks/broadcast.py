@@ -37,6 +37,10 @@ class StreamStart(Enum):
     """The stream yields the current task, then its later events."""
 
 
+MAX_BATCH = 100
+"""Maximum number of items in a batch. A response writes a batch at once, and its reader may be slow."""
+
+
 class EventBroadcast:
     """Events and chunks of one turn, and an optional stream of them for one reader."""
 
@@ -103,9 +107,7 @@ class EventBroadcast:
         """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it."""
         while self._unsent is not None:
             if self._unsent:
-                batch = list(self._unsent)
-                self._unsent.clear()
-                yield batch
+                yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
             elif self._ended.is_set():
                 return
             else:

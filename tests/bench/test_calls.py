@@ -30,7 +30,7 @@ LangChain checks for a coroutine function in our callback at each chunk; from 3.
 
 
 SENDS = 10
-SEND_BUDGET = 2.5
+SEND_BUDGET = 2.25
 """Maximum ratio of the calls of a blocking send to those of a bare Starlette app with the same graph."""
 
 
