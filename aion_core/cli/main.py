@@ -30,7 +30,7 @@ from aion_core.cli.why import why
 from aion_core.errors import AionError
 
 
-class _AionCommands(HintingGroup):
+class _AionGroup(HintingGroup):
     """The `aion` command. Its help lists the commands of a project before those for a deployment."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -41,7 +41,7 @@ class _AionCommands(HintingGroup):
 
 
 @click.group(
-    cls=_AionCommands,
+    cls=_AionGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 for success, 1 for a failed command or Ctrl-C, 2 for a wrong command line, 3 if `aion send` got a question.",
 )
