@@ -50,7 +50,7 @@ check: lint ## Check all that `lint` does, write the bill of materials, and audi
 lint: lint-code ## Check style, types, imports and the template's policies
 	$(VENV)/bin/python -m infra.policies.check
 
-# The tests of tests/template check the template, too: the test of the linters leaves it to them.
+# `lint` checks the template besides; with `make test-deep`, the tests of tests/template do too.
 lint-code: $(VENV)/.tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .

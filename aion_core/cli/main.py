@@ -30,7 +30,7 @@ from aion_core.cli.why import why
 from aion_core.errors import AionError
 
 
-class _Aion(HintingGroup):
+class _AionGroup(HintingGroup):
     """The `aion` command. Its help lists the commands of a project before those for a deployment."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -40,7 +40,11 @@ class _Aion(HintingGroup):
                 formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
 
 
-@click.group(cls=_Aion, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_AionGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 for success, 1 for a failed command or Ctrl-C, 2 for a wrong command line, 3 if `aion send` got a question.",
+)
 @click.version_option(__version__, prog_name="aion")
 @click.pass_context
 def aion(context: click.Context) -> None:

@@ -149,6 +149,7 @@ BREAKAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_template_passes_cfn_lint_and_policies() -> None:
     assert list(problems(TEMPLATE)) == []
 
