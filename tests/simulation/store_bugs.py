@@ -195,7 +195,7 @@ STORE_BUGS = [
         "I31",
         Edit(SharedRead, "serves", "0 <= now - self.at <= FRESH_SECONDS", "now - self.at <= FRESH_SECONDS"),
         scenarios=("readers elsewhere",),
-        aims=aims(Fault.SKEWED, "log.query", range(3, 9), -600.0),
+        aims=aims(Fault.SKEWED, "log.query", range(3, 9), -60.0),
     ),
     bug(
         "lets a reader miss the batch that its cursor points into",

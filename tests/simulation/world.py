@@ -151,7 +151,8 @@ class SimWorld:
                 self.loop.run_until_complete(asyncio.wait(left, timeout=0.001))
             except (Deadlock, Runaway):
                 break
-        assert all(task.done() for task in self.loop.everything), "a coroutine is left to the garbage collector"
+        if left := [task for task in self.loop.everything if not task.done()]:
+            self.history.surprises.append(f"I16: {len(left)} coroutines are left to the garbage collector.")
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
