@@ -40,7 +40,11 @@ class _AionGroup(HintingGroup):
                 formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
 
 
-@click.group(cls=_AionGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_AionGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 for success, 1 for a failed command or Ctrl-C, 2 for a wrong command line, 3 if `aion send` got a question.",
+)
 @click.version_option(__version__, prog_name="aion")
 @click.pass_context
 def aion(context: click.Context) -> None:

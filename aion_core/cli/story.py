@@ -15,7 +15,7 @@ from aion_core.tasks.lifecycle import INTERRUPTED, state_name, time_of
 if TYPE_CHECKING:
     from aion_core.deploy.logs import LogLine
 
-_NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+_AT_END = datetime.max.replace(tzinfo=UTC)
 
 _AWS_ERROR = re.compile(r"\b([A-Z][A-Za-z]+): ([A-Z][A-Za-z0-9.]+)\.?$")
 """Operation and error code of AWS at the end of a message, as in `PutItem: ThrottlingException`."""
@@ -70,8 +70,8 @@ def story_of(
     """
     recorded = list(_recorded(list(events), caller, agent, content=content))
     logged = [found for line in lines for found in _logged(line)]
-    # The sort is stable: at the same time, events precede log lines.
-    story = sorted([*recorded, *logged], key=lambda each: each.at or _NO_TIME)
+    # The sort is stable: at the same time, events precede log lines. The last events may have no time.
+    story = sorted([*recorded, *logged], key=lambda each: each.at or _AT_END)
     return _with_waits(story)
 
 
@@ -79,17 +79,18 @@ def story_of(
 
 
 def _recorded(events: list[Numbered], caller: str, agent: str, *, content: bool) -> Iterator[StoryEvent]:
-    """Yield the story of the task's durable events. An event without a time has that of the event before it."""
-    at: datetime | None = None
+    """Yield the story of the task's durable events. An event without a time, such as an artifact, has that of the next one."""
+    times, after = dict[int, datetime | None](), None
+    for each in reversed(events):
+        times[each.generation] = after = time_of(each.event) or after
     was_interrupted = False
     for artifact, group in groupby(events, _artifact_id):
         some = list(group)
         if artifact is not None:
-            yield _artifact(at, artifact, some)
+            yield _artifact(times[some[-1].generation], artifact, some)
             continue
         for each in some:
-            event = each.event
-            at = time_of(event) or at
+            event, at = each.event, times[each.generation]
             number = {"event": each.generation}
             if isinstance(event, Task):
                 yield from _first(at, each, event, caller, agent, content=content)

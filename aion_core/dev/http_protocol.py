@@ -13,8 +13,7 @@ class HeaderTimeoutProtocol(H11Protocol):
     """HTTP/1.1 connection. Closes if a request's headers, or the rest of a body after the response, arrive too slowly.
 
     uvicorn limits only the silence between two requests. The application limits the time of a body that it reads.
-    uvicorn's other protocol, httptools, needs a tenth less time. But it loses the body of a request that offers HTTP/2, as
-    Java's client does.
+    uvicorn's other protocol, on httptools, loses bodies of Java's client (docs/decisions/0041).
     """
 
     header_seconds = HEADER_SECONDS

@@ -100,7 +100,7 @@ def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
     such as templates, are left out.
     """
     program = interpreter(python)
-    sources = sorted(str(place) for place in places if place.suffix == ".py")
+    sources = sorted(place.as_posix() for place in places if place.suffix == ".py")
     if program is None or not sources:
         return
     # Fix the hash seed, so that sets have the same order in every process.

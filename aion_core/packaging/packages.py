@@ -68,11 +68,12 @@ def package(
 def packages(plans: Sequence[PackagePlan]) -> list[Package]:
     """Return the planned packages, from the cache or newly built. Concurrent processes share one build.
 
-    The plans are for one processor and one Python. Raises BuildError or UvMissing.
+    Raises BuildError or UvMissing.
     """
-    if new := [planned for planned in plans if not (_place(planned) / "built").is_file()]:
-        # Install the distributions of all packages together.
-        install(new)
+    # One after another: the first package has nearly all distributions of the others.
+    for planned in plans:
+        if not (_place(planned) / "built").is_file():
+            install(planned)
     with ThreadPoolExecutor() as executor:
         return list(executor.map(_package, plans))
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import distributions as installed
 from pathlib import Path
@@ -32,7 +32,7 @@ def link_parts(planned: PackagePlan, target: Path) -> None:
     Models of unused AWS services are left out: those of services not in SERVICES, and not named in quotes by a distribution
     or folder of the project that imports boto3 or botocore. If two distributions have a file of the same name, the first one's is linked.
     """
-    parts = install([planned])
+    parts = install(planned)
     folders: dict[str, list[Path]] = {}
     for place, file in planned.project_files:
         folders.setdefault(place.partition("/")[0] if "/" in place else "", []).append(file)
@@ -45,17 +45,17 @@ def link_parts(planned: PackagePlan, target: Path) -> None:
         _link_tree(str(part), str(target), unused)
 
 
-def install(plans: Sequence[PackagePlan]) -> list[Path]:
-    """Return the cached folder of each distribution of these plans. Missing ones are installed together.
+def install(planned: PackagePlan) -> list[Path]:
+    """Return the cached folder of each distribution of the plan. Missing ones are installed together.
 
-    The plans are for one processor and one Python. Raises BuildError or UvMissing.
+    Raises BuildError or UvMissing.
     """
-    folders = {_folder(planned, line): line for planned in plans for line in _lines(planned.requirements)}
+    folders = {_folder(planned, line): line for line in _lines(planned.requirements)}
     # One process installs at a time: others wait for its distributions instead of installing them again.
     with file_lock(cache() / "distributions"):
         missing = {folder: line for folder, line in folders.items() if not (folder / "built").is_file()}
         if missing:
-            _fill(missing, plans)
+            _fill(missing, planned)
         for folder in folders:
             (folder / "built").touch()
     return [folder / "code" for folder in folders]
@@ -75,20 +75,20 @@ def _folder(planned: PackagePlan, line: str) -> Path:
     return cache() / f"{_name(line)}-{planned.architecture}-{planned.python}-{digest}"
 
 
-def _fill(missing: Mapping[Path, str], plans: Sequence[PackagePlan]) -> None:
+def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
     """Install these requirements together, then distribute their files to the folders of the distributions."""
     # Hard links need the file system of the cache.
     scratch = cache() / "distributions.scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        _run_uv(missing.values(), scratch, plans)
+        _run_uv(missing.values(), scratch, planned)
         files: dict[str, list[Path]] = {
             canonicalize_name(each.name): [Path(place) for place in each.files or () if ".." not in place.parts]
             for each in installed(path=[str(scratch)])
         }
         tidy(scratch)
         strip_libraries(scratch)
-        compile_all(scratch, plans[0].python, [file.relative_to(scratch) for file in scratch.rglob("*.py")])
+        compile_all(scratch, planned.python, [file.relative_to(scratch) for file in scratch.rglob("*.py")])
         fix_times_and_modes(scratch)
         # Folders of one distribution are moved whole; namespace packages have files of several.
         owners = Counter(top for each in files.values() for top in {place.parts[0] for place in each})
@@ -104,7 +104,7 @@ def _fill(missing: Mapping[Path, str], plans: Sequence[PackagePlan]) -> None:
                     (scratch / top).rename(code / top)
             for place in files[_name(line)]:
                 if place.parts[0] not in own:
-                    _link_module(scratch, code, place, plans[0].python)
+                    _link_module(scratch, code, place, planned.python)
             words = set() if _name(line) in ("boto3", "botocore", "s3transfer") else boto_words(folder.rglob("*.py"))
             (folder / "words").write_text("\n".join(sorted(words)), encoding="utf-8")
     finally:
@@ -119,9 +119,9 @@ def _link_module(source: Path, target: Path, place: Path, python: str) -> None:
             os.link(source / each, target / each)
 
 
-def _run_uv(lines: Iterable[str], target: Path, plans: Sequence[PackagePlan]) -> None:
+def _run_uv(lines: Iterable[str], target: Path, planned: PackagePlan) -> None:
     target.mkdir(parents=True)
-    requirements, planned = target / "requirements.txt", plans[0]
+    requirements = target / "requirements.txt"
     requirements.write_text("\n".join(lines), encoding="utf-8")
     command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
     command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
@@ -130,7 +130,7 @@ def _run_uv(lines: Iterable[str], target: Path, plans: Sequence[PackagePlan]) ->
         run([*command, "--python", sys.executable])
     except BuildError as error:
         raise BuildError(
-            f"cannot install the dependencies of {', '.join(each.function for each in plans)} for {planned.architecture}, "
+            f"cannot install the dependencies of {planned.function} for {planned.architecture}, "
             f"Python {planned.python}. Each dependency needs a wheel for it, since the build compiles nothing.\n{error}"
         ) from error
 

@@ -1,14 +1,18 @@
-"""Broadcast of one running turn's events to a stream in the same process."""
+"""Output of a running turn: its events and chunks for a stream in the same process, and its stored chunks for others."""
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from aion_core.ports import Cursor, Delta, Numbered
+from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Numbered, OpenText, TaskKey, TaskStore
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, replies
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,10 @@ class StreamStart(Enum):
     """The stream yields all events of the task from the first on."""
     CURRENT_TASK = auto()
     """The stream yields the current task, then its later events."""
+
+
+MAX_BATCH = 100
+"""Maximum number of items in a batch. A response writes a batch at once, and its reader may be slow."""
 
 
 class EventBroadcast:
@@ -103,9 +111,7 @@ class EventBroadcast:
         """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it."""
         while self._unsent is not None:
             if self._unsent:
-                batch = list(self._unsent)
-                self._unsent.clear()
-                yield batch
+                yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
             elif self._ended.is_set():
                 return
             else:
@@ -149,3 +155,140 @@ def cursor_of(sse_id: str) -> Cursor | None:
         return Cursor(int(steps[0]))
     generation, fence, number = (int(step) for step in steps)
     return Cursor(generation, fence, number + 1)
+
+
+# ── Stored chunks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FLUSH_SECONDS = 0.25
+"""Longest time until a chunk is stored. Readers in other processes lag by 0.2 to 0.4 s in all."""
+FLUSH_CHARACTERS = 16 * 1024
+"""Number of pending characters that are written without waiting for FLUSH_SECONDS."""
+PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
+"""Limits of a batch in characters and in chunks, so that its item stays below 400 KB even with escapes."""
+OPEN_CHARACTERS = 2 * PAGE_CHARACTERS
+"""Limit of an open text that is stored again after an event. Readers without a longer text wait for the next one."""
+
+
+class DeltaWriter:
+    """Writer of the text chunks that follow one durable event.
+
+    It stores each chunk once and in order, and never changes a batch. The first chunk is written at once. Later chunks
+    are written together: after FLUSH_SECONDS, at FLUSH_CHARACTERS, or by `flush` before the next durable event. After a
+    failed write, the same batch is written again before later ones. Chunks still unwritten after `flush` are dropped.
+
+    A text may continue after an event. The first batch after the event then also has the text before it, for readers
+    without that text: those who came later, or who miss a dropped chunk.
+    """
+
+    def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
+        self._store, self._key, self._clock, self._fence = store, key, clock, fence
+        self._generation = 0
+        self._number = 0
+        self._open: list[str] = []
+        """Chunks of the newest text."""
+        self._speaker: Mapping[str, str] | None = None
+        """Speaker of the newest text."""
+        self._end = Cursor()
+        """Position after the last chunk."""
+        self._continues: OpenText | None = None
+        """Text before chunk 0 of this event, if chunk 0 continues one."""
+        self._pending: list[Delta] = []
+        self._pending_characters = 0
+        self._unwritten: deque[DeltaBatch] = deque()
+        self._timer: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+
+    def follow(self, generation: int) -> None:
+        """Number the next chunks from 0, since they follow event number `generation`. Call `flush` before."""
+        self._generation, self._number = generation, 0
+
+    def add(self, delta: Delta) -> str:
+        """Add a chunk to the next batch and return its SSE id, `generation.fence.n`."""
+        number = self._number
+        if not delta.append:
+            self._open, self._speaker = [], delta.speaker
+        if number == 0:
+            self._continues = OpenText(self._end, self._text(), self._speaker) if delta.append else None
+        self._open.append(delta.text)
+        self._number += 1
+        self._end = Cursor(self._generation, self._fence, self._number)
+        self._pending.append(delta)
+        fits = self._pending_characters < FLUSH_CHARACTERS
+        self._pending_characters += _size(delta)
+        if fits and self._pending_characters >= FLUSH_CHARACTERS:
+            self._stop_timer()
+        if self._timer is None:
+            self._timer = asyncio.create_task(self._write_in_time())
+        return f"{self._generation}.{self._fence}.{number}"
+
+    async def flush(self) -> None:
+        """Write all pending chunks now, and drop the chunks refused by the store."""
+        self._stop_timer()
+        if self._pending or self._unwritten or self._writing.locked():
+            await self._write()
+        if self._unwritten:
+            logger.warning("%d batches of stream deltas were dropped.", len(self._unwritten))
+            self._unwritten.clear()
+
+    async def stop(self) -> None:
+        """Stop the timer and wait for the batch in progress. A later `flush` still writes the pending chunks."""
+        self._stop_timer()
+        async with self._writing:
+            pass
+
+    def _text(self) -> str | None:
+        return "".join(self._open) if sum(map(len, self._open)) <= OPEN_CHARACTERS else None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _write_in_time(self) -> None:
+        while self._pending or self._unwritten:
+            await self._write()
+            await self._clock.sleep(FLUSH_SECONDS)
+        self._timer = None
+
+    async def _write(self) -> None:
+        # The write is shielded: `flush` cancels the timer, but must not lose or repeat the batch in progress.
+        await asyncio.shield(asyncio.ensure_future(self._write_pending()))
+
+    async def _write_pending(self) -> None:
+        async with self._writing:
+            first = self._number - len(self._pending)
+            for page in _pages(self._pending):
+                continues = self._continues if first == 0 else None
+                self._unwritten.append(DeltaBatch(self._generation, self._fence, first, page, continues))
+                first += len(page)
+            self._pending, self._pending_characters = [], 0
+            while self._unwritten:
+                try:
+                    await self._store.append_deltas(self._key, self._unwritten[0])
+                except StoreUnavailable as error:
+                    # The store may have written the batch: the repeat must be identical.
+                    logger.warning(
+                        "A batch of stream deltas could not be written; the next write repeats it: %s", error
+                    )
+                    return
+                except StoreError:
+                    logger.exception("The store refused a batch of stream deltas; it is dropped.")
+                self._unwritten.popleft()
+
+
+def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
+    """Yield the chunks in order, in batches small enough for an item."""
+    page: list[Delta] = []
+    characters = 0
+    for chunk in chunks:
+        if page and (characters + _size(chunk) > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
+            yield tuple(page)
+            page, characters = [], 0
+        page.append(chunk)
+        characters += _size(chunk)
+    if page:
+        yield tuple(page)
+
+
+def _size(chunk: Delta) -> int:
+    return len(chunk.text) + (sum(map(len, chunk.speaker.values())) if chunk.speaker else 0)

@@ -43,9 +43,8 @@ from aion_core.protocol.types import (
     typing_event,
 )
 from aion_core.tasks import lifecycle, replies
-from aion_core.tasks.broadcast import EventBroadcast
+from aion_core.tasks.broadcast import PAGE_CHARACTERS, DeltaWriter, EventBroadcast
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.deltas import PAGE_CHARACTERS, DeltaWriter
 
 COMPLETE, CUT = "complete_message", "interrupted"
 """Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""

@@ -4,7 +4,6 @@ They are routes of each agent, so that its authentication applies. A caller read
 """
 
 import dataclasses
-import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a.server.context import ServerCallContext
+from a2a.utils.errors import A2AError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -33,6 +33,7 @@ from aion_core.tasks.call import CallContext
 from aion_core.tasks.notifications import wake_delivery
 from aion_core.web.console_receiver import STATUSES, WebhookReceiver
 from aion_core.web.errors import rest_error
+from aion_core.web.request_body import BodyRefused, StrictRequest
 from aion_core.web.request_context import call_of
 
 ENTRIES = 30
@@ -81,7 +82,9 @@ def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaita
         except ConfigurationError as error:
             # The text is for the developer, whose code cannot be loaded.
             content = {"error": str(error)}
-        except AionError as error:
+        except BodyRefused as refused:
+            return rest_error(refused.error, refused.http)
+        except (AionError, A2AError) as error:
             return rest_error(error)
         return JSONResponse(content, headers={"cache-control": "no-store"})
 
@@ -119,7 +122,7 @@ class _ConsoleRequests:
 
     async def redrive(self, call: CallContext, request: Request) -> Any:
         """Post a webhook's failed notifications again, and enable it after a 410."""
-        body = await _body(request)
+        body = await StrictRequest(request.scope, request.receive).json_object()
         key, config_id = _task(call, str(body.get("taskId"))), str(body.get("configId"))
         if not is_id(config_id) or await self._console.configs.redrive(key, config_id) is None:
             raise PushConfigNotFound(config_id)
@@ -128,8 +131,8 @@ class _ConsoleRequests:
 
     async def set_receiver(self, call: CallContext, request: Request) -> Any:
         """Set the status of the receiver's next responses."""
-        status = (await _body(request)).get("status")
-        if status not in STATUSES:
+        status = (await StrictRequest(request.scope, request.receive).json_object()).get("status")
+        if not isinstance(status, int) or status not in STATUSES:
             raise InvalidMessage(f"status has to be one of {', '.join(map(str, STATUSES))}.", field="status")
         self._console.receiver.status = status
         return {}
@@ -144,16 +147,6 @@ def _task(call: CallContext, task_id: str) -> TaskKey:
     if not is_id(task_id):
         raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
     return TaskKey(call.owner, task_id)
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise InvalidMessage("The body has to be a JSON object.")
-    return body
 
 
 def _webhook(delivery: Delivery, config: PushConfig) -> dict[str, Any]:

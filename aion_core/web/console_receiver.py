@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -46,11 +47,13 @@ class WebhookPost:
 
     @property
     def content(self) -> Any:
-        """Body as JSON, or as text if it is not JSON."""
+        """Body as JSON, or as text if it is not JSON, or has values that this server could not send again."""
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            content = from_json(self.body, allow_inf_nan=False)
+            json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+        except ValueError:
             return self.body.decode(errors="replace")
+        return content
 
     @property
     def task_id(self) -> str:

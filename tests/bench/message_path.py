@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("aion_core", "handlers"))
 EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 
-MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 46
+MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}

@@ -78,6 +78,19 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     assert len(task.SerializeToString()) < 2 * len("".join(chunks)), "the answer once, and no deltas"
 
 
+async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> None:
+    """Checkpoints apart: the log, the deltas, the lease. The model writes a hundred words a second."""
+    counted = CountedStore(stack)
+    service = parts(talking(100, 100), counted.store).service
+    begun = time.monotonic()
+    async for _ in service.stream(CallContext(new_owner(), "test"), request()):
+        pass
+    seconds = max(1.0, time.monotonic() - begun)
+    print(f"100 chunks in {seconds:.1f} s: {dict(counted.requests)}")
+    # Deltas are written four times a second, and the lease is checked each second: a slow machine has more of them.
+    assert sum(counted.requests.values()) <= 12 + 5 * (seconds - 1)
+
+
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
 async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: str, at_most: int) -> None:
     counted = CountedStore(stack)

@@ -41,6 +41,7 @@ HANDOFFS = {
     "replying": 2,
     "streaming": 2,
     "streaming_into_messages": 1,
+    "streaming_twice": 3,
     "emitting_chunks": 1,
     "with_outbox": 1,
     "nested": 4,

@@ -142,6 +142,10 @@ async def answers(_: StreamWriter) -> Any:
     return {"messages": [await Words(text="the answer").ainvoke("go")]}
 
 
+async def last_word(_: StreamWriter) -> Any:
+    return {"messages": [AIMessage("the last word")]}
+
+
 async def structures(_: StreamWriter) -> Any:
     return {"structured_response": {"celsius": 21}}
 
@@ -190,6 +194,11 @@ def streaming(work: Work) -> Any:
 
 def streaming_into_messages(work: Work) -> Any:
     return work.row(State, ("streams", streams), ("ends", None))
+
+
+def streaming_twice(work: Work) -> Any:
+    """Return a graph with two streamed texts before its answer: one outside the state, one in it."""
+    return work.row(State, ("streams", streams), ("answers", answers), ("then", None), ("ends", last_word))
 
 
 def emitting_chunks(work: Work) -> Any:
@@ -337,6 +346,7 @@ GRAPHS: dict[str, Callable[[Work], Any]] = {
         replying,
         streaming,
         streaming_into_messages,
+        streaming_twice,
         emitting_chunks,
         with_outbox,
         nested,

@@ -30,6 +30,7 @@ asyncio.run(eval(compile(sys.stdin.read(), "clients.md", "exec", ast.PyCF_ALLOW_
 
 EXPECTED = {
     "Set-up": "Booking",
+    "Credentials": "Books tables and rooms",
     "SendMessage": "INPUT_REQUIRED.*Which day",
     "JSON-RPC": "INPUT_REQUIRED.*Which day|Which day.*input-required",
     "Answer a question": "COMPLETED.*Booked for Tuesday",
@@ -113,7 +114,7 @@ def lines_of_curl(url: str, version: str) -> Iterator[str]:
         yield f"## {block.section}"
         # The page's own address is that of a server on the usual port.
         code = "set -eu\n" + re.sub(r"^export AGENT=.*$", "", block.code, flags=re.MULTILINE)
-        for line in lines_of(["bash"], code, {"AGENT": url, "TASK": task}):
+        for line in lines_of(["bash"], code, {"AGENT": url, "AION_KEY": "aion_key", "TASK": task}):
             yield line
             if new := re.search(r'\{"task": ?\{"id": ?"([^"]+)"', line):
                 task = new[1]
@@ -132,7 +133,7 @@ def lines_of_program(language: str, url: str, version: str) -> Iterator[str]:
             )
         except NodeMissing as missing:
             pytest.skip(f"NOT PROVEN: the TypeScript blocks. {missing}")
-    yield from lines_of(command, code, {"AGENT": url, "A2A_VERSION": version}, folder)
+    yield from lines_of(command, code, {"AGENT": url, "AION_KEY": "aion_key", "A2A_VERSION": version}, folder)
 
 
 def by_section(lines: Iterable[str], url: str) -> dict[str, str]:

@@ -177,7 +177,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
 
 
 def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
-    assert "Commands:" in bare.run("aion", "--help", cwd=tmp_path)
+    assert "For a project:" in bare.run("aion", "--help", cwd=tmp_path)
     assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
     for command in ("dev", "build", "new", "deploy"):
         assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)

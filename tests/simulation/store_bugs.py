@@ -5,8 +5,8 @@ from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import admission, contexts, heads, limits, subscription, transitions
+from aion_core.tasks.broadcast import DeltaWriter
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.deltas import DeltaWriter
 from aion_core.tasks.heartbeat import LeaseRenewal
 from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.quotas import OpenTasks

@@ -175,9 +175,11 @@ def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[
         reason = text_of(task.status.message) if task is not None else ""
         named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
         holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
-        if not named or not holds:
+        # Tries that do not count have the number of the failed one.
+        tried = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries < holds[-1].tries]
+        if not named or not tried:
             continue
-        last = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries == holds[-1].tries - 1][-1]
+        last = tried[-1]
         if (named == [StoppedBy.WORKER]) is ((last.context, last.fence) in paused):
             yield f"{key.task_id} failed by {named}, after the lease {last.fence} of {last.process}."
         if named == [StoppedBy.STORE] and not world.history.faults:

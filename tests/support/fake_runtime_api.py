@@ -78,6 +78,9 @@ class FakeInvocation:
         self._api = api
         self._reading = asyncio.Event()
         self._reading.set()
+        self.received = 0
+        """Number of received bytes of the answer."""
+        self._allowed: int | None = None
         self._connection: asyncio.StreamWriter | None = None
 
     @property
@@ -113,6 +116,17 @@ class FakeInvocation:
         """Continue reading."""
         self._reading.set()
 
+    def throttle(self, after: int) -> None:
+        """Read these bytes of the answer at once, and the rest as allowed, like API Gateway after 10 MB."""
+        self._allowed = after
+
+    async def allow(self, size: int) -> None:
+        """Read this number of further bytes, or up to the end of the answer."""
+        assert self._allowed is not None, "it is not throttled"
+        self._allowed += size
+        self._reading.set()
+        await self._api.until(lambda: not self._reading.is_set() or self.is_answered)
+
     def break_off(self) -> None:
         """Break the connection of the answer."""
         assert self._connection is not None, "the runtime has not begun to answer"
@@ -130,6 +144,10 @@ class FakeInvocation:
                 await self._api.note(f"{self.request_id} ended")
                 return
             partial += event.data
+            self.received += len(event.data)
+            if self._allowed is not None and self.received >= self._allowed:
+                self._reading.clear()
+                await self._api.note(f"{self.request_id} throttled")
             # A body with a Content-Length has no chunks: count each received piece as a chunk.
             if event.chunk_end or "content-length" in answer.headers:
                 answer.chunks.append(bytes(partial))

@@ -42,7 +42,7 @@ from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, AgentMessage, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
+from aion_core.ports import Agent, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.protocol.types import Message
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
@@ -190,8 +190,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
         yield input_required(state.interrupts) if pending else breakpoint_before(state.next)
     else:
         for emission in outbound.finish():
-            if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
-                outbound.add_sent(emission.message)
+            outbound.add_sent(emission)
             if isinstance(emission, Reply):
                 await turn.thread.store_sent(outbound.sent_beside_state())
             yield emission

@@ -1,7 +1,7 @@
 """Streams of a turn's model calls and replies, one message at a time, and the texts that they stream."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk
@@ -109,12 +109,15 @@ class ModelStreams:
         """Close all streams and yield the buffered chunks."""
         yield from self._sequencer.close_all()
 
-    def ended_texts(self, *, every: bool = False) -> list[tuple[str, str, str]]:
-        """Return message id, text and key of the model calls whose nodes have ended, or of all, without aborted ones."""
+    def ended_texts(self, is_done: Callable[[str], bool], *, every: bool = False) -> list[tuple[str, str, str]]:
+        """Return message id, text and key of the model calls whose nodes have ended, or of all, without aborted ones.
+
+        Calls that `is_done` knows by their message id are left out.
+        """
         return [
             (call, "".join(texts), self._keys[call])
             for call, texts in self._texts.items()
-            if call in self._streamed and (every or call in self._ended)
+            if call in self._streamed and (every or call in self._ended) and not is_done(call)
         ]
 
     def last_text(self) -> tuple[str, str]:

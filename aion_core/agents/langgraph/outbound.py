@@ -174,12 +174,17 @@ class LangGraphOutbound:
         self._model_streams = ModelStreams(self._invoked)
         self._unnamed: dict[str, str] = {}
         """Message ids of chunks without an id, by the run of their node."""
-        self._resumed = request.turn.tries > 1 or request.turn.handoffs > 0
+        self._resumed = bool(history.since) or request.turn.tries > 1
 
-    def add_sent(self, message: Message) -> None:
-        """Add a message of the end of the turn to the sent messages, unless the state has it under another id."""
-        if message.message_id not in self._in_state:
-            self.sent.append(message)
+    def add_sent(self, emission: Emission) -> None:
+        """Add a message of the end of the turn to the sent messages, unless the state has it under another id.
+
+        A streamed text is part of the state only if a node returns it.
+        """
+        if isinstance(emission, AgentMessage) and emission.key.startswith(STREAMED):
+            return
+        if isinstance(emission, Reply | AgentMessage) and emission.message is not None:
+            self.sent += [emission.message] if emission.message.message_id not in self._in_state else []
 
     def sent_beside_state(self) -> list[Message]:
         """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
@@ -284,16 +289,20 @@ class LangGraphOutbound:
             # An earlier process has streamed the text. A crash may have been before its record.
             if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
                 self._model_streams.restore(earlier.id or "", str(earlier.text))
-        texts = [each for each in self._model_streams.ended_texts(every=every) if each[0] not in self._streamed.failed]
+        texts = self._model_streams.ended_texts(self._is_done, every=every)
         if every and self._earlier and self._earlier not in [text for _, text, _ in texts]:
             texts.insert(0, ("", self._earlier, self._request.turn.id))
         for call, text, run in texts:
             key, message = f"{STREAMED}{run}", self._as_stated(call, text)
-            if message is None or self._emitted.has(call) or self._emitted.get(key) is not None:
+            if message is None or self._emitted.get(key) is not None:
                 continue
-            known = [*others, *self._emitted.of_others(self._model_streams.has_streamed)]
+            # Two model calls may say the same. A text of an earlier process may be that of a call which runs again.
+            known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
             if not any(each.message_id == call != "" or _text(each) == _text(message) for each in known):
                 yield from self._message(message, key)
+
+    def _is_done(self, call: str) -> bool:
+        return call in self._streamed.failed or self._emitted.has(call)
 
     def _as_stated(self, call: str, text: str) -> Message | None:
         """Return a streamed text as the message that a state has for it, or None if the author's code has removed it."""

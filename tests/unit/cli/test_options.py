@@ -105,7 +105,7 @@ def test_help_of_each_command_fits_terminal(path: tuple[str, ...]) -> None:
     shown = operating.runs({})(*path, "--help")
     assert shown.exit_code == 0
     assert max(map(len, shown.stdout.partition("Examples:")[0].splitlines())) <= 80
-    assert "..." not in shown.stdout.partition("Commands:")[2], "what a command does fits into a line"
+    assert "..." not in shown.stdout.partition("Options:")[2], "what a command does fits into a line"
 
 
 CLOCK: Any = SystemClock()

@@ -15,6 +15,7 @@ from aion_core.dev.data_folder import LOG
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey, PushWakeUp, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
+from aion_core.protocol.types import TaskState
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import FAILED, StoreConversation
@@ -128,6 +129,38 @@ def test_running_and_waiting_turns_name_their_lease(run: RunCommand, chat: Store
     assert now(waiting) == (
         f"The turn waits behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
     )
+
+
+def test_turn_waits_for_open_question(run: RunCommand, chat: StoreConversation) -> None:
+    async def busy() -> None:
+        begun = await chat.starts("m-1")
+        await chat.waits("m-2")
+        await chat.ends(begun, TaskState.TASK_STATE_INPUT_REQUIRED)
+
+    asyncio.run(busy())
+    assert now(run("t-m-2", "--owner", chat.context.owner).stdout) == (
+        "The turn waits until the task t-m-1 of its context is answered or canceled: "
+        f"`aion why t-m-1 --owner {chat.context.owner}`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (FAILED, "The task has failed at "),
+        (TaskState.TASK_STATE_REJECTED, "The agent rejected the task at "),
+    ],
+)
+def test_ended_task_names_its_clients_next_step(
+    run: RunCommand, chat: StoreConversation, state: TaskState, said: str
+) -> None:
+    async def one() -> None:
+        await chat.ends(await chat.starts("m-1"), state)
+
+    asyncio.run(one())
+    text = now(run("t-m-1", "--owner", chat.context.owner).stdout)
+    assert text.startswith(said)
+    assert "its client may send " in text
 
 
 def test_expired_lease_names_next_worker(run: RunCommand, chat: StoreConversation) -> None:

@@ -52,10 +52,9 @@ def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
 def test_number_without_json_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     require_json(made)
-    if place == "data":
-        made.parts[0].data.struct_value.update({"deep": [{"page": number}]})
-    else:
-        (made if place == "metadata" else made.parts[0]).metadata.update({"deep": [{"page": number}]})
+    part = made.parts[0]
+    places = {"data": part.data.struct_value, "metadata": made.metadata, "metadata of a part": part.metadata}
+    places[place].update({"deep": [{"page": number}]})
     with pytest.raises(ValueError, match="serialize"):
         require_json(made)
 

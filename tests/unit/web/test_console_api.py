@@ -11,6 +11,7 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from aion_core.web.request_body import MAX_BODY_BYTES
 from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening
 from tests.support.service import http, send
@@ -172,6 +173,7 @@ def test_forged_post_has_no_valid_signature(url: str) -> None:
         ("redrive", {"taskId": "", "configId": "c"}),
         ("redrive", []),
         ("receiver", {"status": 200}),
+        ("receiver", {"status": 204.0}),
         ("receiver", None),
     ],
 )
@@ -179,6 +181,20 @@ def test_invalid_console_request_is_refused(url: str, name: str, body: Any) -> N
     answered = httpx.post(f"{url}/agents/graph/console/{name}", json=body)
     assert answered.status_code in (400, 404)
     assert answered.json()["error"]["message"]
+
+
+def test_large_console_request_is_refused(url: str) -> None:
+    answered = httpx.post(f"{url}/agents/graph/console/receiver", json={"status": "x" * MAX_BODY_BYTES})
+    assert answered.status_code == 413
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 900 + "]" * 900])
+def test_post_with_unusual_json_is_shown_as_text(url: str, value: str) -> None:
+    """Anyone on this machine may post to the receiver. The console still shows the task's other posts."""
+    task = talk(url, "graph", f"{url}/console/receiver")
+    posted = f'{{"statusUpdate": {{"taskId": "{task["id"]}"}}, "value": {value}}}'
+    httpx.post(f"{url}/console/receiver", content=posted)
+    until(lambda: webhooks(url, task["id"])["posts"])
 
 
 def test_large_post_is_refused_by_receiver(url: str) -> None:

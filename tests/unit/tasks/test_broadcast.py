@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Cursor, Delta, DeltaBatch, Head, Lease, Log, TaskKey, TurnStarted
-from aion_core.tasks.broadcast import cursor_of
-from aion_core.tasks.deltas import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
+from aion_core.tasks.broadcast import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter, cursor_of
 from aion_core.tasks.subscription import FRESH_SECONDS, MOST_FAILURES, SharedReads, tail
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation

@@ -1,0 +1,56 @@
+"""Garbage collection during imports."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from aion_core.garbage import MANY_MODULES, no_garbage_collection
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """Leave the collector of the test process as it was, and nothing frozen."""
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def import_modules(number: int, patch: pytest.MonkeyPatch) -> None:
+    """Add empty modules to the imported ones."""
+    for n in range(number):
+        patch.setitem(sys.modules, f"imported_{n}", ModuleType(f"imported_{n}"))
+
+
+def test_collection_pauses_during_block() -> None:
+    with no_garbage_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_failed_import_resumes_collection() -> None:
+    @no_garbage_collection()
+    def fail() -> None:
+        raise ImportError
+
+    for _ in range(2):
+        with pytest.raises(ImportError):
+            fail()
+        assert gc.isenabled()
+
+
+def test_disabled_collection_stays_disabled() -> None:
+    gc.disable()
+    with no_garbage_collection():
+        pass
+    assert not gc.isenabled()
+
+
+@pytest.mark.parametrize(("number", "freezes"), [(MANY_MODULES - 1, False), (MANY_MODULES, True)])
+def test_only_large_imports_freeze_objects(number: int, freezes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with no_garbage_collection():
+        import_modules(number, monkeypatch)
+    assert bool(gc.get_freeze_count()) is freezes
