@@ -5,7 +5,6 @@ A client that folds the stream with the a2a-sdk has each streamed text whole and
 
 import asyncio
 import json
-import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -25,7 +24,7 @@ from tests.golden.graphs import asks_for, model_saying
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 500 if os.environ.get("SIMULATION_DEEP") else 120
+EXAMPLES = 500
 """Number of generated agents: one takes 40 ms of CPU."""
 
 
