@@ -27,7 +27,7 @@ from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
-from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory
+from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory, with_envelopes
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     config_of,
@@ -35,7 +35,6 @@ from aion_core.agents.langgraph.thread import (
     has_nodes,
     messages_of,
     node_names,
-    with_envelopes,
 )
 from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.agents.loader import run_guarded

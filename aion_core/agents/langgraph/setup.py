@@ -1,11 +1,16 @@
-"""Settings and services that all turns of a LangGraph graph share."""
+"""Settings and services that all turns of a LangGraph graph share, and the graph as it is run."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from langgraph.channels import LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import START
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 
+from aion_core.agents.langgraph.content import INBOX, OUTBOX, Graph
 from aion_core.checkpointing.persistence import BeforePut
 from aion_core.ports import LongTermMemory
 from aion_core.stores.retries import Fence
@@ -49,3 +54,28 @@ class GraphSetup:
     """The author's classes whose instances checkpoints may contain."""
     nodes: str
     """Names of the graph's nodes, from `node_names`."""
+
+
+def with_envelopes(graph: Graph) -> Graph:
+    """Return the graph with its input also written to the channels `a2a_inbox` and `a2a_outbox`.
+
+    LangGraph's START node writes only the channels of the input schema. If that schema lacks these two, an additional
+    writer writes them.
+    """
+    if not isinstance(graph, CompiledStateGraph):
+        return graph
+    named = graph.builder.schemas[graph.builder.input_schema]
+    left_out = [
+        channel
+        for channel in (INBOX, OUTBOX)
+        if channel not in named and isinstance(graph.channels.get(channel), LastValue)
+    ]
+    if not left_out:
+        return graph
+
+    def envelopes(given: Any) -> list[tuple[str, Any]]:
+        return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
+
+    # This writer comes first, because a conditional edge at START may read the inbox.
+    writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
+    return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})

@@ -20,7 +20,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
-from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry, ChannelWriteTupleEntry
+from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from aion_core.agents.inbound import inbox_of
@@ -414,31 +414,6 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
         # A functional graph has no state, so its entrypoint gets the message and the inbox.
         return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
     return {channel: value for channel, value in given.items() if channel in graph.channels}
-
-
-def with_envelopes(graph: Graph) -> Graph:
-    """Return the graph with its input also written to the channels `a2a_inbox` and `a2a_outbox`.
-
-    LangGraph's START node writes only the channels of the input schema. If that schema lacks these two, an additional
-    writer writes them.
-    """
-    if not isinstance(graph, CompiledStateGraph):
-        return graph
-    named = graph.builder.schemas[graph.builder.input_schema]
-    left_out = [
-        channel
-        for channel in (INBOX, OUTBOX)
-        if channel not in named and isinstance(graph.channels.get(channel), LastValue)
-    ]
-    if not left_out:
-        return graph
-
-    def envelopes(given: Any) -> list[tuple[str, Any]]:
-        return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
-
-    # This writer comes first, because a conditional edge at START may read the inbox.
-    writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
-    return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
 
 
 def clears_outbox(graph: Graph) -> bool:

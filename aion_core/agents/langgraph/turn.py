@@ -5,21 +5,14 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
-from langgraph.config import get_stream_writer
-from langgraph.constants import TAG_NOSTREAM
-from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 
@@ -27,7 +20,7 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.model_streams import is_internal, mark_quiet
+from aion_core.agents.langgraph.model_streams import LangChainCallbacks
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
@@ -45,7 +38,6 @@ from aion_core.agents.langgraph.thread import (
     turn_input,
     values_of,
 )
-from aion_core.agents.outbound import InternalEvents, StreamAborted
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
 from aion_core.checkpointing.persistence import OwnerStore
@@ -142,141 +134,6 @@ class PendingEmissions:
                     with self._lock:
                         for key in awaited:
                             self._pending.pop(key, None)
-
-
-# ── Callbacks of LangChain ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class LangChainCallbacks(BaseCallbackHandler):
-    """LangChain callbacks of one turn that log `internal:*` events of its model calls and tools.
-
-    They also pass a model's text to `UnreturnedOutput` before its node ends, an aborted call to the turn's stream, and
-    each node's checkpoint_ns and return value to `returned`.
-    """
-
-    run_inline = True  # log lines keep the order of the events
-
-    def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
-        self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
-        self._tools: dict[UUID, str] = {}
-        self._visible: set[UUID] = set()
-        self._nodes: dict[UUID, str] = {}
-        """Namespaces of the running nodes, by run id; empty for a node within a tool."""
-        self._within_tools: set[UUID] = set()
-        """Run ids of the tools and of everything that they call."""
-        self._message_ids: dict[UUID, str] = {}
-        """Message ids of the streaming model calls, by run id."""
-        self._callers: dict[UUID, str] = {}
-        """Namespaces of the nodes of running model calls, by run id."""
-        self._called: dict[str, list[str]] = {}
-        """Message ids of complete model calls, by the namespace of their node."""
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
-        self._internal.llm_call()
-        self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
-        if parent_run_id in self._within_tools and metadata is not None:
-            # LangGraph's handler for the mode "messages" comes after this one and gets the same dict.
-            mark_quiet(metadata)
-        if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
-            self._visible.add(run_id)
-
-    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Mark the model call as streaming, and remember its message id."""
-        if run_id in self._visible:
-            self._visible.discard(run_id)
-            self._streamed.start(run_id)
-            self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
-
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Pass the complete message of the model call to `UnreturnedOutput`."""
-        self._visible.discard(run_id)
-        self._message_ids.pop(run_id, None)
-        caller = self._callers.pop(run_id, "")
-        for generation in response.generations[0][:1] if response.generations else ():
-            if isinstance(generation, ChatGeneration):
-                self._streamed.complete(run_id, generation.message)
-                self._called.setdefault(caller, []).append(generation.message.id or "")
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Send the abort of a streaming model call to the turn's stream, after its chunks."""
-        self._visible.discard(run_id)
-        self._callers.pop(run_id, None)
-        if message_id := self._message_ids.pop(run_id, ""):
-            # Outside of a node, or after the end of the stream, there is no writer for the abort.
-            with suppress(Exception):
-                get_stream_writer()(StreamAborted(message_id))
-
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Remember the run id of a node, and of a chain within a tool. Other chains within a node are ignored."""
-        if parent_run_id in self._within_tools:
-            self._within_tools.add(run_id)
-        if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
-            self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
-
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the unreturned output. Remember a subgraph's structured response."""
-        self._within_tools.discard(run_id)
-        if (namespace := self._nodes.pop(run_id, None)) is not None:
-            self._streamed.remove_returned(outputs)
-            if "|" in namespace:
-                self._streamed.add_structured(outputs)
-            if namespace:
-                self._returned(namespace, outputs)
-
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Discard the messages of a node's failed attempt. An interrupt, or a Command to another graph, is no failure."""
-        self._within_tools.discard(run_id)
-        namespace = self._nodes.pop(run_id, "")
-        if namespace and not isinstance(error, GraphBubbleUp):
-            for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
-                self._streamed.discard(self._called.pop(caller))
-
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
-        """Log `internal:llm-call`. See `on_chat_model_start`."""
-        self._internal.llm_call()
-
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-start` without the tool's arguments."""
-        call_id = str(kwargs.get("tool_call_id") or run_id)
-        self._tools[run_id] = call_id
-        self._within_tools.add(run_id)
-        self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
-
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete` with the success of the tool call."""
-        self._tool_ended(run_id, success=getattr(output, "status", "success") != "error")
-
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete` for a failed tool call."""
-        self._tool_ended(run_id, success=False)
-
-    def step_stored(self) -> None:
-        """Log `internal:checkpoint` after a step of the graph has been stored."""
-        self._internal.checkpoint()
-
-    def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
-        self._within_tools.discard(run_id)
-        self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
 
 
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
