@@ -81,7 +81,7 @@ bench-dev: $(VENV)/.tests ## Measure how long `aion dev` takes to start, and to 
 bench-cold: $(VENV)/.tests ## Measure the CPU time of the built ApiFunction until its first streamed word
 	@$(VENV)/bin/python -m tests.bench.cold_function
 
-newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with an empty and a warm package cache (NEWCOMER=--check)
+newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with empty and with warm package caches (NEWCOMER=--check)
 	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
 
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
