@@ -369,7 +369,7 @@ async def test_idempotency_key_header_is_read_as_utf8() -> None:
     async with http(parts(agent).app()) as client:
         tasks = []
         for key in [*keys, *keys]:
-            answer = await client.post("/", json=send(), headers={"Idempotency-Key": key.encode()})
+            answer = await client.post("/", json=send(), headers={b"Idempotency-Key": key.encode()})
             tasks.append(answer.json()["result"]["task"]["id"])
     assert len(set(tasks)) == len(keys)
     assert tasks[: len(keys)] == tasks[len(keys) :]
