@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aion_core.agents.discovery import project_above
 from aion_core.cli.steps import waiting
 from aion_core.dev.data_folder import FOLDER, make_ignored
 from aion_core.errors import ConfigurationError
@@ -68,6 +67,7 @@ def build(
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
     dependencies, and aion's code. Nothing is compiled, so any machine can build for each processor.
     """
+    from aion_core.agents.discovery import project_above
     from aion_core.packaging.files import ZipWriter
     from aion_core.packaging.packages import packages
     from aion_core.packaging.plan import plan

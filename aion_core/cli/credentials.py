@@ -4,16 +4,19 @@ import json
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from aion_core.bootstrap.operator import build_keys
 from aion_core.cli import options
 from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.cli.steps import result_of
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aion_core.ports import ApiKeys
 
 MAX_NAME = 256
 
@@ -75,7 +78,7 @@ def create(
         tenant=tenant,
         expires=now + timedelta(days=days) if days else None,
     )
-    result_of(build_keys(deployment.settings("AION_TABLE")).add(new.record), "Storing the key")
+    result_of(_keys(deployment).add(new.record), "Storing the key")
     click.echo(f"Key {new.record.id} of {principal}. It is not shown again:", err=True)
     click.echo(new.text)
 
@@ -84,7 +87,7 @@ def create(
 @options.deployment
 def list_keys(deployment: Deployment) -> None:
     """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
-    keys = result_of(build_keys(deployment.settings("AION_TABLE")).all(), "Reading the keys")
+    keys = result_of(_keys(deployment).all(), "Reading the keys")
     if not keys:
         click.echo("No keys.", err=True)
     for found in keys:
@@ -105,9 +108,15 @@ def revoke(key_id: str, deployment: Deployment) -> None:
     """Revoke the API key KEY_ID at once. Tasks created with it still belong to its principal."""
     # Accept the whole key instead of its id too. The shell's history contains it already.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
-    if not result_of(build_keys(deployment.settings("AION_TABLE")).revoke(found), "Revoking the key"):
+    if not result_of(_keys(deployment).revoke(found), "Revoking the key"):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"Key {found} is revoked.")
+
+
+def _keys(deployment: Deployment) -> "ApiKeys":
+    from aion_core.bootstrap.operator import build_keys
+
+    return build_keys(deployment.settings("AION_TABLE"))
 
 
 def _check_name(subject: str, name: str) -> None:

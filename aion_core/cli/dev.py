@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from aion_core.agents.config import read_agent_configs
-from aion_core.agents.discovery import Discovered, discover, project_above
-from aion_core.agents.environment import local_environment, read_dotenv
 from aion_core.cli import options
 from aion_core.errors import ConfigurationError
 from aion_core.shipped import shipped
 
 if TYPE_CHECKING:
+    from aion_core.agents.discovery import Discovered
     from aion_core.dev.backends import Backend
     from aion_core.dev.messages import AgentsLoaded
 
@@ -109,6 +107,8 @@ def dev(
     An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
     the stored tasks of the data directory.
     """
+    from aion_core.agents.discovery import discover, project_above
+
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT
         path = config if is_given or config.is_file() else Path()
@@ -211,6 +211,7 @@ def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[AgentsLoaded, str], str]":
     """Return a function that renders the server's start message and, on request, opens a browser."""
+    from aion_core.agents.config import read_agent_configs
     from aion_core.dev.data_folder import STORE
     from aion_core.dev.greeting import greeting
 
@@ -243,7 +244,7 @@ def _check_installed(store: str) -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def _config(path: Path, found: Discovered) -> Path:
+def _config(path: Path, found: "Discovered") -> Path:
     """Return the value of AION_CONFIG: the path of the aion.yaml, or the file, folder or module with the agents."""
     if found.config is not None:
         return found.config
@@ -251,11 +252,13 @@ def _config(path: Path, found: Discovered) -> Path:
     return Path(f"{Path(place).resolve()}{colon}{name}") if Path(place).exists() else path
 
 
-def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def agents_variables(found: "Discovered", environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the project's environment variables for its agents, and a warning for each secret without a value.
 
     Variables set in `environ` are left out. Raises ConfigurationError for an unreadable .env.
     """
+    from aion_core.agents.environment import local_environment, read_dotenv
+
     if found.config is not None:
         return local_environment(found.config, environ)
     variables = dict(found.env)
@@ -264,7 +267,7 @@ def agents_variables(found: Discovered, environ: Mapping[str, str]) -> tuple[dic
     return {name: value for name, value in variables.items() if name not in environ}, []
 
 
-def _watched(found: Discovered) -> list[Path]:
+def _watched(found: "Discovered") -> list[Path]:
     """Return the folders to watch for edits, the project's folder and other import roots, without nested ones."""
     folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
     return [

@@ -8,15 +8,18 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.cli import options
 from aion_core.cli.checks import CheckResult, Status
 from aion_core.cli.options import Deployment
 from aion_core.cli.steps import waiting
 from aion_core.shipped import shipped
+
+if TYPE_CHECKING:
+    from aion_core.agents.config import AgentConfig
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 
@@ -105,8 +108,9 @@ def of_project(config: Path) -> Iterator[CheckResult]:
 
 
 async def _deployed(
-    url: str, deployment: Deployment, config: Path, agents: Mapping[str, AgentConfig]
+    url: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
 ) -> AsyncIterator[CheckResult]:
+    from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import endpoint
     from aion_core.cli.checks.resources import check_agent_secrets, check_resources
 

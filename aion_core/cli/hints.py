@@ -21,6 +21,8 @@ class HintingGroup(click.Group):
         except NoSuchCommand as error:
             name = str(args[0])
             places = [path for path, command in _commands(ctx.find_root()) if command.name == name]
+            if name == "help":
+                places = [f"{ctx.command_path} --help"]
             if not places:
                 raise
             given = f"{ctx.command_path} {name}"

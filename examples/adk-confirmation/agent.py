@@ -31,9 +31,8 @@ class DeletingModel(BaseLlm):
         number = re.search(r"\d+", "".join(part.text for part in parts if part.text))
         if answered is not None:
             deleted = (answered.response or {}).get("deleted")
-            yield LlmResponse(
-                content=types.ModelContent(f"Deleted {deleted} files." if deleted else "Nothing is deleted.")
-            )
+            answer = f"Deleted {deleted} file{'s' if deleted > 1 else ''}." if deleted else "Nothing is deleted."
+            yield LlmResponse(content=types.ModelContent(answer))
         elif number is None:
             yield LlmResponse(content=types.ModelContent("How many files shall I delete?"))
         else:

@@ -28,7 +28,8 @@ class CountingModel(BaseLlm):
         counted = next((part.function_response for part in parts if part.function_response), None)
         text = "".join(part.text for part in parts if part.text)
         if counted is not None:
-            answer = f"Your message has {(counted.response or {}).get('words')} words."
+            count = (counted.response or {}).get("words")
+            answer = f"Your message has {count} {'word' if count == 1 else 'words'}."
         elif not text:
             answer = "Send me some text, and I count its words."
         else:

@@ -30,7 +30,8 @@ def shout(state: FilesState) -> dict[str, Any]:
         text = part.raw.decode(errors="replace").upper()
         content = base64.b64encode(text.encode()).decode()
         emit_file(writer, base64=content, mime_type=part.media_type or "text/plain", name=part.filename or "file.txt")
-    return {"messages": [AIMessage(f"{len(files)} files." if files else "Send me a text file.")]}
+    answer = f"{len(files)} file{'s' if len(files) > 1 else ''}." if files else "Send me a text file."
+    return {"messages": [AIMessage(answer)]}
 
 
 graph = StateGraph(FilesState).add_node("shout", shout).add_edge(START, "shout")

@@ -21,7 +21,7 @@ async def count(state: MessagesState) -> dict[str, Any]:
         emit_task_metadata(writer, {"progress": round(100 * done / len(sentences))})
         await asyncio.sleep(0)
     emit_data(writer, {"sentences": len(sentences), "words": dict(words.most_common(5))}, name="Report")
-    return {"messages": [AIMessage(f"{len(sentences)} sentences, {words.total()} words.")]}
+    return {"messages": [AIMessage(f"Sentences: {len(sentences)}. Words: {words.total()}.")]}
 
 
 graph = StateGraph(MessagesState).add_node("count", count).add_edge(START, "count")

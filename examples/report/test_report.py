@@ -15,7 +15,7 @@ def progress_of(event: StreamResponse) -> float | None:
 async def test_report_streams_progress_and_returns_data() -> None:
     async with serve(Path(__file__).with_name("aion.yaml")) as client:
         reply = await client.ask("One word. And two more. And one.")
-    assert reply.text == "3 sentences, 7 words."
+    assert reply.text == "Sentences: 3. Words: 7."
     assert [found for event in reply.events if (found := progress_of(event)) is not None] == [33, 67, 100]
     assert reply.task is not None
     (report,) = reply.task.artifacts

@@ -258,4 +258,5 @@ def check_package(config: Path) -> Iterator[CheckResult]:
             "Move it out of the project's folder, or add it to .aionignore: no package may contain it.",
         )
     else:
-        yield ok("package", f"A package contains {len(selection.files)} files of {folder}; {selection.summary}.")
+        files = "1 file" if len(selection.files) == 1 else f"{len(selection.files)} files"
+        yield ok("package", f"A package contains {files} of {folder}; {selection.summary}.")

@@ -62,7 +62,7 @@ export class Webhooks {
 
   #webhook(hook, wire, taskId) {
     const next = hook.nextAt ? `, next try at ${hook.nextAt.slice(11, 19)}` : "";
-    const state = hook.disabled ? "disabled" : hook.dead ? `${hook.dead} dead letters` : hook.tries ? `${hook.tries} failed ${hook.tries > 1 ? "tries" : "try"}${next}` : "ok";
+    const state = hook.disabled ? "disabled" : hook.dead ? `${hook.dead} dead ${hook.dead > 1 ? "letters" : "letter"}` : hook.tries ? `${hook.tries} failed ${hook.tries > 1 ? "tries" : "try"}${next}` : "ok";
     const shown = element("div", { class: "hook" }, element("code", {}, hook.url), `${hook.delivered ? `Delivered through event ${hook.delivered}` : "Nothing delivered yet"}: ${state}. ${hook.failure}`);
     if (state === "ok") return shown;
     const button = element("button", { type: "button" }, "Redrive");

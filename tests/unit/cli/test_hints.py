@@ -15,6 +15,8 @@ from tests.support import operating
         (("tasks", "why"), "No such command 'aion tasks why'. There is `aion why`."),
         (("--stack", "x", "logs"), "It belongs behind the command: `aion logs --stack …`."),
         (("tasks", "--limit", "3", "list"), "It belongs behind the command: `aion tasks list --limit …`."),
+        (("help",), "No such command 'aion help'. There is `aion --help`."),
+        (("tasks", "help"), "No such command 'aion tasks help'. There is `aion tasks --help`."),
         (("list-all",), "No such command 'list-all'."),
         (("tasks", "--nothing"), "No such option '--nothing'."),
     ],

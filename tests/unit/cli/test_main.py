@@ -67,3 +67,11 @@ def test_interrupted_cli_import_ends_silently() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+def test_commands_are_listed_without_slow_imports() -> None:
+    """`aion --help` and each completion by Tab import the commands, but not what they run."""
+    slow = ("boto3", "fastapi", "httpx", "langchain_core", "pydantic", "rich", "yaml")
+    code = f"import sys; import aion_core.cli.main; print([name for name in {slow} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")

@@ -106,14 +106,27 @@ def test_interrupt_answer_and_cancellation_are_in_story(run: RunCommand, chat: S
     assert now(printed).startswith("The task is canceled since ")
 
 
-def test_interrupted_task_waits_for_its_client(run: RunCommand, chat: StoreConversation) -> None:
-    asyncio.run(chat.asks("m-1"))
+@pytest.mark.parametrize(
+    ("state", "name", "needed", "awaited"),
+    [
+        (TaskState.TASK_STATE_INPUT_REQUIRED, "input-required", "input", "an answer"),
+        (TaskState.TASK_STATE_AUTH_REQUIRED, "auth-required", "credentials", "credentials"),
+    ],
+)
+def test_interrupted_task_waits_for_its_client(
+    run: RunCommand, chat: StoreConversation, state: TaskState, name: str, needed: str, awaited: str
+) -> None:
+    async def one() -> None:
+        await chat.ends(await chat.starts("m-1"), state)
+
+    asyncio.run(one())
     printed = run("t-m-1", "--owner", chat.context.owner, "--json").stdout
     (document,) = json.loads(printed)
-    assert document["now"]["text"].startswith("The task waits for an answer of its client since ")
+    assert document["now"]["text"].startswith(f"The task waits for {awaited} of its client since ")
     assert document["now"]["commands"] == [f"aion tasks cancel t-m-1 --owner {chat.context.owner}"]
     assert [each["kind"] for each in document["story"]] == ["message", "status"]
-    assert document["state"] == "input-required"
+    assert document["story"][1]["text"] == f"The agent interrupted the task: it needs {needed} of its client."
+    assert document["state"] == name
 
 
 def test_running_and_waiting_turns_name_their_lease(run: RunCommand, chat: StoreConversation) -> None:
@@ -170,6 +183,17 @@ def test_expired_lease_names_next_worker(run: RunCommand, chat: StoreConversatio
     said = now(run("t-m-1", "--owner", chat.context.owner).stdout)
     assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
     assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task." in said
+
+
+def test_suspended_turn_waits_for_its_message(run: RunCommand, chat: StoreConversation) -> None:
+    async def suspended() -> None:
+        await chat.store.pause((await chat.starts("m-1")).lease, made_progress=True)
+
+    asyncio.run(suspended())
+    assert now(run("t-m-1", "--owner", chat.context.owner).stdout) == (
+        "The turn is suspended between two workers, and a wake-up message resumes it; "
+        f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
+    )
 
 
 def test_stack_story_joins_events_logs_and_killed_invocations(

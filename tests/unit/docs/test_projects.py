@@ -1,4 +1,4 @@
-"""docs/projects.md: its test runs, its table lists each file, its commands exist."""
+"""docs/projects.md: its test runs, its table lists each file, its commands exist. The tutorial names the stack of its project."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ import pytest
 
 from aion_core.cli.main import aion
 from aion_core.project.files import CONTENTS, Project, rendered
+from aion_core.project.names import stack_name
 from aion_core.project.origin import Origin
 from tests.support.server import ROOT
 
@@ -39,3 +40,9 @@ def test_guides_commands_and_options_exist() -> None:
         assert f"## aion {command}\n" in GUIDE
     options = {option for name in ("new", "upgrade") for each in aion.commands[name].params for option in each.opts}
     assert {"--framework", "--here", "--force", "--diff", "--check", "--yes"} <= options
+
+
+def test_tutorial_names_stack_of_its_project() -> None:
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    [folder] = re.findall(r"^mkdir (\S+)$", tutorial, re.MULTILINE)
+    assert re.findall(r"--stack (\S+)", tutorial) == [stack_name(folder, "dev")]

@@ -31,7 +31,8 @@ class StandInModel(BaseLlm):
             call = types.FunctionCall(name="count_words", args={"text": text})
             yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
             return
-        answer = f"Your message has {(result.response or {}).get('words')} words."
+        count = (result.response or {}).get("words")
+        answer = f"Your message has {count} {'word' if count == 1 else 'words'}."
         for word in re.findall(r"\s*\S+", answer) if stream else ():
             yield LlmResponse(content=types.ModelContent(word), partial=True)
         yield LlmResponse(content=types.ModelContent(answer))

@@ -14,7 +14,8 @@ async def answer(text: str) -> AsyncIterator[str]:
 
     Call a real model here: run `uv run aion add openai`, put OPENAI_API_KEY into .env, and yield the text of its stream.
     """
-    for word in re.findall(r"\s*\S+", f"Your message has {len(text.split())} words."):
+    count = len(text.split())
+    for word in re.findall(r"\s*\S+", f"Your message has {count} {'word' if count == 1 else 'words'}."):
         yield word
 
 

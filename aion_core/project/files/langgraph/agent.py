@@ -32,7 +32,7 @@ class StandInChatModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         last = messages[-1]
         if isinstance(last, ToolMessage):
-            answer = AIMessage(f"Your message has {last.text} words.")
+            answer = AIMessage(f"Your message has {last.text} {'word' if last.text == '1' else 'words'}.")
         else:
             call = ToolCall(name="count_words", args={"text": last.text}, id=f"call-{len(messages)}")
             answer = AIMessage("", tool_calls=[call])

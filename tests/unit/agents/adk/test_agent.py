@@ -150,7 +150,7 @@ async def test_adk_example_answers_in_deployment(dialect: str, tmp_path: Path) -
         task = await ask(client, dialect, "one two three")
         assert answer_text(task) == "Your message has 3 words."
         again = await ask(client, dialect, "four", message_id="m-2", contextId=task["contextId"])
-        assert answer_text(again) == "Your message has 1 words."
+        assert answer_text(again) == "Your message has 1 word."
 
 
 def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:

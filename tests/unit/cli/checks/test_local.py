@@ -113,7 +113,7 @@ def test_doctor_and_card_find_agent_without_yaml(
     assert results["aion.yaml"]["next"].startswith("Run `aion init` before you deploy")
     assert results["environment"]["message"] == "MY_KEY is only in .env, and .env is never deployed."
     assert results["agent found_of_doctor"]["status"] == "ok"
-    assert f"A package contains 1 files of {tmp_path}" in results["package"]["message"]
+    assert f"A package contains 1 file of {tmp_path}" in results["package"]["message"]
     shown = operating.runs({})("card", "show")
     assert json.loads(shown.stdout)["name"] == "found_of_doctor"
 
