@@ -93,7 +93,7 @@ def _console(settings: Settings, engine: Engine) -> bool | DevelopmentConsole:
     if settings.console != "dev" or engine.stores.push is None:
         return settings.console != "off"
     push, receiver = engine.stores.push, WebhookReceiver(settings.console_receiver)
-    return DevelopmentConsole(receiver, push.configs, push.queue, kill_process)
+    return DevelopmentConsole(receiver, engine.stores.tasks, push.configs, push.queue, kill_process)
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:

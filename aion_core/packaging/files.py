@@ -29,8 +29,8 @@ _LEVEL = 5
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
 # Licences require these files in every copy of a distribution.
 _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
-# Tests, compiled files and build sources of distributions.
-_FOLDERS = frozenset({"tests", "__pycache__"})
+# Tests, compiled files, build sources and texts for coding agents of distributions.
+_FOLDERS = frozenset({"tests", "__pycache__", ".agents"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
 # Folders and files with examples for boto3's and botocore's documentation.
 _BOTO_NEEDLESS = ("examples", "examples-1.json", "examples-1.json.gz")

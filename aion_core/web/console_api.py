@@ -27,9 +27,10 @@ from aion_core.ports import (
     PushQueue,
     PushWakeUp,
     TaskKey,
+    TaskStore,
 )
 from aion_core.protocol.message_rules import ID_RULE, is_id
-from aion_core.tasks.call import CallContext
+from aion_core.tasks.call import CallContext, head_of
 from aion_core.tasks.notifications import wake_delivery
 from aion_core.web.console_receiver import STATUSES, WebhookReceiver
 from aion_core.web.errors import rest_error
@@ -48,6 +49,7 @@ class DevelopmentConsole:
     """Services of the console in `aion dev`."""
 
     receiver: WebhookReceiver
+    tasks: TaskStore
     configs: PushConfigs
     queue: PushQueue
     kill: Callable[[], None]
@@ -110,7 +112,7 @@ class _ConsoleRequests:
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:
         """Return the webhooks of a task with the state of their deliveries, and the posts that the receiver got."""
-        key, receiver = _task(call, request.query_params.get("taskId", "")), self._console.receiver
+        key, receiver = await self._task(call, request.query_params.get("taskId", "")), self._console.receiver
         configs = {config.id: config for config in await self._console.configs.all(key)}
         deliveries = await self._console.configs.deliveries(key)
         posts = receiver.posts_of(key.task_id) if configs else []
@@ -123,7 +125,7 @@ class _ConsoleRequests:
     async def redrive(self, call: CallContext, request: Request) -> Any:
         """Post a webhook's failed notifications again, and enable it after a 410."""
         body = await StrictRequest(request.scope, request.receive).json_object()
-        key, config_id = _task(call, str(body.get("taskId"))), str(body.get("configId"))
+        key, config_id = await self._task(call, str(body.get("taskId"))), str(body.get("configId"))
         if not is_id(config_id) or await self._console.configs.redrive(key, config_id) is None:
             raise PushConfigNotFound(config_id)
         await wake_delivery(self._console.queue, PushWakeUp(key))
@@ -142,11 +144,12 @@ class _ConsoleRequests:
         self._console.kill()
         return {}
 
-
-def _task(call: CallContext, task_id: str) -> TaskKey:
-    if not is_id(task_id):
-        raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
-    return TaskKey(call.owner, task_id)
+    async def _task(self, call: CallContext, task_id: str) -> TaskKey:
+        """Return the key of one of the caller's tasks of this agent. Raises InvalidMessage or TaskNotFound."""
+        if not is_id(task_id):
+            raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
+        await head_of(self._console.tasks, task_id, call)
+        return TaskKey(call.owner, task_id)
 
 
 def _webhook(delivery: Delivery, config: PushConfig) -> dict[str, Any]:

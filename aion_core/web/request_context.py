@@ -99,7 +99,7 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
 
 # ── Tenant ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-RESERVED = frozenset({"agents", "v1"})
+RESERVED = frozenset({"agents", "console", "v1"})
 """First segments of the server's own paths. A tenant must not have these names in any letter case."""
 
 
@@ -258,8 +258,10 @@ class CallContextBuilder:
 
 def _idempotency_key(request: Request) -> str:
     """Return the header Idempotency-Key, or "" without one. Bytes in it beyond ASCII are read as UTF-8, if possible."""
+    given = request.headers.get("Idempotency-Key", "").strip(" \t")
     # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
-    given = request.headers.get("Idempotency-Key", "").strip().strip('"')
+    if len(given) > 1 and given[0] == given[-1] == '"':
+        given = given[1:-1]
     try:
         return given.encode("latin-1").decode()
     except UnicodeDecodeError:

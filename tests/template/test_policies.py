@@ -14,6 +14,7 @@ from infra.policies.check import (
     linted,
     problems,
     schema_errors,
+    transformed,
     values_at,
 )
 from infra.policies.deployment import ROOT, ResolvedDeployment
@@ -202,6 +203,17 @@ def test_template_policies_find_planted_mistake(
         if problem in each:
             return
     pytest.fail(f"not found: {found}")
+
+
+def test_own_address_of_api_can_be_closed(tmp_path: Path) -> None:
+    """The line in the security page closes the address beside a domain; the policies accept it."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    (line,) = re.findall(r"Set `(\w+: true)` on `Api`", page)
+    closed = broken(tmp_path, "      StageName: !Ref Stage\n", f"      StageName: !Ref Stage\n      {line}\n")
+    domain = {name: EVERY_OPTION[name] for name in ("DomainName", "CertificateArn")}
+    assert list(problems(closed, [domain], lint=False)) == []
+    configuration = {"x-amazon-apigateway-endpoint-configuration": {"disableExecuteApiEndpoint": True}}
+    assert transformed(closed)["Resources"]["Api"]["Properties"]["Body"]["servers"] == [configuration]
 
 
 @pytest.fixture(scope="module")

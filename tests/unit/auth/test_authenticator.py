@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from tests.support.clock import ManualClock
@@ -37,6 +39,18 @@ async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: Manua
     for_two = ("X-API-Key", await key(app, clock, "machine", agents=frozenset({"two"})))
     assert (await app.get(token, for_two)).status_code == 403
     assert (await app.get(token, for_two, path="/agents/two/")).status_code == 200
+
+
+@pytest.mark.parametrize(("schemes", "subject"), [(("jwt", "key"), "alice"), (("key", "jwt"), "machine")])
+async def test_first_fulfilled_entry_identifies_caller(
+    issuer: Issuer, clock: ManualClock, schemes: tuple[str, str], subject: str
+) -> None:
+    """The order in the policy decides, not that of the headers."""
+    entries = [{scheme: frozenset[str]()} for scheme in schemes]
+    app = AuthApp(clock, *entries, jwt=issuer_scheme(issuer), key=ApiKeyScheme())
+    given = [("Authorization", f"Bearer {issuer.token()}"), ("X-API-Key", await key(app, clock, "machine"))]
+    for headers in (given, given[::-1]):
+        assert (await app.get(*headers)).json()["subject"] == subject
 
 
 async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, clock: ManualClock) -> None:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from aion_core.protocol.keys import CardKey
 from aion_core.web.cards import server_routes
 from aion_core.web.middleware import LoopbackOnlyMiddleware
 from tests.support.asgi import ask
@@ -16,6 +17,7 @@ from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
 
+KEYS = "/.well-known/jwks.json"
 PUBLIC = [
     *(
         f"{where}/.well-known/{name}.json"
@@ -64,6 +66,14 @@ async def test_only_public_routes_are_open(app: FastAPI) -> None:
     assert await open_routes(app) == OPEN
     for method, path in OPEN:
         assert (await ask(app, method, path)).status_code == 200
+
+
+async def test_card_key_opens_its_public_key(tmp_path: Path, issuer: Issuer) -> None:
+    """Without a key for signed cards, `/.well-known/jwks.json` requires credentials like every unknown path."""
+    assert (await ask(guarded(tmp_path, jwt_scheme(issuer)), "GET", KEYS)).status_code == 401
+    (tmp_path / "key.pem").write_text(CardKey.generate("ES256")[1], encoding="utf-8")
+    app = guarded(tmp_path, jwt_scheme(issuer), AION_CARD_KEY_FILE=str(tmp_path / "key.pem"))
+    assert await open_routes(app) == OPEN | {("GET", KEYS), ("HEAD", KEYS)}
 
 
 async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.packaging.files import ZipWriter, compile_all, compiled, fix_times_and_modes, put
+from aion_core.packaging.files import ZipWriter, compile_all, compiled, files_of, fix_times_and_modes, put, tidy
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -40,6 +40,19 @@ def test_invalid_python_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture
     made = package(tmp_path, one="ONE = 1 is 1\n", template="{{ text }} no Python\n", null="a\0b")
     assert [file.name.split(".")[0] for file in made.rglob("*.pyc")] == ["one"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_needless_files_of_distributions_are_removed(tmp_path: Path) -> None:
+    kept = {"web/app.py", "web/.data/words.txt", "web/agents/one.py", "botocore/data/sqs/service-2.json.gz"}
+    needless = {
+        "bin/tool", ".lock", "web/.agents/skills/web/SKILL.md", "web/tests/test_app.py", "web/fast.pyx", "web/fast.c",
+        "boto3/examples/s3.rst", "botocore/data/sqs/examples-1.json.gz", "web-1.0.dist-info/RECORD",
+    }  # fmt: skip
+    for name in kept | needless:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    tidy(tmp_path)
+    assert {file.relative_to(tmp_path).as_posix() for file in files_of(tmp_path)} == kept
 
 
 def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from aion_core.ports import ReplyAs
 from aion_core.protocol.types import Task, TaskState
 from tests.support.requests import request
-from tests.support.service import http, parts
+from tests.support.service import http
 from tests.unit.tasks.reply_modes import both_dialects, caller, client_of, made_with, until
 from tests.unit.tasks.teller import Teller
 from tests.unit.tasks.wire import texts
@@ -211,9 +211,8 @@ async def test_message_mode_interrupt_answer_may_return_immediately(naming: bool
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_task_is_default_reply_mode() -> None:
-    """`reply: task` is the default."""
-    async with client_of(parts(Teller())) as client:
+async def test_task_mode_returns_and_streams_task() -> None:
+    async with client_of(made_with(ReplyAs.TASK)) as client:
         kind, task = await client.send("hi")
         frames = await client.stream("hi", message_id="m-2")
     assert (kind, task.get("metadata")) == ("task", None)

@@ -361,6 +361,20 @@ async def test_idempotency_key_header_must_be_valid_id() -> None:
             assert rpc_body(bad)["error"]["code"] == -32602
 
 
+async def test_idempotency_key_header_is_read_as_utf8() -> None:
+    """Bytes of UTF-8 that are white space in Latin-1, and a single quote mark, belong to the key."""
+    agent = GatedAgent()
+    agent.go.set()
+    keys = ["k\u00e0", "k\u00c5", "k\u00c3", "k", '"k', "\N{GRINNING FACE}" * 128]
+    async with http(parts(agent).app()) as client:
+        tasks = []
+        for key in [*keys, *keys]:
+            answer = await client.post("/", json=send(), headers={b"Idempotency-Key": key.encode()})
+            tasks.append(answer.json()["result"]["task"]["id"])
+    assert len(set(tasks)) == len(keys)
+    assert tasks[: len(keys)] == tasks[len(keys) :]
+
+
 async def test_repeated_message_without_context_or_key_creates_task() -> None:
     agent = GatedAgent()
     agent.go.set()

@@ -155,6 +155,17 @@ def test_receiver_fails_and_gets_redriven_notifications(url: str) -> None:
     assert "authorization" not in found["posts"][0]["headers"]
 
 
+def test_webhooks_of_other_agents_task_are_not_found(url: str) -> None:
+    task = talk(url, "graph", f"{url}/console/receiver")
+    (webhook,) = webhooks(url, task["id"])["webhooks"]
+    api = f"{url}/agents/factory/console"
+    read = httpx.get(f"{api}/webhooks", params={"taskId": task["id"]})
+    redriven = httpx.post(f"{api}/redrive", json={"taskId": task["id"], "configId": webhook["id"]})
+    unknown = httpx.get(f"{api}/webhooks", params={"taskId": "unknown"})
+    assert (read.status_code, redriven.status_code) == (404, 404)
+    assert read.text == redriven.text == unknown.text.replace("unknown", task["id"])
+
+
 def test_forged_post_has_no_valid_signature(url: str) -> None:
     task = talk(url, "graph", f"{url}/console/receiver")
     forged = {"statusUpdate": {"taskId": task["id"], "status": {"state": "TASK_STATE_FAILED"}}}

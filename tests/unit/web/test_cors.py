@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.protocol.dialects import DIALECTS, Dialect
 from tests.support.entrypoints import function_url, rest_api
 from tests.support.guarded import GRAPHS
 from tests.support.service import http, send
@@ -139,13 +140,16 @@ class TestResponses:
             other = await client.request(method, path, headers={"Origin": OTHER})
             assert (other.status_code, ALLOW in other.headers) == (status, False)
 
-    @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/stream"])
-    async def test_answer_and_stream_are_readable(self, tmp_path: Path, method: str) -> None:
+    @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+    @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
+    async def test_answer_and_stream_are_readable(self, tmp_path: Path, dialect: Dialect, operation: str) -> None:
         app = served(tmp_path, AION_AUTH="off", AION_LOOPBACK_ORIGINS="true")
         page = "http://127.0.0.1:3000"
+        sent = dialect.request(operation, send()["params"])
+        assert sent is not None
         async with http(app) as client:
             response = await client.post(
-                "http://localhost/", json=send(method=method), headers={"Origin": page, "A2A-Version": ""}
+                f"http://localhost{sent.target}", content=sent.body, headers={**sent.headers, "Origin": page}
             )
         assert (response.status_code, response.headers[ALLOW]) == (200, page)
         assert "one" in response.text

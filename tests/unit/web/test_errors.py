@@ -76,6 +76,7 @@ async def test_store_error_has_code_and_one_record(
             assert found == (status, code)
         case _:
             assert found == (200, code)
+    assert answer.headers.get("retry-after") == ("2" if error is THROTTLED else None)
     assert str(error) not in answer.text
     (record,) = problems(caplog)
     assert str(error) in record.getMessage()

@@ -92,7 +92,7 @@ async def test_contradicting_tenants_are_refused(client: httpx.AsyncClient) -> N
 
 
 @pytest.mark.parametrize(
-    "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", ".", "..", "a\0", 5, [], {}]
+    "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", "Console", ".", "..", "a\0", 5, [], {}]
 )
 async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any) -> None:
     """A tenant with the name of another path is invalid, also in JSON-RPC."""

@@ -1,11 +1,16 @@
-"""Stated versions of requests, in both bindings."""
+"""Stated versions of requests, in both bindings, and data parts in responses of v0.3."""
 
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import StreamWriter
 
+from aion.langgraph.stream import emit_data
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts, send
 from tests.unit.web.rest_requests import body, old_body, refused
@@ -83,3 +88,35 @@ async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient)
         "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
     )
     assert answer.status_code == 200
+
+
+def lists(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
+    emit_data(writer, [1, 2], name="list")
+    return {}
+
+
+V03_REQUESTS = [
+    ("POST", "/", {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "{}"}}, {}),
+    ("GET", "/v1/tasks/{}", None, {}),
+    ("GET", "/v1/tasks/{}", None, {"Accept": "application/json"}),
+    ("POST", "/", send(method="message/stream", message_id="m-2", contextId="c-1"), {}),
+    ("POST", "/v1/message:stream", old_body(message_id="m-2", contextId="c-1"), {}),
+    ("POST", "/v1/message:stream", send(method="message/stream", message_id="m-2", contextId="c-1")["params"], {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "given", "headers"), V03_REQUESTS)
+async def test_v03_response_lacks_data_marker_of_sdk(
+    method: str, path: str, given: Any, headers: dict[str, str]
+) -> None:
+    """The SDK marks data that is no object in the metadata of a v0.3 part."""
+    async with http(
+        parts(StateGraph(MessagesState).add_node(lists).add_edge(START, "lists").compile()).app()
+    ) as client:
+        task = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
+        assert task["artifacts"][0]["parts"] == [{"data": [1, 2]}]
+        given = json.loads(json.dumps(given).replace('"{}"', json.dumps(task["id"])))
+        answer = await client.request(method, path.replace("{}", task["id"]), json=given, headers=headers)
+    assert answer.status_code == 200
+    assert re.search(r'"value": ?\[1, ?2\]', answer.text)
+    assert "data_part_compat" not in answer.text

@@ -155,6 +155,15 @@ async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> N
     assert (await app.get_with_token(issuer.token(iat=now + 50, nbf=now + 50))).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("audience", "status"), [("app-client", 401), (["app-client", "https://x"], 401), (AUDIENCE, 200)]
+)
+async def test_id_token_needs_audience_of_api(app: AuthApp, issuer: Issuer, audience: Any, status: int) -> None:
+    """An app's ID token is for the app. Services of some providers authenticate with ID tokens for the API."""
+    token = issuer.token(aud=audience, azp="app-client", nonce="n-1", at_hash="d2hhdA", scope=None)
+    assert (await app.get_with_token(token)).status_code == status
+
+
 async def test_two_authorization_headers_are_refused(app: AuthApp, issuer: Issuer) -> None:
     token = ("Authorization", f"Bearer {issuer.token()}")
     assert (await app.get(token)).status_code == 200
