@@ -165,8 +165,10 @@ def _logged(line: "LogLine") -> Iterator[StoryEvent]:
     if message == "A turn begins.":
         yield _begun(at, line.function, fields)
     elif message == "A turn has ended.":
-        chunks = f" and {fields['chunks']} streamed chunks" if fields.get("chunks") else ""
-        text = f"The turn ended as {fields.get('state', 'unknown')} after {_seconds(fields.get('duration_ms', 0))}{chunks}."
+        number = fields.get("chunks", 0)
+        chunks = f" and {number} streamed {'chunk' if number == 1 else 'chunks'}" if number else ""
+        state, took = str(fields.get("state", "unknown")).replace("_", "-"), _duration(fields.get("duration_ms", 0))
+        text = f"The turn ended as {state} after {took}{chunks}."
         yield StoryEvent(at, "turn", text)
     elif "config_id" in fields:
         yield _pushed(at, message, fields)
@@ -241,12 +243,14 @@ def _with_waits(story: Sequence[StoryEvent]) -> list[StoryEvent]:
             waited = (each.at - sent).total_seconds()
             sent = None
             if waited >= WAIT_SECONDS:
-                text = f"{each.text[:-1]}, {_seconds(waited * 1000)} after its message."
+                text = f"{each.text[:-1]}, {_duration(waited * 1000)} after its message."
                 told.append(StoryEvent(each.at, each.kind, text, {**each.details, "waitSeconds": round(waited, 3)}))
                 continue
         told.append(each)
     return told
 
 
-def _seconds(milliseconds: float) -> str:
+def _duration(milliseconds: float) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
     return f"{milliseconds / 1000:.1f} s" if milliseconds < 120_000 else f"{milliseconds / 60_000:.0f} min"

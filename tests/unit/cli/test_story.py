@@ -1,4 +1,4 @@
-"""Story of a task: the order of events without a time, and quotes."""
+"""Story of a task: the order of events without a time, quotes, and durations."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -40,3 +40,19 @@ def test_artifact_follows_beginning_of_its_turn(is_ended: bool) -> None:
         (after(4) if is_ended else None, "The agent wrote the artifact answer (event 2)."),
         *([(after(4), "The agent completed the task: “It is done”.")] if is_ended else []),
     ]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "chunks", "text"),
+    [
+        (15.4, 0, "15 ms"),
+        (8_800, 1, "8.8 s and 1 streamed chunk"),
+        (2_400_000, 48, "40 min and 48 streamed chunks"),
+    ],
+)
+def test_end_of_turn_has_duration_and_chunks(milliseconds: float, chunks: int, text: str) -> None:
+    fields = {"message": "A turn has ended.", "state": "input_required", "duration_ms": milliseconds, "chunks": chunks}
+    [ended] = story_of(
+        [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
+    )
+    assert ended.text == f"The turn ended as input-required after {text}."
