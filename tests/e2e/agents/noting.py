@@ -116,13 +116,16 @@ sequence = SequentialAgent(
 )
 
 
-def expected_texts(agent: str, turn: str) -> list[str]:
-    """Return the texts of the agent in the history of an undisturbed turn, and its reply last."""
+def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
+    """Return the texts of the agent in the history of an undisturbed turn, and its reply last.
+
+    The streamed messages of the graph's state come after the emitted ones: they are recorded at the end of the turn.
+    """
     done = [f"{turn}: {name} is done" for name in STEPS]
     emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
-    return done if agent == "sequence" else [*emitted, done[-1]]
+    return done if agent == "sequence" else [*emitted, *[spoken_in(seconds)] * len(STREAMED), done[-1]]
 
 
 def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:
     """Return the texts that an undisturbed turn streams."""
-    return [spoken_in(seconds)] if agent == "graph" else expected_texts(agent, turn)
+    return [spoken_in(seconds)] if agent == "graph" else expected_texts(agent, turn, seconds)
