@@ -195,10 +195,16 @@ class History:
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
-        """Note the deletion of an expired context: its fences begin again."""
+        """Note the deletion of an expired context: its fences begin again.
+
+        Its leases, commits and acts keep together under another name, apart from those of the context that follows.
+        """
+        expired = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
         for hold in self.holds:
             if hold.context == context:
-                hold.context = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
+                hold.context = expired
+        self.writes = [replace(each, context=expired) if each.context == context else each for each in self.writes]
+        self.agent = [replace(each, context=expired) if each.context == context else each for each in self.agent]
 
     def holds_still(self, context: ContextKey, fence: int) -> bool:
         """Return True if this is the newest lease of the context, and it was neither released nor transferred."""

@@ -33,4 +33,6 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
             Aim(Fault.SLOW, "holds.get_blocking", 1, 2.5),
         ),
     ),
+    # A context expired between two turns of the same name, and only its leases were told apart.
+    ("kept for an hour", 1463182601212, (Aim(Fault.THROTTLED, "thread.get", 3),)),
 )

@@ -105,8 +105,9 @@ def test_repeated_message_makes_no_second_task(console: Page) -> None:
     ends(console)
     before = tasks(console).count()
     show(console, "chat").locator("#repeat").click()
-    expect(console.locator("#repeat")).to_be_disabled()
-    expect(console.locator("#repeat")).to_be_enabled()
+    # The stored answer can come between two looks of the browser's driver; the second row stays.
+    expect(console.locator("#events > li", has_text="→ SendStreamingMessage")).to_have_count(2)
+    ends(console)
     answer(console, WHOLE)
     assert tasks(console).count() == before
 
