@@ -1,6 +1,7 @@
 """Fixtures and settings of the whole suite: the embedded stack, a manual clock, and a summary of the covered areas."""
 
 import gc
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ def empty_table(moto: "LocalStack") -> None:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+@pytest.fixture(autouse=True)
+def environment_is_restored() -> Iterator[None]:
+    """Fail a test that leaves an environment variable behind: the next tests of its worker would depend on it."""
+    before = {**os.environ, "PYTEST_CURRENT_TEST": ""}
+    yield
+    after = {**os.environ, "PYTEST_CURRENT_TEST": ""}
+    assert before.keys() ^ after.keys() == set()
+    assert after == before
 
 
 # ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

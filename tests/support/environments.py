@@ -69,35 +69,8 @@ def node_with(folder: Path) -> Path:
     return environment
 
 
-def go_program(folder: Path, **sources: str) -> Path:
-    """Return the built program of the folder's Go module and these sources; it is built again after a change.
-
-    Raise GoMissing without Go, or without access to the required modules.
-    """
-    if shutil.which("go") is None:
-        raise GoMissing("go is not there (1.19 or newer): https://go.dev")
-    environment = ROOT / ".cache" / folder.name
-    program = environment / "program"
-    with file_lock(environment):
-        environment.mkdir(parents=True, exist_ok=True)
-        for source in folder.iterdir():
-            shutil.copy(source, environment)
-        for name, text in sources.items():
-            (environment / f"{name}.go").write_text(text)
-        command: list[str | Path] = ["go", "build", "-mod=mod", "-o", program, "."]
-        built = subprocess.run(command, cwd=environment, capture_output=True, text=True)
-    if built.returncode and "dial tcp" in built.stderr:
-        raise GoMissing(f"What it requires cannot be had: {built.stderr.strip()}")
-    assert built.returncode == 0, built.stderr
-    return program
-
-
 class NodeMissing(Exception):
     """Node or npm is not installed here."""
 
     def __init__(self) -> None:
         super().__init__("node and npm are not there (20 or newer): https://nodejs.org")
-
-
-class GoMissing(Exception):
-    """No Go program can be built here."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from aion_core.ports import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
@@ -50,18 +49,6 @@ class Stubborn(GatedAgent):
                 self.stopped += 1
         yield AgentMessage(says("still talking"))
         yield Reply(says("and answering"))
-
-
-class Sour(GatedAgent):
-    """Agent with an error at its cancellation, like a model client without CancelledError handling."""
-
-    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        try:
-            async with aclosing(super().run(asked)) as emissions:
-                async for emission in emissions:
-                    yield emission
-        except asyncio.CancelledError:
-            raise RuntimeError("the connection was closed") from None
 
 
 class AskingAgent:

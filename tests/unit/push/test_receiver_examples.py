@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,8 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.packaging.cache import file_lock
 from aion_core.push import signing
-from tests.support.environments import GoMissing, NodeMissing, go_program, node_with
+from tests.support.environments import NodeMissing, node_with
 from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.unit.push.pushing import Pushing
@@ -24,6 +26,33 @@ from tests.unit.push.pushing import Pushing
 GUIDE = (ROOT / "docs" / "push.md").read_text()
 SECRET = signing.new_token()
 STATES = ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+
+
+class GoMissing(Exception):
+    """No Go program can be built here."""
+
+
+def go_program(folder: Path, **sources: str) -> Path:
+    """Return the built program of the folder's Go module and these sources; it is built again after a change.
+
+    Raise GoMissing without Go, or without access to the required modules.
+    """
+    if shutil.which("go") is None:
+        raise GoMissing("go is not there (1.19 or newer): https://go.dev")
+    environment = ROOT / ".cache" / folder.name
+    program = environment / "program"
+    with file_lock(environment):
+        environment.mkdir(parents=True, exist_ok=True)
+        for source in folder.iterdir():
+            shutil.copy(source, environment)
+        for name, text in sources.items():
+            (environment / f"{name}.go").write_text(text)
+        command: list[str | Path] = ["go", "build", "-mod=mod", "-o", program, "."]
+        built = subprocess.run(command, cwd=environment, capture_output=True, text=True)
+    if built.returncode and "dial tcp" in built.stderr:
+        raise GoMissing(f"What it requires cannot be had: {built.stderr.strip()}")
+    assert built.returncode == 0, built.stderr
+    return program
 
 
 def block(language: str) -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
 
@@ -9,21 +11,20 @@ import pytest
 
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
+from aion_core.ports import ContextKey, Emission, TaskKey, TurnRequest, TurnStarted, WakeUp
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext, Deadline, margins
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
-from tests.support.agents.scripted import GatedAgent, Sour, Stepping
+from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
 # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────────
-
 
 CONTEXT = ContextKey("owner", "test", "c")
 COMPLETED = TaskState.TASK_STATE_COMPLETED
@@ -41,6 +42,18 @@ class Deaf(MemoryWorkQueue):
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         self.enqueued.append((wake_up, delay))
+
+
+class Sour(GatedAgent):
+    """Agent with an error at its cancellation, like a model client without CancelledError handling."""
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        try:
+            async with aclosing(super().run(asked)) as emissions:
+                async for emission in emissions:
+                    yield emission
+        except asyncio.CancelledError:
+            raise RuntimeError("the connection was closed") from None
 
 
 async def test_sweep_replaces_a_lost_wake_up() -> None:
