@@ -107,8 +107,9 @@ class StreamedResponse:
         After a lost connection it drops the messages, and the app continues. Raises UnexpectedMessage for a message out
         of order.
         """
-        await self._yield_to_others()
         async with self._lock:
+            # In the lock, so that no later message overtakes this one.
+            await self._yield_to_others()
             match self.stage, message["type"]:
                 case Stage.DISCONNECTED, _:
                     if message["type"] == "http.response.body" and not message.get("more_body", False):
