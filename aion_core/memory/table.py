@@ -249,22 +249,23 @@ class MemoryTable:
         with self._call(TableCall("write", (write.key,))):
             check_write(write)
             before = self._items.get(write.key)
-            [after] = self._decided((write,))
+            [after] = self._decided((write,), (before,))
             self._store(write.key, after)
             returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
             return None if returned is None else self._shown(returned)
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
-        call = TableCall("transact", tuple(write.key for write in writes))
+        call = TableCall("transact", tuple([write.key for write in writes]))
         self.faults.before(call)
         with self._lock:
             check_transaction(writes, token)
             known = self._known(token)
             if known is None:
-                decided = self._decided(writes)
-                check_transaction_size(filter(None, (*decided, *(self._items.get(key) for key in call.keys))))
-                self._in_flight |= {key: self._items.get(key) for key in call.keys}
+                befores = [self._items.get(key) for key in call.keys]
+                decided = self._decided(writes, befores)
+                check_transaction_size([item for item in (*befores, *decided) if item])
+                self._in_flight |= zip(call.keys, befores, strict=True)
                 self._tokens_in_flight.add(token)
             elif fingerprint(known) != fingerprint(writes):
                 raise TokenReused("IdempotentParameterMismatchException")
@@ -308,15 +309,16 @@ class MemoryTable:
             del self._tokens[oldest]
         return self._tokens[token][0] if token in self._tokens else None
 
-    def _decided(self, writes: Sequence[Write]) -> list[Item | None]:
+    def _decided(self, writes: Sequence[Write], befores: Sequence[Item | None]) -> list[Item | None]:
         """Calculate the items after the writes, without storing them. Raises the error of a refused write."""
-        outcomes = [outcome(write, self._items.get(write.key), self._indexes.values()) for write in writes]
+        indexes = self._indexes.values()
+        outcomes = [outcome(write, before, indexes) for write, before in zip(writes, befores, strict=True)]
         faults = self.faults.reasons(writes) or [FINE] * len(writes)
         reasons = [
             CONFLICT if write.key in self._in_flight else fault if fault != FINE else each.reason
             for write, fault, each in zip(writes, faults, outcomes, strict=True)
         ]
-        if any(reason != FINE for reason in reasons):
+        if {*reasons} != {FINE}:
             raise canceled(reasons) from next((each.error for each in outcomes if each.error), None)
         return [each.after for each in outcomes]
 

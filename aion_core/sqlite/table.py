@@ -215,7 +215,7 @@ class SQLiteTable:
             if len(writes) == 1 and outcomes[0].error:
                 raise outcomes[0].error
             raise canceled([each.reason for each in outcomes])
-        check_transaction_size(each.after for each in outcomes if each.after is not None)
+        check_transaction_size([each.after for each in outcomes if each.after is not None])
         for write, before, each in zip(writes, befores, outcomes, strict=True):
             if not isinstance(write, ConditionCheck):
                 _store(connection, write.key, before, each.after)
