@@ -79,6 +79,11 @@ class _Serializer(JsonPlusSerializer):
         Raises UnserializableState for a value without a serialized form.
         """
         try:
+            return super().dumps_typed(obj)
+        except ormsgpack.MsgpackEncodeError:
+            # Few states have a protobuf message: only these are searched for it.
+            pass
+        try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
             # "Type is not msgpack serializable: function"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from aion_core.ports.push import PushConfig
 from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, StoppedBy, TaskKey, Turn
-from aion_core.protocol.types import Event, Message, Task
+from aion_core.protocol.types import Event, Message, Task, TaskStatusUpdateEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class NewTask:
     message_id: str
     content_hash: bytes
     """Hash of the message's content, to distinguish a repeat from a reused messageId."""
-    events: Sequence[Event]
+    events: tuple[Task, TaskStatusUpdateEvent]
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata, stored with the first event."""

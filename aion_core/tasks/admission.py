@@ -102,10 +102,7 @@ def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: 
 
 def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
     return tuple(
-        replace(
-            new_event(head, replace(head, generation=generation), event),
-            request=new.request if generation == 1 else {},
-        )
+        new_event(head, generation, event, request=new.request if generation == 1 else {})
         for generation, event in enumerate(new.events, start=1)
     )
 
@@ -167,7 +164,7 @@ def taken(
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
         outcome, change = TurnStarted(lease, after), acquire(lease, record, times)
-    row = new_event(after, after, follow_up.event, message=follow_up.message, request=follow_up.request, token=token)
+    row = new_event(after, after.generation, follow_up.event, message=follow_up.message, request=follow_up.request, token=token)
     move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
@@ -364,14 +361,7 @@ def first_log(new: NewTask) -> tuple[Numbered, ...]:
 
 def first_head(new: NewTask) -> Head:
     """Return the head (state and event number) of a new task after its first events, before its first lease."""
-    head = Head(
-        new.key,
-        new.context,
-        TaskState.TASK_STATE_SUBMITTED,
-        datetime.fromtimestamp(0, UTC),
-        generation=0,
-        fence=0,
+    status = new.events[-1].status
+    return Head(
+        new.key, new.context, status.state, lifecycle.timestamp_of(status), generation=len(new.events), fence=0
     )
-    for event in new.events:
-        head = lifecycle.advance(head, event)
-    return head

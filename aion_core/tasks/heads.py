@@ -133,9 +133,9 @@ class Transition(Generic[T]):
     """Task and turn id of a formerly waiting message: the transaction records it in the log."""
 
 
-def new_event(head: Head, after: Head, event: Event, **more: Any) -> NewEvent:
+def new_event(head: Head, generation: int, event: Event, **more: Any) -> NewEvent:
     """Return a new event for a task's log. It notifies if a push subscriber of `head` wants it."""
-    return NewEvent(head.key, after.generation, event, notifies=has_subscriber_for(head, event), **more)
+    return NewEvent(head.key, generation, event, notifies=has_subscriber_for(head, event), **more)
 
 
 # ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,7 +32,7 @@ _beating: set[int] = set()
 class LeaseSignal(Protocol):
     """Signal of a lost lease."""
 
-    lost: asyncio.Event
+    lost: asyncio.Future[None]
 
 
 class LeaseKeeper(Protocol):
@@ -102,7 +102,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager: renews a lease in threads, by `LeaseRenewal`, and sets its event `lost` after its loss."""
+    """Context manager: renews a lease in threads, by `LeaseRenewal`, and completes its future `lost` after its loss."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -110,7 +110,8 @@ class Heartbeat:
         self._renewal = LeaseRenewal(
             store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
         )
-        self.lost, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
         # The copied context variables add the turn's labels to the log records of a step.
         self._context, self._name = copy_context(), f"lease-{lease.turn.id}"
         self.stopped = False
@@ -143,7 +144,7 @@ class Heartbeat:
                 self.schedule()
         elif not self.stopped:
             self.stopped = True
-            self._loop.call_soon_threadsafe(self.lost.set)
+            self._loop.call_soon_threadsafe(self.lost.set_result, None)
 
 
 class _Timer:

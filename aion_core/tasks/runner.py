@@ -161,19 +161,17 @@ class TaskRunner:
                 wake_up_seconds=self.lease_seconds,
             ) as beat:
                 work = asyncio.create_task(self._work(turn, metrics, deadline))
-                lost = asyncio.create_task(beat.lost.wait())
                 end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
                 try:
-                    await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
                         # The turn is releasing its lease (the heartbeat may see that as a loss), or it is being
                         # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
                         # would find it.
                         await asyncio.wait({work})
-                    elif lost.done():
+                    elif beat.lost.done():
                         self._lose(turn)
                 finally:
-                    lost.cancel()
                     end.cancel()
                     if not work.done():
                         turn.stopped = True

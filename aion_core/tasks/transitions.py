@@ -7,6 +7,7 @@ unchanged since it was read. If a condition fails, the store reads the records a
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from aion_core.errors import LeaseLost, PendingInput
@@ -108,7 +109,7 @@ def _beginning(
     event = admission.working_event(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
     lease = replace(lease, turn=replace(lease.turn, message_generation=after.generation))
-    recorded = new_event(after, after, event, message=queued.message, request=queued.request)
+    recorded = new_event(after, after.generation, event, message=queued.message, request=queued.request)
     return lease, HeadMove(heads.moved(head, after), after), (recorded,)
 
 
@@ -119,7 +120,7 @@ def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[
     """Return the transition to append an event of a running turn to its task's log."""
     after = lifecycle.advance(head, event)
     token = token_of(lease, after.generation, event)
-    row = new_event(head, after, event, key=key, token=token)
+    row = new_event(head, after.generation, event, key=key, token=token)
     return Transition(after, None, (HeadMove(heads.moved(head, after), after),), (row,))
 
 
@@ -152,7 +153,7 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: St
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TurnEnding:
     """Input for the end of a turn: its lease, the task's head, the last event, and the choice of the next holder."""
 
@@ -162,7 +163,7 @@ class TurnEnding:
     run_next: bool
     """True if the same lease holder is to run the next waiting turn."""
 
-    @property
+    @cached_property
     def after(self) -> Head:
         """Return the task's head after the turn's last event."""
         return lifecycle.advance(self.head, self.event)
@@ -191,7 +192,7 @@ def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
         TurnFinished(after),
         release(ending.lease),
         (HeadMove(heads.moved(ending.head, after), after),),
-        (new_event(ending.head, after, ending.event, token=ending.token),),
+        (new_event(ending.head, after.generation, ending.event, token=ending.token),),
     )
 
 
@@ -222,7 +223,7 @@ def finished(
 ) -> Transition[TurnFinished]:
     """Return the transition to end a turn while another turn waits, for the same lease holder or another one."""
     lease, head, after = ending.lease, ending.head, ending.after
-    row = new_event(head, after, ending.event, token=ending.token)
+    row = new_event(head, after.generation, ending.event, token=ending.token)
     move = HeadMove(heads.moved(head, after), after)
     same_task = turn.task_id == head.key.task_id
     if same_task:
@@ -267,7 +268,7 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
         TurnFinished(after, waiting=waiting),
         contexts.removed(task_id, record, fence, times),
         (HeadMove(heads.moved(head, after), after),),
-        (new_event(head, after, event, token=token),),
+        (new_event(head, after.generation, event, token=token),),
     )
 
 

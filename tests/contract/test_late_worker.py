@@ -65,7 +65,7 @@ class NoHeartbeat:
     """Lease of a frozen worker, without renewals and loss notices."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 @asynccontextmanager

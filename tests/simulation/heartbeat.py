@@ -35,7 +35,7 @@ class SimHeartbeat:
             watch=lambda: watch_seconds,
             now=asyncio.get_running_loop().time,
         )
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped = False
 
     async def __aenter__(self) -> Self:
@@ -55,5 +55,5 @@ class SimHeartbeat:
                 return
             if not await unblocked(self._renewal, self._renewal.once):
                 if not self._stopped:
-                    self.lost.set()
+                    self.lost.set_result(None)
                 return

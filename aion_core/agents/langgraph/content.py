@@ -85,22 +85,23 @@ def message_of(message: AIMessage) -> Message:
     return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=parts)
 
 
-def media_parts(message: BaseMessage) -> list[Part]:
-    """Return the images, audio, videos and files in the content of a message as parts."""
-    spoken = _spoken(message)
-    blocks: Sequence[Any] = [] if isinstance(message.content, str) else message.content_blocks
-    return [part for block in [*blocks, spoken] if (part := _media_part(block)) is not None]
-
-
 def has_content(message: BaseMessage) -> bool:
     """Return True if the message has a text or a file for the client."""
-    return bool(content_parts(message))
+    return bool(message.text) or bool(content_parts(message))
 
 
 def content_parts(message: BaseMessage) -> list[Part]:
-    """Return the text and the files of a message as parts. Without a text, its spoken audio has a transcript."""
-    text = str(message.text or _spoken(message).get("transcript") or "")
-    return [*([Part(text=utf8(text))] if text else []), *media_parts(message)]
+    """Return the text, images, audio, videos and files of a message as parts.
+
+    Without a text, its spoken audio has a transcript.
+    """
+    blocks: list[Any] = [] if isinstance(message.content, str) else [*message.content_blocks]
+    text = str(message.text)
+    if "audio" in message.additional_kwargs:
+        blocks.append(spoken := _spoken(message.additional_kwargs["audio"]))
+        text = text or str(spoken.get("transcript") or "")
+    media = [part for block in blocks if (part := _media_part(block)) is not None]
+    return [Part(text=utf8(text)), *media] if text else media
 
 
 def data_part(value: Any) -> Part | None:
@@ -177,9 +178,8 @@ _AUDIO = {
 """Subtypes of audio by the first bytes of a file. Audio in any other form has no header."""
 
 
-def _spoken(message: BaseMessage) -> Block:
+def _spoken(audio: Any) -> Block:
     """Return the audio that OpenAI's and Google's packages of LangChain add outside of the content, as a block."""
-    audio = message.additional_kwargs.get("audio")
     if isinstance(audio, bytes):
         audio = {"data": base64.b64encode(audio).decode()}
     if not isinstance(audio, Mapping):

@@ -79,10 +79,6 @@ def test_push_config_without_id_has_id_of_task() -> None:
 
 def test_new_tasks_head_follows_its_recorded_events() -> None:
     assert admission.first_head(new()) == head(fence=0)
-    untouched = admission.first_head(replace(new(), events=()))
-    assert untouched == head(
-        state=STATES["SUBMITTED"], timestamp=datetime(1970, 1, 1, tzinfo=UTC), generation=0, fence=0
-    )
 
 
 def test_new_tasks_log_contains_request_message_once() -> None:

@@ -144,9 +144,9 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
         async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
-            assert not beat.lost.is_set()
+            assert not beat.lost.done()
             await chat.cancels("t-m-1")
-            await beat.lost.wait()
+            await beat.lost
 
 
 async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
