@@ -43,6 +43,7 @@ _LABELS = "aion_labels"
 
 @dataclass(slots=True)
 class _Request:
+    on_internal_error: Callable[[], None]
     secrets: set[str] = field(default_factory=set)
 
 
@@ -53,15 +54,28 @@ _request: ContextVar[_Request | None] = ContextVar("aion_request", default=None)
 _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  # noqa: B039  # never changed, only replaced
 
 
+def _ignore() -> None:
+    """Count no internal error."""
+
+
 @contextmanager
-def request(correlation_id: str, secrets: Iterable[str] = (), **labels: Any) -> Iterator[None]:
-    """Label the log lines of the `with` block and of asyncio tasks started in it. Redact the secrets in these lines."""
-    token = _request.set(_Request())
+def request(
+    correlation_id: str,
+    secrets: Iterable[str] = (),
+    on_internal_error: Callable[[], None] = _ignore,
+    **labels: Any,
+) -> Iterator[None]:
+    """Label the log lines of the `with` block and of asyncio tasks started in it. Redact the secrets in these lines.
+
+    `count_internal_error` calls `on_internal_error` there.
+    """
+    token = _request.set(_Request(on_internal_error))
+    labels_token = _labels.set({**_labels.get(), CORRELATION_ID: correlation_id, **labels})
     try:
         keep_out(*secrets)
-        with about(**{CORRELATION_ID: correlation_id}, **labels):
-            yield
+        yield
     finally:
+        _put_back(_labels, labels_token)
         _put_back(_request, token)
 
 
@@ -198,22 +212,7 @@ def _put_back(variable: ContextVar[Any], token: Token[Any]) -> None:
         variable.reset(token)
 
 
-# ── Internal errors ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-_on_internal_error: ContextVar[Callable[[], None] | None] = ContextVar("aion_internal_errors", default=None)
-
-
-@contextmanager
-def counting_internal_errors(count: Callable[[], None]) -> Iterator[None]:
-    """Call `count` for each internal error of the `with` block and of asyncio tasks started in it."""
-    token = _on_internal_error.set(count)
-    try:
-        yield
-    finally:
-        _put_back(_on_internal_error, token)
-
-
 def count_internal_error() -> None:
     """Count an error response for a failure of the server. Its HTTP status may be 200."""
-    if count := _on_internal_error.get():
-        count()
+    if current := _request.get():
+        current.on_internal_error()

@@ -84,13 +84,15 @@ class LazyAgent:
                     self.input_modes = agent.input_modes()
                 self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
-    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""
-        if self._agent is None:
-            # A thread runs the import, so that the event loop can serve other requests meanwhile.
-            await asyncio.to_thread(self.load)
-            if not FRAMEWORKS[self.framework].sends_messages:
-                yield TaskUsed()
+        return self._load_and_run(request) if self._agent is None else self._agent.run(request)
+
+    async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        # A thread runs the import, so that the event loop can serve other requests meanwhile.
+        await asyncio.to_thread(self.load)
+        if not FRAMEWORKS[self.framework].sends_messages:
+            yield TaskUsed()
         assert self._agent is not None  # noqa: S101  # load sets it or raises
         # Close the agent's generator with this one, so that the agent releases its resources before garbage collection.
         async with aclosing(self._agent.run(request)) as emissions:

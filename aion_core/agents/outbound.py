@@ -44,14 +44,14 @@ class StreamSequencer:
         self._buffered: dict[str, list[Chunk]] = {}
         self._closed: set[str] = set()
 
-    def add(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield the chunk now, or buffer it if another message is streaming."""
+    def add(self, chunk: Chunk) -> list[Chunk]:
+        """Return the chunk to send it now, or buffer it if another message is streaming."""
         self._closed.discard(chunk.message_id)
         if self._open and chunk.message_id != self._open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
-        else:
-            self._open = chunk.message_id
-            yield chunk
+            return []
+        self._open = chunk.message_id
+        return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
         """Mark messages as complete. If the streaming one is among them, end it, and yield the next ones' chunks."""

@@ -146,7 +146,7 @@ def item_size(item: Mapping[str, Any]) -> int:
     return size
 
 
-def _is_large(item: Mapping[str, Any]) -> bool:
+def _is_large(item: Item) -> bool:
     """Return True if the item is larger than an item may be."""
     # First a bound that is quickly computed: DynamoDB counts at most twice as many bytes as marshal writes.
     return 2 * len(marshal.dumps(item, 2)) > MAX_ITEM_BYTES and item_size(item) > MAX_ITEM_BYTES

@@ -22,7 +22,7 @@ class NewTask:
     message_id: str
     content_hash: bytes
     """Hash of the message's content, to distinguish a repeat from a reused messageId."""
-    events: tuple[Task, TaskStatusUpdateEvent]
+    events: tuple[Task | TaskStatusUpdateEvent, ...]
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
     """The request's metadata, stored with the first event."""

@@ -191,16 +191,17 @@ def with_integers(value: Any) -> Any:
 
     Negative zero stays a float, because no integer has its sign.
     """
-    # The most frequent type is the first, and the check for Mapping, which takes most of the time, the last.
-    if type(value) is str or value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
-        return int(value) if is_whole else value
-    if isinstance(value, list):
-        return [with_integers(item) for item in value]
-    if isinstance(value, dict | Mapping):
-        return {key: with_integers(item) for key, item in value.items()}
+    match value:
+        # The most frequent types are the first, and Mapping, whose check takes most of the time, the last.
+        case str() | None | int():
+            return value
+        case float():
+            is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
+            return int(value) if is_whole else value
+        case list():
+            return [with_integers(item) for item in value]
+        case dict() | Mapping():
+            return {key: with_integers(item) for key, item in value.items()}
     return value
 
 

@@ -90,7 +90,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         `skips_input`, the checkpoint of a graph's input is not stored: the next one contains the input, and until then
         no node has run.
         """
-        super().__init__(serde=serializer(frozenset(types)))
+        # LangGraph's own initializer only checks that the serializer has its methods.
+        self.serde = serializer(frozenset(types))
         self._skips_input = skips_input
         self._input_id, self._before_input = "", ""
         """Id of the skipped checkpoint of the graph's input, and of the checkpoint before it; empty without one."""

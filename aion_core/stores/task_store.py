@@ -117,11 +117,10 @@ class TableTaskStore:
             if admission.is_full(record):
                 raise admission.queue_is_full()
             created = admission.created(new, record, holder=holder, when_busy=when_busy, times=times)
-            head = created.heads[0].after
             writes: list[Write] = [
                 *(message_row(key, new.key.task_id, new.content_hash, times) for key in message_keys),
-                Put(keys.head_key(new.key), {**head_item(head), **times.ttl}),
-                *await self._writes(new.context, replace(created, heads=()), times),
+                Put(keys.head_key(new.key), {**head_item(created.outcome.head), **times.ttl}),
+                *await self._writes(new.context, created, times),
             ]
             if new.push is not None:
                 writes.append((await self._push.register(new.key, new.push, (), after=0, due=False)).write)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from uuid_utils.compat import uuid7
@@ -87,7 +87,7 @@ def created(
         outcome, change = TurnStarted(lease, head), contexts.acquired(lease, record, times)
     else:
         outcome, change = TurnQueued(head, record.held_until()), _queued(new, record, holder, when_busy, times)
-    return Transition(outcome, change, (HeadMove(Change(), head),), _events(new, head))
+    return Transition(outcome, change, events=_events(new, head))
 
 
 def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: WhenBusy, times: Times) -> Change:
@@ -164,7 +164,9 @@ def taken(
         lease = Lease(before.context, replace(follow_up.turn, tries=1), holder, after.fence)
         acquire = contexts.acquired_for_input if answers else contexts.acquired_interrupting
         outcome, change = TurnStarted(lease, after), acquire(lease, record, times)
-    row = new_event(after, after.generation, follow_up.event, message=follow_up.message, request=follow_up.request, token=token)
+    row = new_event(
+        after, after.generation, follow_up.event, message=follow_up.message, request=follow_up.request, token=token
+    )
     move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
@@ -362,6 +364,4 @@ def first_log(new: NewTask) -> tuple[Numbered, ...]:
 def first_head(new: NewTask) -> Head:
     """Return the head (state and event number) of a new task after its first events, before its first lease."""
     status = new.events[-1].status
-    return Head(
-        new.key, new.context, status.state, lifecycle.timestamp_of(status), generation=len(new.events), fence=0
-    )
+    return Head(new.key, new.context, status.state, lifecycle.timestamp_of(status), generation=len(new.events), fence=0)

@@ -223,38 +223,36 @@ class DeltaWriter:
 
     async def flush(self) -> None:
         """Write all pending chunks now, and drop the chunks refused by the store."""
-        self._stop_timer()
         if self._pending or self._unwritten or self._writing.locked():
             await self._write()
+        self._stop_timer()
         if self._unwritten:
             logger.warning("%d batches of stream deltas were dropped.", len(self._unwritten))
             self._unwritten.clear()
 
     async def stop(self) -> None:
-        """Stop the timer and wait for the batch in progress. A later `flush` still writes the pending chunks."""
-        self._stop_timer()
+        """Wait for the batch in progress and stop the timer. A later `flush` still writes the pending chunks."""
         async with self._writing:
             pass
+        self._stop_timer()
 
     def _text(self) -> str | None:
         return "".join(self._open) if sum(map(len, self._open)) <= OPEN_CHARACTERS else None
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
+        # The timer is not cancelled within a write, since the next write would repeat the batch in progress.
+        if self._timer is not None and not self._writing.locked():
             self._timer.cancel()
             self._timer = None
 
     async def _write_in_time(self) -> None:
         while self._pending or self._unwritten:
             await self._write()
-            await self._clock.sleep(FLUSH_SECONDS)
+            if self._pending_characters < FLUSH_CHARACTERS:
+                await self._clock.sleep(FLUSH_SECONDS)
         self._timer = None
 
     async def _write(self) -> None:
-        # The write is shielded: `flush` cancels the timer, but must not lose or repeat the batch in progress.
-        await asyncio.shield(asyncio.ensure_future(self._write_pending()))
-
-    async def _write_pending(self) -> None:
         async with self._writing:
             first = self._number - len(self._pending)
             for page in _pages(self._pending):
@@ -281,11 +279,12 @@ def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
     page: list[Delta] = []
     characters = 0
     for chunk in chunks:
-        if page and (characters + _size(chunk) > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
+        size = _size(chunk)
+        if page and (characters + size > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
             yield tuple(page)
             page, characters = [], 0
         page.append(chunk)
-        characters += _size(chunk)
+        characters += size
     if page:
         yield tuple(page)
 

@@ -280,20 +280,21 @@ class TaskRunner:
         """Record or stream each emission of the agent, and return the ending of its turn."""
         async for emission in emissions:
             turn.agent_ran = True
-            if isinstance(emission, Chunk):
-                turn.add_chunk(emission)
-                if emission.text:
-                    metrics.count_chunk()
-            elif isinstance(emission, AgentTyping):
-                turn.type()
-            elif isinstance(emission, StepCompleted):
-                turn.made_progress = True
-            elif isinstance(emission, TaskUsed):
-                turn.use_task()
-            elif isinstance(emission, Reply | InputRequired | Paused):
-                return emission
-            else:
-                await turn.emit(emission)
+            match emission:
+                case Chunk():
+                    turn.add_chunk(emission)
+                    if emission.text:
+                        metrics.count_chunk()
+                case AgentTyping():
+                    turn.type()
+                case StepCompleted():
+                    turn.made_progress = True
+                case TaskUsed():
+                    turn.use_task()
+                case Reply() | InputRequired() | Paused():
+                    return emission
+                case _:
+                    await turn.emit(emission)
         return Reply(None)
 
     async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:

@@ -56,10 +56,8 @@ class ObservabilityMiddleware:
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
-        with (
-            log.request(invocation or str(uuid4()), _secrets(scope["headers"]), **self._invoked(invocation)),
-            log.counting_internal_errors(partial(self._metrics.count, Metric.INTERNAL_ERRORS)),
-        ):
+        secrets, count = _secrets(scope["headers"]), partial(self._metrics.count, Metric.INTERNAL_ERRORS)
+        with log.request(invocation or str(uuid4()), secrets, count, **self._invoked(invocation)):
             try:
                 await (self._trace if self._is_traced else self._app)(scope, receive, send)
             except Exception:
@@ -363,7 +361,9 @@ class LargeResponseMiddleware:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._compressing = GZipMiddleware(app, minimum_size=COMPRESSED_BYTES, compresslevel=5)
+        self._compressing = GZipMiddleware(
+            app, COMPRESSED_BYTES, compresslevel=5, exclude_content_types=("text/event-stream",)
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""

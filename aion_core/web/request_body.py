@@ -95,6 +95,8 @@ class StrictRequest(Request):
             try:
                 async with asyncio.timeout_at(time() + BODY_IDLE_SECONDS) as limit:
                     async for chunk in self.stream():
+                        if not chunk:
+                            continue  # the end of the body
                         size += len(chunk)
                         if size > MAX_BODY_BYTES:
                             message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."

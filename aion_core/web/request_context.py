@@ -229,18 +229,20 @@ class CallContextBuilder:
         principal = owner_of(caller)
         tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared
+        # The first of several headers with one name counts.
+        headers = dict(reversed(request.headers.items()))
         call = CallContext(
             owner_in(principal, tenant),
             self._agent_id,
             request.scope[BACKGROUND],
             deadline=request.scope[DEADLINE],
-            idempotency_key=_idempotency_key(request),
-            last_event_id=request.headers.get("Last-Event-ID", ""),
+            idempotency_key=_idempotency_key(headers),
+            last_event_id=headers.get("last-event-id", ""),
             extensions=frozenset(declared),
             caller=principal,
             entrypoint_url=entrypoint_url_of(request.scope),
         )
-        state: dict[str, Any] = {"headers": dict(request.headers), REQUEST_VERSION: self._version, CALL: call}
+        state: dict[str, Any] = {"headers": headers, REQUEST_VERSION: self._version, CALL: call}
         if caller and caller.skills is not None:
             state[ALLOWED_SKILLS] = sorted(caller.skills)
         return ServerCallContext(state=state, requested_extensions=set(declared), tenant=tenant)
@@ -256,9 +258,9 @@ class CallContextBuilder:
         return caller
 
 
-def _idempotency_key(request: Request) -> str:
+def _idempotency_key(headers: Mapping[str, str]) -> str:
     """Return the header Idempotency-Key, or "" without one. Bytes in it beyond ASCII are read as UTF-8, if possible."""
-    given = request.headers.get("Idempotency-Key", "").strip(" \t")
+    given = headers.get("idempotency-key", "").strip(" \t")
     # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
     if len(given) > 1 and given[0] == given[-1] == '"':
         given = given[1:-1]

@@ -325,7 +325,7 @@ BUGS = [
         "I6C I6E",
         Edit(
             DeltaWriter,
-            "_write_pending",
+            "_write",
             "for page in _pages(self._pending):",
             "for page in _pages(self._pending[1:]):",
         ),

@@ -82,7 +82,9 @@ class LangGraphAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `ports.Agent.run`."""
-        return run_guarded(self._run(request))
+        if self._prepared is None:
+            return run_guarded(self._run(request))
+        return run_guarded(_turn(request, *self._prepared))
 
     def input_modes(self) -> tuple[str, ...]:
         """Return the media types that reach the graph; empty for all, and for a factory. See `ports.InputAwareAgent`."""
@@ -98,6 +100,7 @@ class LangGraphAgent:
             return await stored_thread(graph, setup, context, limit=limit)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """Run one turn of the graph of a factory."""
         failure: BaseException | None = None
         async with self._graph_of(request.context, request.turn.id) as (graph, setup):
             try:

@@ -70,7 +70,8 @@ class PendingEmissions:
         self._lock = threading.Lock()
         # The key is the object's id, because two emissions may be equal.
         self._pending: dict[int, object] = {}
-        self._reading = False
+        self.reading = False
+        """True while the turn waits for the next event of the graph's stream, False while it processes one."""
         self._events = 0
         self._aborted = False
         self._closed = False
@@ -89,13 +90,9 @@ class PendingEmissions:
             returned = (each for each in self._pending.values() if isinstance(each, ReturnedMessages))
             return [each for each in returned if each.namespace == namespace and each.node in nodes]
 
-    def wait_for_event(self) -> None:
-        """Mark that the turn is waiting for the next event of the graph's stream."""
-        self._reading = True
-
     def event_received(self) -> None:
-        """Mark that a stream event has arrived. The turn processes it until the next `wait_for_event`."""
-        self._reading = False
+        """Mark that a stream event has arrived, which the turn now processes."""
+        self.reading = False
         self._events += 1
 
     def mark_recorded(self, emission: object) -> None:
@@ -122,7 +119,7 @@ class PendingEmissions:
             if self._aborted:
                 raise LeaseLost("The turn was cut before its last emissions were recorded.")
             self._changed.clear()
-            reading, events = self._reading, self._events
+            reading, events = self.reading, self._events
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._changed.wait()
@@ -240,7 +237,7 @@ class GraphTurn:
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
-                pending.wait_for_event()
+                pending.reading = True
                 async for event in stream:
                     pending.event_received()
                     for emission in outbound.translate(*event):
@@ -260,7 +257,7 @@ class GraphTurn:
                     # The runner records an emission before it requests the next one.
                     if isinstance(event[2], NODE_EMISSIONS):
                         pending.mark_recorded(event[2])
-                    pending.wait_for_event()
+                    pending.reading = True
         except BaseException:
             pending.abort()
             raise

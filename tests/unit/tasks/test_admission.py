@@ -19,7 +19,7 @@ from aion_core.ports import (
     TurnStarted,
     WhenBusy,
 )
-from aion_core.ports.table import Change, Condition
+from aion_core.ports.table import Condition
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
 from aion_core.tasks import admission, contexts, heads, lifecycle
 from aion_core.tasks.admission import KnownMessage
@@ -101,8 +101,7 @@ def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
     assert created == Transition(
         TurnStarted(mine, after),
         contexts.acquired(mine, record, TIMES),
-        (HeadMove(Change(), after),),
-        events(task, notified=(False, False)),
+        events=events(task, notified=(False, False)),
     )
 
 
@@ -126,8 +125,7 @@ def test_new_task_is_queued_in_busy_context(
     assert created == Transition(
         TurnQueued(after, UNTIL if record.holder else None),
         contexts.queued(turn(), only_if, TIMES),
-        (HeadMove(Change(), after),),
-        events(task, notified=(False, False)),
+        events=events(task, notified=(False, False)),
     )
 
 
@@ -141,7 +139,7 @@ def test_new_task_with_push_config_notifies_subscriber() -> None:
     task = new(push=PUSH)
     created = admission.created(task, FREE, holder="me", when_busy=ENQUEUE, times=TIMES)
     assert created.events == events(task, notified=(False, True))
-    after = created.heads[0].after
+    after = created.outcome.head
     assert (after.push_epoch, after.push_events) == (1, PushEvents.STATUS_AND_ARTIFACT)
 
 

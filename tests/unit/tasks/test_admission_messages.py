@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from aion_core.tasks import admission
-from tests.unit.tasks.given import AT, CONTEXT, STATES, TASK, at, head
+from tests.unit.tasks.given import AT, CONTEXT, TASK, at, head
 
 MESSAGE = Message(
     message_id="m-1",

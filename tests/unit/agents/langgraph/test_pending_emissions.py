@@ -38,7 +38,7 @@ async def test_equal_emissions_are_tracked_separately() -> None:
 async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     pending = PendingEmissions()
     pending.add(lost := object())
-    pending.wait_for_event()
+    pending.reading = True
     await pending.wait_recorded()
     assert "did not reach" in caplog.text
     await pending.wait_recorded()
@@ -48,7 +48,7 @@ async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCapture
 async def test_pending_emission_is_not_dropped_during_recording() -> None:
     pending, emission = PendingEmissions(), object()
     pending.add(emission)
-    pending.wait_for_event()
+    pending.reading = True
     pending.event_received()
     waiting = asyncio.create_task(pending.wait_recorded())
     await asyncio.sleep(0.5)
