@@ -168,7 +168,8 @@ class TaskRunner:
                         # The turn is releasing its lease (the heartbeat may see that as a loss), or it is being
                         # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
                         # would find it.
-                        await asyncio.wait({work})
+                        if not work.done():
+                            await asyncio.wait({work})
                     elif beat.lost.done():
                         self._lose(turn)
                 finally:

@@ -34,6 +34,7 @@ from aion_core.agents.langgraph.thread import (
     finished_values,
     has_nodes,
     messages_of,
+    needs_no_input_checkpoint,
     node_names,
 )
 from aion_core.agents.langgraph.turn import GraphTurn
@@ -143,6 +144,7 @@ class LangGraphAgent:
             memories=self._memories,
             types=state_types(compiled) | (classes_of(self._module) if self._module is not None else frozenset()),
             nodes=node_names(compiled),
+            skips_input=needs_no_input_checkpoint(compiled),
         )
         return with_envelopes(compiled), setup
 

@@ -155,10 +155,13 @@ def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages |
     `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. The messages of a
     subgraph come from its nodes.
     """
+    writes = list(updates_in(output))
+    returned = [message for written in writes for message in messages_of(written)]
+    if len(returned) < 2:
+        return None
     *namespace, last = run.split("|")
     node, within = last.partition(":")[0], _graph_at(graph, namespace)
-    writes = list(updates_in(output))
-    messages = [message for written in writes for message in messages_of(written) if _speaks(message)]
+    messages = [message for message in returned if _speaks(message)]
     if len(messages) < 2 or within is None or _is_graph(within, node) or any(OUTBOX in written for written in writes):
         return None
     return ReturnedMessages(tuple(namespace), node, run, messages)

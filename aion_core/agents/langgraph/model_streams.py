@@ -67,7 +67,7 @@ class ModelStreams:
         self._latest = call
         if message.tool_call_chunks or message.tool_calls:
             self._tool_callers.add(call)
-        text = str(message.text)
+        text = message.content if isinstance(message.content, str) else str(message.text)
         if text:
             self._texts.setdefault(call, []).append(text)
             yield from self._sequencer.add(Chunk(text, call, speaker=self._speakers[call]))
@@ -192,7 +192,8 @@ class LangChainCallbacks(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Mark the model call as streaming, and remember its message id."""
-        if run_id in self._visible:
+        # Most tokens follow the first one of the only call, and Python computes the hash of a UUID anew each time.
+        if self._visible and run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
             self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""

@@ -54,6 +54,8 @@ class GraphSetup:
     """The author's classes whose instances checkpoints may contain."""
     nodes: str
     """Names of the graph's nodes, from `node_names`."""
+    skips_input: bool
+    """True if the checkpoint after the input is enough to resume the graph, from `needs_no_input_checkpoint`."""
 
 
 def with_envelopes(graph: Graph) -> Graph:

@@ -185,7 +185,7 @@ def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the values that a node writes to its state, from its return value."""
     for each in output if isinstance(output, list | tuple) else [output]:
         written = each.update if isinstance(each, Command) else each
-        if isinstance(written, Mapping):
+        if isinstance(written, dict | Mapping):
             yield written
 
 
@@ -194,7 +194,7 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
         yield output
     elif isinstance(output, Command):
         yield from _messages_in(output.update)
-    elif isinstance(output, Mapping):
+    elif isinstance(output, dict | Mapping):
         for value in output.values():
             yield from _messages_in(value)
     elif isinstance(output, list | tuple):
@@ -350,14 +350,14 @@ def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
 
 def messages_of(values: Any) -> list[BaseMessage]:
     """Return the messages in the values of a state."""
-    return as_messages(values.get(MESSAGES)) if isinstance(values, Mapping) else []
+    return as_messages(values.get(MESSAGES)) if isinstance(values, dict | Mapping) else []
 
 
 def as_messages(value: Any) -> list[BaseMessage]:
     """Convert a value to LangChain messages, from any form that LangChain accepts. Skip everything else."""
     if isinstance(value, BaseMessage):
         return [value]
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    if not isinstance(value, list | Sequence) or isinstance(value, str):
         return []
     messages: list[BaseMessage] = []
     for message in value:
@@ -405,15 +405,13 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     """
     content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
     human = [HumanMessage(content=content, id=request.message.message_id)] if content else []
-    given = {
-        MESSAGES: [*cancelled_tool_calls(before), *human],
-        INBOX: inbox_of(request),
-        OUTBOX: None,
-    }
+    given: dict[str, Any] = {MESSAGES: [*cancelled_tool_calls(before), *human]}
     if not isinstance(graph, CompiledStateGraph):
         # A functional graph has no state, so its entrypoint gets the message and the inbox.
-        return {MESSAGES: given[MESSAGES], INBOX: given[INBOX]}
-    return {channel: value for channel, value in given.items() if channel in graph.channels}
+        return {**given, INBOX: inbox_of(request)}
+    if INBOX in graph.channels:
+        given[INBOX] = inbox_of(request)
+    return {channel: value for channel, value in {**given, OUTBOX: None}.items() if channel in graph.channels}
 
 
 def clears_outbox(graph: Graph) -> bool:

@@ -34,7 +34,6 @@ from aion_core.agents.langgraph.thread import (
     clears_outbox,
     config_of,
     messages_of,
-    needs_no_input_checkpoint,
     turn_input,
     values_of,
 )
@@ -167,7 +166,7 @@ class GraphTurn:
                 fence=fence,
                 before_put=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
-                skips_input=needs_no_input_checkpoint(graph),
+                skips_input=setup.skips_input,
             )
         if graph.store is None and setup.memories is not None:
             scope = MemoryScope(request.context.owner, request.context.agent)
