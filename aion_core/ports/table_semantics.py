@@ -296,12 +296,11 @@ def _check_change(change: Change, *, alone: bool) -> None:
         raise _invalid("an update changes an attribute twice")
     if PARTITION in names or SORT in names:
         raise _invalid("an update changes the key")
-    for value in (*change.values.values(), *change.defaults.values(), *change.add.values()):
-        plain(value)
-    if any(_number(summand) is None for summand in change.add.values()):
+    for values in (change.values, change.defaults, change.add, change.add_members, change.remove_members):
+        if values:
+            plain(dict(values), -1)  # the item itself is no level of its values
+    if change.add and not all(_number(summand) is not None for summand in change.add.values()):
         raise _invalid("only a number can be added")
-    for members in (*change.add_members.values(), *change.remove_members.values()):
-        plain(members)
 
 
 # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -174,7 +174,7 @@ class Payloads:
 
     async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
         """Return an item's attributes for the payloads. Store large payloads together as one blob in the folder."""
-        if sum(len(payload.body) for payload in payloads.values()) <= LARGE_BYTES:
+        if sum([len(payload.body) for payload in payloads.values()]) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
         # Store the blob before the item: an item must not refer to a missing blob. Unused blobs expire by their folder.
         blob, at = f"{folder}/{uuid4()}", 0

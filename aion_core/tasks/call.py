@@ -74,8 +74,14 @@ class CallContext:
         """Start a background task that may outlive the response, and log its failure."""
         task = asyncio.ensure_future(coroutine)
         self.background.add(task)
-        task.add_done_callback(self.background.discard)
-        task.add_done_callback(_log_failure)
+        task.add_done_callback(self._end_background)
+
+    def _end_background(self, task: asyncio.Task[None]) -> None:
+        self.background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error(
+                "A background task failed; the lease of its turn runs out, and the turn runs again.", exc_info=error
+            )
 
 
 async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
@@ -93,10 +99,3 @@ async def head_of(store: TaskStore, task_id: str, call: CallContext) -> Head:
     if head is None or head.context.agent != call.agent:
         raise TaskNotFound(task_id)
     return head
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error(
-            "A background task failed; the lease of its turn runs out, and the turn runs again.", exc_info=error
-        )

@@ -326,8 +326,10 @@ def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> N
     if not isinstance(given, dict):
         _refuse(path, "an object", given)
     for field in descriptor.fields:
+        if field.json_name not in given and field.name not in given:
+            continue
         names = [name for name in dict.fromkeys((field.json_name, field.name)) if name in given]
-        if not names or given[names[0]] is None:
+        if given[names[0]] is None:
             continue
         where = f"{path}.{names[0]}" if path else names[0]
         if len(names) > 1:

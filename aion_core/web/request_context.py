@@ -55,6 +55,8 @@ def check_version(request: Request, version: str) -> None:
 HEADER = {V1: "A2A-Extensions", "0.3": "X-A2A-Extensions"}
 """Name of the extensions header by A2A version. The server accepts both headers in requests of both versions."""
 
+_HEADER_NAMES = frozenset(name.lower().encode() for name in HEADER.values())
+
 MAX_DECLARED = 64
 """Maximum number of extensions in a request. The server ignores further ones."""
 
@@ -75,7 +77,7 @@ class Negotiated:
 
 def negotiate(request: Request, card: AgentCard) -> Negotiated:
     """Return the extensions declared in the request's headers, and the active ones in the agent's card."""
-    values = [value for name in HEADER.values() for value in request.headers.getlist(name)]
+    values = [value.decode("latin-1") for name, value in request.scope["headers"] if name in _HEADER_NAMES]
     listed = [uri.strip() for value in values for uri in value.split(",")]
     declared = tuple(dict.fromkeys(uri for uri in listed if uri))[:MAX_DECLARED]
     known = {extension.uri for extension in card.capabilities.extensions}

@@ -78,7 +78,8 @@ class JsonRpcBinding:
             response = JSONResponse(error_body(None, refused.error), refused.http)
         except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
             response = refuse(_request_id(strict.read), error)
-        response.headers.update(headers)
+        if headers:
+            response.headers.update(headers)
         return response
 
     def _operation(self, method: str) -> tuple[Operation, str]:

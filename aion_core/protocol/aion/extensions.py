@@ -8,6 +8,7 @@ data parts         the event's payload, by the schema in the part's metadata
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import unquote
 
@@ -85,6 +86,7 @@ def reads_aion_extensions(card: AgentCard) -> bool:
     return any(extension.uri in known for extension in card.capabilities.extensions)
 
 
+@cache
 def older(uri: str) -> str:
     """Return the older form of an extension's URI. The first clients use it in requests."""
     return uri.replace("/a2a/extensions/", "/extensions/")
