@@ -1,0 +1,81 @@
+"""Writes of stream deltas to a slow store: a batch in progress is neither lost, repeated nor overtaken."""
+
+import asyncio
+from typing import Any
+
+from aion_core.ports import Delta, TaskKey
+from aion_core.tasks.broadcast import FLUSH_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
+from tests.support.clock import ManualClock, settle
+
+
+class SlowStore:
+    """Store of stream deltas that answers a write when the test allows it."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+        """Texts of the requested writes, answered or not."""
+        self.answers = asyncio.Semaphore(0)
+
+    async def append_deltas(self, key: TaskKey, batch: Any) -> None:
+        """Record the request, and wait for its answer."""
+        self.requests.append("".join(delta.text for delta in batch.chunks))
+        await self.answers.acquire()
+
+
+def writing() -> tuple[SlowStore, DeltaWriter]:
+    """Return a store and a writer with a first chunk."""
+    store: Any = SlowStore()
+    writer = DeltaWriter(store, TaskKey("ann", "t-1"), ManualClock(), fence=1)
+    writer.follow(2)
+    writer.add(Delta("one ", append=False))
+    return store, writer
+
+
+async def test_flush_waits_for_batch_in_progress() -> None:
+    store, writer = writing()
+    await settle()
+    writer.add(Delta("two", append=True))
+    flushing = asyncio.create_task(writer.flush())
+    await settle()
+    assert (store.requests, flushing.done()) == (["one "], False)
+    store.answers.release()
+    store.answers.release()
+    await flushing
+    assert store.requests == ["one ", "two"]
+
+
+async def test_batch_of_cancelled_flush_is_written_again() -> None:
+    """The store may or may not have the batch of the cancelled write. The same batch again changes nothing."""
+    store, writer = writing()
+    await settle()
+    store.answers.release()
+    await settle()
+
+    async def turn() -> None:
+        writer.add(Delta("two ", append=True))
+        await writer.flush()
+
+    cancelled = asyncio.create_task(turn())
+    await settle()
+    cancelled.cancel()
+    await settle()
+    writer.add(Delta("three", append=True))
+    store.answers.release()
+    store.answers.release()
+    await writer.flush()
+    assert store.requests == ["one ", "two ", "two ", "three"]
+
+
+async def test_buffer_filled_within_write_follows_without_pause() -> None:
+    store, writer = writing()
+    await settle()
+    page = "x" * PAGE_CHARACTERS
+    for _ in range(FLUSH_CHARACTERS // PAGE_CHARACTERS):
+        writer.add(Delta(page, append=True))
+    store.answers.release()
+    await settle()
+    assert store.requests[0] == "one "
+    assert store.requests[1].startswith(page), "the manual clock has not moved"
+    store.answers.release()
+    await writer.flush()
+    await writer.stop()
