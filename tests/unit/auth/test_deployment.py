@@ -298,7 +298,7 @@ async def test_server_without_authentication_serves_loopback_only(
 @pytest.mark.parametrize(
     ("schemes", "loaded"),
     [
-        ("{key: {type: api-key}}", set()),
+        pytest.param("{key: {type: api-key}}", set(), marks=pytest.mark.deep),
         ("{iam: {type: aws-iam}}", set()),
         ("{jwt: {type: bearer-jwt, issuer: 'https://x.test', audience: x, jwks_url: 'https://x.test/j'}}", {"jwt"}),
         ("{basic: {type: basic}}", {"argon2"}),
