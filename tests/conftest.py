@@ -1,6 +1,7 @@
 """Fixtures and settings of the whole suite: the embedded stack, a manual clock, and a summary of the covered areas."""
 
 import gc
+import logging
 import os
 import time
 from collections import Counter
@@ -53,10 +54,16 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(autouse=True)
-def environment_is_restored() -> Iterator[None]:
-    """Fail a test that leaves an environment variable behind: the next tests of its worker would depend on it."""
-    before = {**os.environ, "PYTEST_CURRENT_TEST": ""}
+def process_is_restored() -> Iterator[None]:
+    """Fail a test that leaves an environment variable behind: the next tests of its worker would depend on it.
+
+    Restore the logging: an app with the settings of a deployment logs as on Lambda.
+    """
+    before, root = {**os.environ, "PYTEST_CURRENT_TEST": ""}, logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
     after = {**os.environ, "PYTEST_CURRENT_TEST": ""}
     assert before.keys() ^ after.keys() == set()
     assert after == before

@@ -33,9 +33,9 @@ from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.erased import (
     AGENTS,
     AION_YAML,
-    bucket_versions,
     Person,
     RecordedLives,
+    bucket_versions,
     environment,
     of_person,
     run_in_thread,

@@ -194,7 +194,16 @@ def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
     return ended
 
 
-@pytest.mark.parametrize("tree", TREES)
+LARGEST = "one that transfers to a sequence in a sequence"
+COMBINED = {LARGEST, "agents that transfer one after another"}
+"""Trees that combine others."""
+one_after_another = pytest.mark.parametrize(
+    "tree",
+    [pytest.param(tree, marks=[pytest.mark.deep] * (tree in COMBINED)) for tree in TREES if tree != "in parallel"],
+)
+
+
+@pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
 async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
     """The process is lost after each stored event in turn.
 
@@ -212,14 +221,6 @@ async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
         assert sum(event.author == "user" for event in dying.stored()) == 1
         # ADK runs a workflow's node at least once: again if its output is stored and its end is not.
         assert ran == once or tree == "in a workflow", f"cut at event {place}"
-
-
-COMBINED = {"agents that transfer one after another", "one that transfers to a sequence in a sequence"}
-"""Trees that combine others."""
-one_after_another = pytest.mark.parametrize(
-    "tree",
-    [pytest.param(tree, marks=[pytest.mark.deep] * (tree in COMBINED)) for tree in TREES if tree != "in parallel"],
-)
 
 
 @one_after_another
