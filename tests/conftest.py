@@ -26,6 +26,10 @@ settings.register_profile("aion", phases=[phase for phase in Phase if phase is n
 settings.load_profile("aion")
 
 
+CURRENT = "PYTEST_CURRENT_TEST"
+"""Variable of pytest itself, with another value in each phase of a test."""
+
+
 @pytest.fixture(scope="session")
 def moto() -> "Iterator[LocalStack]":
     # boto3 and moto take two seconds to import.
@@ -55,18 +59,19 @@ def clock() -> ManualClock:
 
 @pytest.fixture(autouse=True)
 def process_is_restored() -> Iterator[None]:
-    """Fail a test that leaves an environment variable behind: the next tests of its worker would depend on it.
+    """Restore the environment variables and the logging: the next tests of a worker must not depend on them.
 
-    Restore the logging: an app with the settings of a deployment logs as on Lambda.
+    An app with the settings of a deployment changes both.
     """
-    before, root = {**os.environ, "PYTEST_CURRENT_TEST": ""}, logging.getLogger()
+    before, root = dict(os.environ), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    after = {**os.environ, "PYTEST_CURRENT_TEST": ""}
-    assert before.keys() ^ after.keys() == set()
-    assert after == before
+    before[CURRENT] = os.environ[CURRENT]
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ.update(before)
 
 
 # ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -39,12 +39,10 @@ def declared(config: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the example's job of forty minutes short, before its module is imported. Restore what the examples set."""
+def short_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the example's job of forty minutes short, before its module is imported."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
-    # The planner's aion.yaml sets it in this process.
-    monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")
 
 
 @cache

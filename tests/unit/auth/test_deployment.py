@@ -299,7 +299,7 @@ async def test_server_without_authentication_serves_loopback_only(
     ("schemes", "loaded"),
     [
         pytest.param("{key: {type: api-key}}", set(), marks=pytest.mark.deep),
-        ("{iam: {type: aws-iam}}", set()),
+        pytest.param("{iam: {type: aws-iam}}", set(), marks=pytest.mark.deep),
         ("{jwt: {type: bearer-jwt, issuer: 'https://x.test', audience: x, jwks_url: 'https://x.test/j'}}", {"jwt"}),
         ("{basic: {type: basic}}", {"argon2"}),
     ],
