@@ -25,7 +25,7 @@ from tests.golden.graphs import asks_for, model_saying
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 350
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 500
 """Number of generated agents: 350 have 500 streams. An agent takes 30 ms of CPU."""
 
 
