@@ -101,6 +101,11 @@ def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
             if key.task_id not in world.history.unreadable:
                 yield f"{key.task_id} cannot be read: {error}"
             continue
+        except RuntimeError:
+            # The store would wait for a missing row. An event expires early if its process has a slow clock.
+            if not (world.skewed and world.forgets):
+                yield f"An event of {key.task_id} is missing."
+            continue
         if log is None:
             if not world.forgets:
                 yield f"{key.task_id} is gone."

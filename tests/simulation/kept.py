@@ -35,4 +35,10 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ),
     # A context expired between two turns of the same name, and only its leases were told apart.
     ("kept for an hour", 1463182601212, (Aim(Fault.THROTTLED, "thread.get", 3),)),
+    # An event was recorded with a clock ten minutes slow, and expired before its task.
+    (
+        "kept for an hour",
+        833933901070,
+        (Aim(Fault.DOUBLED, "append.transact", 1, 4), Aim(Fault.SKEWED, "follow_up.get", 2, -600.0)),
+    ),
 )
