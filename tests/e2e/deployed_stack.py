@@ -6,7 +6,6 @@ The emulator of Lambda's runtime runs the functions; our pollers replace the eve
 import os
 import shutil
 import subprocess
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
 from aion_core.local.stack import SETTINGS
-from aion_core.packaging.files import ZipWriter
 from aion_core.template.reader import Place
 from infra.sam_local import machine_architecture
 from tests.e2e.packages import package_here
@@ -139,7 +137,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
             if DEEP:
                 shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
             else:
-                unpack(name, folder / name, {"aion.yaml": aion_yaml, **agents})
+                unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
         until_the_end.enter_context(running(stack))
         yield stack
 
@@ -169,15 +167,21 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
         yield url
 
 
-def unpack(function: str, target: Path, files: Mapping[str, str]) -> None:
-    """Unpack the built package as Lambda does; add the files of a user's project, if it is for a function with agents."""
-    with zipfile.ZipFile(package_here(function).zip(ZipWriter())) as archive:
-        archive.extractall(target)
-        for entry in archive.infolist():
-            (target / entry.filename).chmod(entry.external_attr >> 16 & 0o777)
-    if (target / "aion.yaml").exists():
+def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
+    """Link the files of the built package into the folder; add those of a user's project, if the function has agents."""
+    copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
+    if (copied / "aion.yaml").exists():
         for name, text in files.items():
-            (target / name).write_text(text)
+            # Not into the file of the package.
+            (copied / name).unlink(missing_ok=True)
+            (copied / name).write_text(text)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another device
+        shutil.copy2(source, target)
 
 
 @contextmanager

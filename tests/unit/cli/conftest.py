@@ -22,6 +22,11 @@ def moto(moto: LocalStack) -> Iterator[LocalStack]:
         yield moto
 
 
+@pytest.fixture(scope="module")
+def stack(moto: LocalStack) -> LocalStack:
+    return moto
+
+
 @pytest.fixture
 def run(moto: LocalStack, request: pytest.FixtureRequest) -> RunCommand:
     """Return a function to run the subcommand named by the module's COMMAND, or `aion` itself."""
