@@ -37,7 +37,8 @@ def python_page() -> str:
     ]
     described: dict[str, str] = {}
     for path in MODULES:
-        module = loader.load(path)
+        # A second load of aion_core would read all its files again.
+        module = loader.modules_collection[path] if path.startswith("aion_core.") else loader.load(path)
         loader.resolve_aliases(external=False)
         lines += [f"## {path}", "", _text(module), ""]
         for name in _PUBLIC.get(path) or module.exports or []:

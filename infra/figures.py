@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,8 +68,8 @@ def python_files(*folders: str) -> list[Path]:
     return [path for name in listed.split("\n") if (path := Path(name)).suffix == ".py" and path.exists()]
 
 
-def figures_of(paths: list[Path]) -> Figures:
-    """Compute the statistics of Python files."""
+def figures_of(paths: list[Path], *, tokens: bool = True) -> Figures:
+    """Compute the statistics of Python files. Without `tokens`, those of comments and code lines are omitted."""
     found = Figures(files=len(paths))
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -78,36 +78,47 @@ def figures_of(paths: list[Path]) -> Figures:
         if len(lines) < FEW_LINES and path.name != "__init__.py":
             found.small_files.append(str(path))
         tree = ast.parse(source)
+        nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
         without = set[int]()
-        for node, docstring in _docstrings(tree):
+        for node, docstring in _docstrings(nodes):
             without |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
             found.docstrings.add(docstring)
             if NOUN_CLAUSE.match(docstring):
                 found.noun_clauses.append(f"{path}: {docstring.splitlines()[0]}")
-        for each in ast.walk(tree):
+        for each in nodes:
             if isinstance(each, ast.ClassDef):
                 found.classes[each.name].add(str(path))
-            elif isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and _is_long(each.name):
+            elif not isinstance(each, ast.Module) and _is_long(each.name):
                 found.long_test_names.append(f"{path}: {each.name}")
-        code = set[int]()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                found.comments.add(token.string)
-            elif token.type not in _LAYOUT:
-                code |= set(range(token.start[0], token.end[0] + 1))
-        found.code_lines += len(code - without)
+        if tokens:
+            _add_tokens(found, source, without)
     return found
+
+
+def _add_tokens(found: Figures, source: str, without: set[int]) -> None:
+    """Add the comments, and the code lines except those of docstrings."""
+    code = set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            found.comments.add(token.string)
+        elif token.type not in _LAYOUT:
+            code |= set(range(token.start[0], token.end[0] + 1))
+    found.code_lines += len(code - without)
 
 
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring:
-                yield node.body[0], docstring
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _docstrings(
+    nodes: Iterable[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef],
+) -> Iterator[tuple[ast.stmt, str]]:
+    for node in nodes:
+        docstring = ast.get_docstring(node)
+        if docstring:
+            yield node.body[0], docstring
 
 
 def _is_long(name: str) -> bool:

@@ -219,7 +219,7 @@ def deployment(command: Command) -> Command:
 def _use_local(local: LocalServer) -> dict[str, str]:
     """Return the environment of the local development server, set it for the AWS SDK, and print the server's name."""
     click.echo(f"Using {local.name}", err=True)
-    of_aws = {name: value for name, value in local.environment.items() if name.startswith("AWS_")}
+    of_aws = {name: value for name, value in local.environment.items() if name in _OF_AWS}
     if of_aws:
         for name in _OF_AWS:
             os.environ.pop(name, None)

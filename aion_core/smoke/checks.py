@@ -36,8 +36,8 @@ async def card(agent: AgentUnderTest) -> str:
     urls = [i.url for i in interfaces if i.protocol_version == VERSION]
     if not urls:
         raise CheckFailed(f"the card offers no {BINDING} {VERSION} interface")
-    # The agent at the deployment's root may have a card with the agent's own path below the root.
-    if not any(url == agent.url or url.startswith(f"{agent.url}/") for url in urls):
+    # The default agent has two URLs, the deployment's root and its own path below it; its card may name the other one.
+    if not any(url.rstrip("/") in (agent.url, agent.deployment) or url.startswith(f"{agent.url}/") for url in urls):
         raise CheckFailed(
             f"the card names {urls[0]}, not {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
             f"The next checks use {agent.url}"

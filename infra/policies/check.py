@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from jsonschema import Draft202012Validator
@@ -139,12 +140,12 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
     for holder in (template.get("Globals", {}).get("Function", {}), *functions):
         if "CodeUri" in holder:
             holder["CodeUri"] = CODE
-    os.environ.setdefault("AWS_DEFAULT_REGION", PLACE.region)
     # The transform warns of feature toggles that only AWS has.
     logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
     # Without this loader the transform would call IAM for the names of managed policies.
     no_policies = SimpleNamespace(load=dict, get_managed_policy=lambda name: None)
-    plain: dict[str, Any] = transform(template, dict(parameters), no_policies)
+    with patch.dict(os.environ, {"AWS_DEFAULT_REGION": os.environ.get("AWS_DEFAULT_REGION", PLACE.region)}):
+        plain: dict[str, Any] = transform(template, dict(parameters), no_policies)
     return plain
 
 

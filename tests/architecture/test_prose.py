@@ -12,7 +12,7 @@ TESTS = ("examples", "tests")
 @cache
 def figures(*folders: str) -> Figures:
     """Return the figures of the folders' Python files."""
-    return figures_of(python_files(*folders))
+    return figures_of(python_files(*folders), tokens=folders == SOURCE)
 
 
 @pytest.mark.parametrize("folders", [SOURCE, TESTS], ids=["source", "tests"])

@@ -1,15 +1,13 @@
-"""Local deployment: a stack of the transformed template on ministack, run by the built packages.
+"""Local deployment: the stack of `aion deploy` on ministack, run by the built packages.
 
 The emulator of Lambda's runtime runs the functions; our pollers replace the event sources.
 """
 
-import json
 import os
+import shutil
 import subprocess
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -20,32 +18,36 @@ import httpx
 from aion_core.local import REGION
 from aion_core.local.lambda_events import schedule_event
 from aion_core.local.pollers import Function, QueuePoller, QueueSource
-from aion_core.local.stack import SETTINGS, client_of
-from aion_core.packaging.files import ZipWriter
-from aion_core.template.file import parsed
+from aion_core.local.stack import SETTINGS
 from aion_core.template.reader import Place
-from infra.policies.check import CODE, transformed
+from infra.sam_local import machine_architecture
 from tests.e2e.packages import package_here
 from tests.e2e.rest_api import RestApi, rest_api
 from tests.e2e.runtime_emulator import alone, emulated, lambda_python
+from tests.e2e.sam_project import BUILDS, COPIES, SamProject
 from tests.support import ministack
-from tests.support.server import ROOT
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
 SERVICES = (
     "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
 )
-STACK = "deployed"
+STACK = "aion-dev"
 TIMEOUT = 120
-# The receivers are on this machine.
-HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
+DEEP = bool(os.environ.get("SIMULATION_DEEP"))
+# The receivers are on this machine. The functions find their URL as without the parameter BaseUrl, which names our entry point
+# to `aion deploy`: the emulator's own API is not served.
+HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_BASE_URL": ""}
 
 
 @dataclass(eq=False)
 class DeployedStack:
     """Stack of CloudFormation, with its running functions and its URL for clients."""
 
-    endpoint: str
+    project: SamProject
+    options: list[str]
+    """Options of its deployment."""
+    printed: str
+    """Output of its deployment."""
     entrypoint_url: RestApi
     code: Path
     physical_ids: dict[str, str]
@@ -58,9 +60,13 @@ class DeployedStack:
     """Events of each function, except requests."""
     _locks: dict[str, Lock] = field(default_factory=dict)
 
+    @property
+    def place(self) -> Place:
+        return Place(ministack.ACCOUNT, REGION, self.project.endpoint, STACK)
+
     def client(self, service: str) -> Any:
         """Return a client of this stack's DynamoDB, SQS or S3."""
-        return client_of(service, self.endpoint)
+        return self.project.client(service)
 
     def environment(self, function: str) -> dict[str, str]:
         """Return the function's variables from CloudFormation and from Lambda."""
@@ -88,8 +94,7 @@ class DeployedStack:
                 break
         else:
             raise AssertionError(f"no rule calls {function}")
-        place = Place(ministack.ACCOUNT, REGION, self.endpoint, STACK)
-        return self.invoke(function, schedule_event("Schedule", rule, {}, place))
+        return self.invoke(function, schedule_event("Schedule", rule, {}, self.place))
 
 
 def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
@@ -104,18 +109,35 @@ def _name_in(arn: str) -> str:
 
 @contextmanager
 def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[DeployedStack]:
-    """Deploy the built packages with this aion.yaml and these files beside it, until the block ends."""
+    """Deploy a project with this aion.yaml and these files without a smoke test; run its functions until the block ends.
+
+    `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the project's
+    agents. tests/e2e/test_sam.py compares the two; test_installed.py builds a project by its Makefile.
+    """
     with ExitStack() as until_the_end:
         entrypoint_url = until_the_end.enter_context(rest_api())
         endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
-        physical_ids = created(ROOT / "template.yaml", endpoint, {"AwsEndpointUrl": endpoint, "LeaseSeconds": "5"})
-        functions = client_of("lambda", endpoint)
-        configurations = {
-            name: functions.get_function_configuration(FunctionName=physical_ids[name]) for name in FUNCTIONS
+        makefile = BUILDS if DEEP else COPIES
+        project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml, makefile=makefile)
+        project.environ["AION_PYTHON"] = lambda_python()[1]
+        chosen = {
+            "BaseUrl": entrypoint_url.url,
+            "Architecture": machine_architecture(),
+            "AwsEndpointUrl": endpoint,
+            "LeaseSeconds": "5",
         }
-        stack = DeployedStack(endpoint, entrypoint_url, folder, physical_ids, configurations)
+        options = [f"--parameter={name}={value}" for name, value in chosen.items()]
+        printed = project.deployed(STACK, *options).stdout
+        found = project.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+        functions = project.client("lambda")
+        configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
+        stack = DeployedStack(project, options, printed, entrypoint_url, folder, ids, configurations)
         for name in FUNCTIONS:
-            unpack(name, folder / name, aion_yaml, agents)
+            if DEEP:
+                shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+            else:
+                unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
         until_the_end.enter_context(running(stack))
         yield stack
 
@@ -145,57 +167,21 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
         yield url
 
 
-def created(template: Path, endpoint: str, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Create the stack of the transformed template, and return the physical id of each of its resources."""
-    bucket, _, key = CODE.removeprefix("s3://").partition("/")
-    s3 = client_of("s3", endpoint)
-    s3.create_bucket(Bucket=bucket)
-    # The emulator stores the code of a function, but never invokes it: the package itself runs elsewhere.
-    s3.put_object(Bucket=bucket, Key=key, Body=b"PK\x05\x06" + bytes(18))
-    plain = _made_here(transformed(template, parameters), template, s3, f"{endpoint}/{bucket}")
-    cloudformation = client_of("cloudformation", endpoint)
-    cloudformation.create_stack(
-        StackName=STACK,
-        TemplateBody=json.dumps(plain, default=str),
-        Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
-        Capabilities=["CAPABILITY_IAM"],
-    )
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": TIMEOUT}
-    )
-    found = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
-    return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
+    """Link the files of the built package into the folder; add those of a user's project, if the function has agents."""
+    copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
+    if (copied / "aion.yaml").exists():
+        for name, text in files.items():
+            # Not into the file of the package.
+            (copied / name).unlink(missing_ok=True)
+            (copied / name).write_text(text)
 
 
-def _made_here(document: dict[str, Any], file: Path, s3: Any, bucket_url: str) -> dict[str, Any]:
-    """Return the template in the emulator's form: nested ones in a bucket, as after `sam package`.
-
-    It omits two unsupported things, irrelevant for requests: the gradual shift to a new version (here is only one),
-    and alarms on expressions.
-    """
-    resources: dict[str, Any] = {}
-    for name, resource in document["Resources"].items():
-        kind, properties = resource["Type"], resource.get("Properties") or {}
-        if kind.startswith("AWS::CodeDeploy::") or (kind == "AWS::CloudWatch::Alarm" and "Metrics" in properties):
-            continue
-        if kind == "AWS::CloudFormation::Stack":
-            nested = file.parent / properties["TemplateURL"]
-            made = _made_here(deepcopy(parsed(nested.read_text())), nested, s3, bucket_url)
-            s3.put_object(Bucket=bucket_url.rpartition("/")[2], Key=nested.name, Body=json.dumps(made, default=str))
-            properties["TemplateURL"] = f"{bucket_url}/{nested.name}"
-        resources[name] = {key: value for key, value in resource.items() if key != "UpdatePolicy"}
-    return {**document, "Resources": resources}
-
-
-def unpack(function: str, target: Path, aion_yaml: str, agents: Mapping[str, str]) -> None:
-    """Unpack the built package as Lambda does, and add the agents of a user's project."""
-    with zipfile.ZipFile(package_here(function).zip(ZipWriter())) as archive:
-        archive.extractall(target)
-        for entry in archive.infolist():
-            (target / entry.filename).chmod(entry.external_attr >> 16 & 0o777)
-    if (target / "aion.yaml").exists():
-        for name, text in {"aion.yaml": aion_yaml, **agents}.items():
-            (target / name).write_text(text)
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another device
+        shutil.copy2(source, target)
 
 
 @contextmanager
@@ -253,5 +239,4 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             configuration["MemorySize"],
             _invoke(stack, name),
         )
-        place = Place(ministack.ACCOUNT, REGION, stack.endpoint, STACK)
-        yield QueuePoller(function, QueueSource.of(event, place), stack.client("sqs"), retry_after=1)
+        yield QueuePoller(function, QueueSource.of(event, stack.place), stack.client("sqs"), retry_after=1)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Statement = Mapping[str, Any]
@@ -74,8 +75,13 @@ def _conditions(statement: Statement) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _like(value: str, pattern: str) -> bool:
+    return _compiled(pattern).fullmatch(value) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
     parts = {"*": ".*", "?": "."}
-    return re.fullmatch("".join(parts.get(each) or re.escape(each) for each in pattern), value, re.S) is not None
+    return re.compile("".join(parts.get(each) or re.escape(each) for each in pattern), re.S)
 
 
 _OPERATORS: Mapping[str, Callable[[str, Collection[str]], bool]] = {

@@ -34,18 +34,18 @@ class SamProject:
     environ: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def made(cls, folder: Path, endpoint: str, *, agent: str, makefile: str = COPIES) -> "SamProject":
-        """Write a project of one agent into the folder, with the shipped template."""
+    def made(
+        cls, folder: Path, endpoint: str, agents: Mapping[str, str], *, aion_yaml: str, makefile: str = COPIES
+    ) -> "SamProject":
+        """Write a project with these files of agents into the folder, with the shipped template."""
         (folder / "infra").mkdir(parents=True)
         for file in (shipped() / "infra").iterdir():
             if file.suffix in (".yaml", ".mk"):
                 shutil.copy(file, folder / "infra")
         for name in ("template.yaml", "samconfig.toml"):
             shutil.copy(shipped() / name, folder)
-        (folder / "agent.py").write_text(agent)
-        agents = "{counting: {path: agent.py:graph, name: Counting}}"
-        (folder / "aion.yaml").write_text(f"aion:\n  agents: {agents}\n")
-        (folder / "Makefile").write_text(makefile)
+        for name, text in {**agents, "aion.yaml": aion_yaml, "Makefile": makefile}.items():
+            (folder / name).write_text(text)
         return cls(folder, endpoint)
 
     def client(self, service: str) -> Any:
@@ -55,6 +55,26 @@ class SamProject:
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
         """Run `aion` in the project's folder, without a terminal."""
         return forked.run("aion_core.cli", *arguments, cwd=self.folder, env=self.environment(environ), timeout=TIMEOUT)
+
+    def deployed(self, stack: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        """Deploy without a smoke test. Raise AssertionError with the output if that fails."""
+        done = self.run("deploy", "--yes", "--no-smoke", "--stack", stack, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def outputs(self, stack: str) -> dict[str, str]:
+        """Return the stack's outputs by name."""
+        (found,) = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
+
+    def status(self, stack: str) -> str:
+        """Return the stack's status; empty without a stack."""
+        cloudformation = self.client("cloudformation")
+        try:
+            (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+        except cloudformation.exceptions.ClientError:
+            return ""
+        return str(found["StackStatus"])
 
     def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
         """Run `aion` on a terminal with this input; return its exit code and output."""

@@ -1,148 +1,50 @@
-"""`aion deploy`, `logs` and `destroy`: the real SAM CLI, the real template, an emulated CloudFormation.
+"""`aion deploy` and `destroy`: the real SAM CLI, the real template, an emulated CloudFormation.
 
+test_deployed.py has the tests of a stack with running functions, such as the reply at the end of `aion deploy`.
 The emulator's gaps are listed in tests/support/ministack_program.py and in docs/deploy.md.
 """
 
-import json
-import os
-import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import tomlkit
 
 from aion_core.deploy import sam
-from aion_core.shipped import shipped
-from infra.sam_local import machine_architecture
-from tests.e2e.deployed_stack import FUNCTIONS, SERVICES, DeployedStack, running, unpack
-from tests.e2e.rest_api import RestApi, rest_api
-from tests.e2e.runtime_emulator import lambda_python
-from tests.e2e.sam_project import BUILDS, COPIES, SamProject
+from tests.e2e.deployed_stack import SERVICES
+from tests.e2e.sam_project import SamProject
 from tests.support import ministack
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test installs SAM, if necessary, and builds four packages.
+    # The first test installs SAM, if necessary.
     pytest.mark.timeout(900),
 ]
 
-DEEP = bool(os.environ.get("SIMULATION_DEEP"))
 AGENT = (Path(__file__).with_name("agents") / "taking_its_time.py").read_text()
-TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
+CONFIG = "aion:\n  agents: {counting: {path: agent.py:graph, name: Counting}}\n"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with ministack.serving(f"{SERVICES},kms") as endpoint:
+    with ministack.serving(SERVICES) as endpoint:
         yield endpoint
 
 
 @pytest.fixture
 def project(tmp_path: Path, endpoint: str) -> SamProject:
-    return SamProject.made(tmp_path / "project", endpoint, agent=AGENT)
+    return SamProject.made(tmp_path / "project", endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
     """Deploy a project to the stack `standing`, with a flag for the other processor than the default."""
-    project = SamProject.made(tmp_path_factory.mktemp("deployed") / "project", endpoint, agent=AGENT)
-    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "standing", "--parameter", "Architecture=x86_64")
-    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path_factory.mktemp("deployed") / "project"
+    project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
+    project.deployed("standing", "--parameter", "Architecture=x86_64")
     return project
-
-
-def stack_status(project: SamProject, name: str) -> str:
-    try:
-        (found,) = project.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
-    except project.client("cloudformation").exceptions.ClientError:
-        return ""
-    return str(found["StackStatus"])
-
-
-def outputs(project: SamProject, name: str) -> dict[str, str]:
-    (found,) = project.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
-    return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
-
-
-# --- From a folder to a streamed reply ---
-
-
-@dataclass(frozen=True)
-class Served:
-    """Project with running functions, and the options of its deployment."""
-
-    project: SamProject
-    url: str
-    options: list[str]
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Served]:
-    """Deploy a project without a smoke test, and run its functions as Lambda would.
-
-    `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the
-    project's agent. tests/e2e/test_sam.py compares the two; test_installed.py builds a project by its Makefile.
-    """
-    folder = tmp_path_factory.mktemp("served")
-    project = SamProject.made(folder / "project", endpoint, agent=AGENT, makefile=BUILDS if DEEP else COPIES)
-    project.environ["AION_PYTHON"] = lambda_python()[1]
-    with rest_api() as entrypoint_url:
-        chosen = {
-            "BaseUrl": entrypoint_url.url,
-            "Architecture": machine_architecture(),
-            "AwsEndpointUrl": endpoint,
-            "LeaseSeconds": "5",
-        }
-        options = [f"--parameter={name}={value}" for name, value in chosen.items()]
-        first = project.run("deploy", "--yes", "--no-smoke", *options)
-        assert first.returncode == 0, first.stdout + first.stderr
-        assert "counting (agent.py:graph)" in first.stdout or not DEEP
-        assert "ok       deploy: the stack aion-dev is deployed" in first.stdout
-        with running(unpacked(project, entrypoint_url, folder / "unpacked")):
-            yield Served(project, entrypoint_url.url, options)
-
-
-def test_deploy_ends_with_a_streamed_reply(served: Served) -> None:
-    again = served.project.run("deploy", "--yes", *served.options)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "one two three four five\n" in again.stdout
-    assert "ok       first reply: Counting answered, streamed, after " in again.stdout
-    assert f"  URL   {served.url}\n" in again.stdout
-    price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
-    assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
-
-    smoked = served.project.run("smoke", "--stack", "aion-dev", "--only", "card,send,stream")
-    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "3 ok"), smoked.stdout + smoked.stderr
-
-
-@pytest.mark.deep
-def test_deploy_reports_refused_first_reply(served: Served) -> None:
-    refused = served.project.run("deploy", "--yes", *served.options, AWS_SECRET_ACCESS_KEY="another")
-    assert refused.returncode == 1
-    assert "FAILED   first reply" in refused.stdout
-    assert "returned 403" in refused.stderr
-    assert "aion logs --stack aion-dev" in refused.stderr
-    assert "is deployed." in refused.stdout
-
-
-def unpacked(project: SamProject, entrypoint_url: RestApi, folder: Path) -> DeployedStack:
-    """Unpack the packages of the stack's functions into the folder."""
-    found = project.client("cloudformation").describe_stack_resources(StackName="aion-dev")["StackResources"]
-    ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
-    functions = project.client("lambda")
-    configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
-    for name in FUNCTIONS:
-        if DEEP:
-            shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
-        else:
-            aion_yaml = (project.folder / "aion.yaml").read_text()
-            unpack(name, folder / name, aion_yaml, {"agent.py": AGENT})
-    return DeployedStack(project.endpoint, entrypoint_url, folder, ids, configurations)
 
 
 # --- Questions ---
@@ -158,7 +60,7 @@ def test_deploy_answers_are_stored_keeping_samconfig_comments(project: SamProjec
     assert "to create" in shown
     assert "Deploy mine to account 000000000000, us-east-1?" in shown
     # Without consent there is no stack, but the answers are stored.
-    assert stack_status(project, "mine") == ""
+    assert project.status("mine") == ""
     comments = [line for line in before.splitlines() if line.startswith("#")]
     assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
     saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
@@ -275,80 +177,20 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
     """Use the stack's own value without a flag; samconfig.toml overrides it."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
-    assert deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing", *chosen).returncode == 0
-    again = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
-    assert again.returncode == 0, again.stdout + again.stderr
+    deployed.deployed("standing", *chosen)
+    again = deployed.deployed("standing")
     assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
     # The build is for the stack's processor.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
     assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")
-    unchanged = deployed.run("deploy", "--yes", "--no-smoke", "--stack", "standing")
+    unchanged = deployed.deployed("standing")
     assert "ok       changes: the stack is up to date\n" in unchanged.stdout
-    assert (unchanged.returncode, "standing is deployed." in unchanged.stdout) == (0, True)
-
-
-# --- Logs ---
-
-
-def log(project: SamProject, function: str, **fields: object) -> None:
-    logs = project.client("logs")
-    group, text = f"/aws/lambda/standing-{function}", json.dumps(fields)
-    streams = {each["logStreamName"] for each in logs.describe_log_streams(logGroupName=group)["logStreams"]}
-    if "one" not in streams:
-        logs.create_log_stream(logGroupName=group, logStreamName="one")
-    event = {"timestamp": int(time.time() * 1000), "message": text}
-    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
-
-
-def test_logs_show_one_task_of_all_functions(deployed: SamProject) -> None:
-    log(deployed, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
-    log(deployed, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
-    log(deployed, "api", level="INFO", message="Another task's.", task_id="other")
-    log(deployed, "api", _aws={}, Turns=1)
-    log(deployed, "api", type="platform.report", record={"status": "success", "requestId": "r"})
-    shown = deployed.run("logs", "--stack", "standing", "--task", TASK)
-    assert shown.returncode == 0, shown.stderr
-    first, second, *traceback = shown.stdout.splitlines()
-    assert first.endswith(f"api   INFO    A turn begins.  task_id={TASK} agent=counting")
-    assert second.endswith(f"task  ERROR   The agent failed.  task_id={TASK}")
-    assert traceback == ["    Traceback", "      boom"]
-    everything = deployed.run("logs", "--stack", "standing", "--function", "api", "--json").stdout.splitlines()
-    assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
-
-
-@pytest.mark.deep
-def test_logs_follow_new_lines(deployed: SamProject) -> None:
-    following = deployed.process("logs", "--stack", "standing", "-f", "--function", "push")
-    try:
-        log(deployed, "push", level="INFO", message="The first.")
-        assert following.stdout is not None
-        assert "The first." in following.stdout.readline()
-        log(deployed, "push", level="INFO", message="The second.")
-        assert "The second." in following.stdout.readline()
-    finally:
-        following.terminate()
-        following.communicate(timeout=10)
-
-
-def test_logs_of_unknown_stack_say_where_to_look(deployed: SamProject) -> None:
-    done = deployed.run("logs", "--stack", "nowhere")
-    assert done.returncode == 1
-    assert "There is no log group /aws/lambda/nowhere-api" in done.stderr
+    assert "standing is deployed." in unchanged.stdout
 
 
 # --- Destroy ---
-
-
-def test_destroy_deletes_nothing_without_consent(deployed: SamProject) -> None:
-    done = deployed.run("destroy", "--stack", "standing", "--data")
-    assert done.returncode == 0
-    assert outputs(deployed, "standing")["TableName"] in done.stdout
-    assert "Nothing was deleted: without a terminal, give --yes" in done.stdout
-    code, shown = deployed.typed("destroy", "--stack", "standing", answers=["another"])
-    assert (code, "Nothing was deleted." in shown) == (1, True)
-    assert stack_status(deployed, "standing").endswith("E_COMPLETE")
 
 
 @pytest.mark.deep
@@ -358,11 +200,11 @@ def test_destroy_respects_protection(deployed: SamProject) -> None:
     done = deployed.run("destroy", "--stack", "standing", "--yes")
     assert (done.returncode, "has termination protection. Nothing was deleted." in done.stderr) == (1, True)
     cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=False)
-    table = outputs(deployed, "standing")["TableName"]
+    table = deployed.outputs("standing")["TableName"]
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
     done = deployed.run("destroy", "--stack", "standing", "--data", "--yes")
     assert (done.returncode, f"The table {table} has deletion protection." in done.stderr) == (1, True)
-    assert stack_status(deployed, "standing").endswith("E_COMPLETE")
+    assert deployed.status("standing").endswith("E_COMPLETE")
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
 
 
@@ -371,13 +213,12 @@ def test_destroy_refuses_a_foreign_stack(project: SamProject) -> None:
     project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     done = project.run("destroy", "--stack", "foreign", "--data", "--yes")
     assert (done.returncode, "is not an aion stack. Nothing was deleted." in done.stderr) == (1, True)
-    assert stack_status(project, "foreign") == "CREATE_COMPLETE"
+    assert project.status("foreign") == "CREATE_COMPLETE"
 
 
 def test_destroy_retains_data_by_default(project: SamProject) -> None:
-    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "kept")
-    assert done.returncode == 0, done.stdout + done.stderr
-    names = outputs(project, "kept")
+    project.deployed("kept")
+    names = project.outputs("kept")
     s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
     for body in (b"1", b"2"):
         s3.put_object(Bucket=names["BucketName"], Key="kept/profile", Body=body)
@@ -385,7 +226,7 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
 
     code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
     assert code == 0, shown
-    assert stack_status(project, "kept") == ""
+    assert project.status("kept") == ""
     for name in (names["TableName"], names["BucketName"], key):
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
@@ -403,9 +244,8 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
 
 @pytest.mark.deep
 def test_destroy_resumes_after_kill(project: SamProject) -> None:
-    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "halfway")
-    assert done.returncode == 0, done.stdout + done.stderr
-    names = outputs(project, "halfway")
+    project.deployed("halfway")
+    names = project.outputs("halfway")
     killed = project.process("destroy", "--stack", "halfway", "--data", "--yes")
     assert killed.stdout is not None
     assert any("stack halfway: deleted" in line for line in killed.stdout)
@@ -440,4 +280,4 @@ def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     cloudformation.get_waiter("stack_create_complete").wait(
         StackName="elsewhere", WaiterConfig={"Delay": 1, "MaxAttempts": 120}
     )
-    assert outputs(deployed, "elsewhere")["ApiUrl"].endswith("/prod")
+    assert deployed.outputs("elsewhere")["ApiUrl"].endswith("/prod")

@@ -1,4 +1,4 @@
-"""Packages of all four functions under the runtime emulator, on a stack of the template.
+"""Stack of `aion deploy` with the packages of all four functions under the runtime emulator, and the commands on it.
 
 `make smoke` passes on this stack, and finds each deliberate fault.
 """
@@ -24,10 +24,11 @@ from aion_core.clock import SystemClock
 from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
+from aion_core.shipped import shipped
 from aion_core.smoke.credentials import Signer, SmokeCredentials
 from aion_core.smoke.report import CHECKS
 from aion_core.tasks import lifecycle
-from tests.e2e.deployed_stack import DeployedStack, deployed_stack, running_alone
+from tests.e2e.deployed_stack import DEEP, STACK, DeployedStack, deployed_stack, running_alone
 from tests.e2e.rest_api import ARN, CALLER, REGION
 from tests.support.listening import free_port
 from tests.support.recorded import recorded_event
@@ -37,24 +38,28 @@ from tests.support.tasks import orphan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test builds four packages, if necessary.
+    # The first test installs SAM, if necessary, and builds four packages.
     pytest.mark.timeout(900),
 ]
 
 CONFIG = """
 aion:
   agents:
-    echo: {path: examples/echo/agent.py:graph}
-    slow: {path: slow.py:graph, name: Slow}
+    slow: {path: agent.py:graph, name: Slow}
+    echo: {path: echo.py:graph}
 """
-SLOW = (ROOT / "tests" / "e2e" / "agents" / "taking_its_time.py").read_text()
+AGENTS = {
+    "agent.py": (ROOT / "tests" / "e2e" / "agents" / "taking_its_time.py").read_text(),
+    "echo.py": (ROOT / "examples" / "echo" / "agent.py").read_text(),
+}
+TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
 # Instead of a tunnel: the webhook's address is on this machine.
 TIMEOUT = "60"
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
-    with deployed_stack(tmp_path_factory.mktemp("deployed"), CONFIG, {"slow.py": SLOW}) as stack:
+    with deployed_stack(tmp_path_factory.mktemp("deployed"), CONFIG, AGENTS) as stack:
         yield stack
 
 
@@ -86,6 +91,34 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
     return checked
 
 
+# --- From a folder to a streamed reply ---
+
+
+def test_deploy_ends_with_a_streamed_reply(stack: DeployedStack) -> None:
+    assert f"ok       deploy: the stack {STACK} is deployed" in stack.printed
+    assert "slow (agent.py:graph)" in stack.printed or not DEEP
+    again = stack.project.run("deploy", "--yes", *stack.options)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "one two three four five\n" in again.stdout
+    assert "ok       first reply: Slow answered, streamed, after " in again.stdout
+    assert f"  URL   {stack.entrypoint_url.url}\n" in again.stdout
+    price = json.loads((shipped() / "aion_core" / "deploy" / "idle_price.json").read_text())
+    assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
+
+    smoked = stack.project.run("smoke", "--stack", STACK, "--only", "card,send")
+    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "2 ok"), smoked.stdout + smoked.stderr
+
+
+@pytest.mark.deep
+def test_deploy_reports_refused_first_reply(stack: DeployedStack) -> None:
+    refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
+    assert refused.returncode == 1
+    assert "FAILED   first reply" in refused.stdout
+    assert "returned 403" in refused.stderr
+    assert f"aion logs --stack {STACK}" in refused.stderr
+    assert "is deployed." in refused.stdout
+
+
 # --- Nothing is wrong ---
 
 
@@ -107,12 +140,13 @@ def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
 
 
 async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
-    """Deploy without BaseUrl: the card's URL leads the official client to the agent."""
+    """Run the function without BaseUrl: the card's URL leads the official client to the agent."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
     async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=60) as http:
-        card = await A2ACardResolver(http, stack.entrypoint_url.url).get_agent_card()
-        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {stack.entrypoint_url.url}
+        url = f"{stack.entrypoint_url.url}/agents/echo"
+        card = await A2ACardResolver(http, url).get_agent_card()
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {url}
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
         request = SendMessageRequest(
             message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
@@ -125,7 +159,7 @@ async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None
 @pytest.mark.deep
 def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
     """Report some checks as inconclusive: the example agent may answer too fast for them."""
-    said = checked(agent="")
+    said = checked(agent="echo")
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
     assert said["push"][0] == "skipped"
@@ -142,7 +176,7 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
         (
             "leads elsewhere",
             "card",
-            "the card names http://127.0.0.1:9/elsewhere/agents/slow/, not {url}/agents/slow: deploy with BaseUrl={url},",
+            "the card names http://127.0.0.1:9/elsewhere/, not {url}/agents/slow: deploy with BaseUrl={url},",
         ),
         pytest.param(
             "cancels nothing", "cancel", "the answer says working, and the task is completed", marks=pytest.mark.deep
@@ -234,3 +268,65 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
 
 async def test_template_schedule_rule_invokes_sweep(stack: DeployedStack) -> None:
     assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "enqueued"}
+
+
+# --- Logs ---
+
+
+def log(stack: DeployedStack, function: str, **fields: object) -> None:
+    logs = stack.client("logs")
+    group, text = f"/aws/lambda/{STACK}-{function}", json.dumps(fields)
+    streams = {each["logStreamName"] for each in logs.describe_log_streams(logGroupName=group)["logStreams"]}
+    if "one" not in streams:
+        logs.create_log_stream(logGroupName=group, logStreamName="one")
+    event = {"timestamp": int(time.time() * 1000), "message": text}
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
+
+
+def test_logs_show_one_task_of_all_functions(stack: DeployedStack) -> None:
+    log(stack, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
+    log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
+    log(stack, "api", level="INFO", message="Another task's.", task_id="other")
+    log(stack, "api", _aws={}, Turns=1)
+    log(stack, "api", type="platform.report", record={"status": "success", "requestId": "r"})
+    shown = stack.project.run("logs", "--stack", STACK, "--task", TASK)
+    assert shown.returncode == 0, shown.stderr
+    first, second, *traceback = shown.stdout.splitlines()
+    assert first.endswith(f"api   INFO    A turn begins.  task_id={TASK} agent=counting")
+    assert second.endswith(f"task  ERROR   The agent failed.  task_id={TASK}")
+    assert traceback == ["    Traceback", "      boom"]
+    everything = stack.project.run("logs", "--stack", STACK, "--function", "api", "--json").stdout.splitlines()
+    assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
+
+
+@pytest.mark.deep
+def test_logs_follow_new_lines(stack: DeployedStack) -> None:
+    following = stack.project.process("logs", "--stack", STACK, "-f", "--function", "push")
+    try:
+        log(stack, "push", level="INFO", message="The first.")
+        assert following.stdout is not None
+        assert "The first." in following.stdout.readline()
+        log(stack, "push", level="INFO", message="The second.")
+        assert "The second." in following.stdout.readline()
+    finally:
+        following.terminate()
+        following.communicate(timeout=10)
+
+
+def test_logs_of_unknown_stack_say_where_to_look(stack: DeployedStack) -> None:
+    done = stack.project.run("logs", "--stack", "nowhere")
+    assert done.returncode == 1
+    assert "There is no log group /aws/lambda/nowhere-api" in done.stderr
+
+
+# --- Destroy ---
+
+
+def test_destroy_deletes_nothing_without_consent(stack: DeployedStack) -> None:
+    done = stack.project.run("destroy", "--stack", STACK, "--data")
+    assert done.returncode == 0
+    assert stack.project.outputs(STACK)["TableName"] in done.stdout
+    assert "Nothing was deleted: without a terminal, give --yes" in done.stdout
+    code, shown = stack.project.typed("destroy", "--stack", STACK, answers=["another"])
+    assert (code, "Nothing was deleted." in shown) == (1, True)
+    assert stack.project.status(STACK).endswith("E_COMPLETE")

@@ -40,7 +40,10 @@ def copied(folder: Path, target: Path) -> Path:
     return shutil.copytree(folder, target / "my-agent", ignore=shutil.ignore_patterns("__pycache__", ".aion"))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(folder, id=folder.name, marks=[pytest.mark.deep] * (folder.name != "echo")) for folder in FOLDERS],
+)
 def test_doctor_finds_no_fault_in_example(folder: Path) -> None:
     checks = json.loads(aion(folder, "doctor", "--json", "--no-template", "--port", "0"))
     found = {check["name"].split()[0] for check in checks if check["status"] == "ok"}

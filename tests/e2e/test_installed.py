@@ -183,21 +183,20 @@ def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_p
         assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)
 
 
+OTHERS = (
+    "build",
+    "smoke https://example.com",
+    "key list",
+    "logs",
+    "data delete --owner somebody --yes",
+    "tasks list --expired",
+    "destroy",
+    "card verify https://example.com",
+)
+
+
 @pytest.mark.parametrize(
-    "command",
-    [
-        "dev",
-        "build",
-        "deploy --yes",
-        "smoke https://example.com",
-        "key list",
-        "logs",
-        "data delete --owner somebody --yes",
-        "tasks list --expired",
-        "doctor",
-        "destroy",
-        "card verify https://example.com",
-    ],
+    "command", ["dev", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)]
 )
 def test_missing_package_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
@@ -240,8 +239,10 @@ def test_printed_commands_work_in_new_project(tools: Installed, project: NewProj
     assert "are up to date with aion-lambda" in tools.run(project.aion, "upgrade", "--check", cwd=project.folder)
     with served(tools, project.folder, *commands[1].removesuffix(" dev").split()) as url:
         streamed, answer = asyncio.run(ask(url, "hello"))
+        printed = tools.run(project.aion, "send", "How many words are these?", cwd=project.folder)
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
+    assert "Your message has 5 words." in printed
 
 
 @pytest.mark.deep

@@ -24,6 +24,7 @@ from aion_core.shipped import shipped
 from infra.package_check import ADK, CASES, Case, modules, size
 from infra.package_load import load
 from infra.sam_local import machine_architecture
+from tests.e2e import forked
 from tests.e2e.packages import checkout, file_states, package_here
 from tests.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
 
@@ -46,21 +47,22 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_build(folder: Path, function: str, target: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "aion_core.cli", "build", function, "--to", str(target)]
-    return subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True)
+    return forked.run(
+        "aion_core.cli", "build", function, "--to", str(target), cwd=folder, env={**os.environ, **environ}
+    )
 
 
 # --- Budgets ---
 
 
 # `make package-check`, run by CI after the tests, checks all packages for both processors.
-OTHERS = ("api, ADK", "api, both")
+SMALLEST = "sweep"
 
 
 @runs_here
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] if case.name in OTHERS else []) for case in CASES],
+    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
 )
 def test_lambda_package_stays_within_budgets(case: Case) -> None:
     """Check with .pyc files, if Lambda's Python is installed here."""
@@ -136,18 +138,12 @@ def test_package_has_project_files_and_agents_group(tmp_path_factory: pytest.Tem
     lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
     pyproject = project / "pyproject.toml"
     pyproject.write_text(pyproject.read_text().replace("agents = []", 'agents = ["click"]'))
-    asks = (
-        "from aion_core.packaging.plan import plan; p = plan('TaskFunction')\n"
-        "print(p.requirements, *(place for place, _ in p.files), sep='\\n')"
-    )
-    done = subprocess.run([sys.executable, "-c", asks], cwd=project, capture_output=True, text=True)
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    assert set(files) <= set(lines)
-    assert {line.split("/")[0] for line in lines if "/" in line and "@" not in line} == {
-        "aion", "aion_core", "handlers", "bank", "examples", "prompts",
-    }  # fmt: skip
-    assert [line for line in lines if line.startswith("click==")]
+    planned = plan("TaskFunction", folder=project)
+    places = {place for place, _ in planned.files}
+    assert set(files) <= places
+    folders = {place.split("/")[0] for place in places if "/" in place}
+    assert folders == {"aion", "aion_core", "handlers", "bank", "examples", "prompts"}
+    assert "\nclick==" in planned.requirements
 
 
 def test_package_is_for_arm_by_default(copied: Path) -> None:
@@ -287,11 +283,9 @@ def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
 
 
 def test_code_change_reuses_dependencies(copied: Path) -> None:
-    def digests() -> list[str]:
-        asks = "from aion_core.packaging.plan import plan; p = plan('TaskFunction'); print(p.dependencies_digest, p.digest)"
-        return subprocess.run(
-            [sys.executable, "-c", asks], cwd=copied, capture_output=True, text=True, check=True
-        ).stdout.split()
+    def digests() -> tuple[str, str]:
+        planned = plan("TaskFunction", folder=copied)
+        return planned.dependencies_digest, planned.digest
 
     before = digests()
     agent = copied / "examples" / "echo" / "agent.py"

@@ -53,9 +53,11 @@ LIKE = {
     "docs/from-adk-web.md",
     "docs/from-aion-python-sdk.md",
     "docs/from-langgraph-api.md",
+    "docs/quickstart.md",
+    "docs/several-agents.md",
     "docs/tutorial.md",
 }
-"""Pages that other tests prove in most steps: the quickstart, the examples and the tests of `aion dev`."""
+"""Pages that other tests prove in most steps: test_installed.py, the examples and the tests of `aion dev`."""
 
 
 @pytest.mark.timeout(600)

@@ -132,6 +132,7 @@ def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
 # --- Validate and build ---
 
 
+@pytest.mark.deep
 def test_sam_validates_template(sam: Path) -> None:
     assert "is a valid SAM Template" in run([str(sam / "sam"), "validate", "--lint"])
 

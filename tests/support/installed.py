@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from aion_core.packaging.cache import cache as package_cache
 from aion_core.packaging.programs import find_uv
 from aion_core.shipped import shipped
 
@@ -30,12 +31,13 @@ class Installed:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables of a user's shell; uv's download cache is shared."""
+        """Return the variables of a user's shell; the caches of uv's downloads and of built packages are shared."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "LANG", "SSL_"))}
         return {
             **kept,
             "HOME": str(self.home),
             "PATH": f"{self.programs}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "AION_PACKAGE_CACHE": str(package_cache()),
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR") or _uv_cache(),
             "PYENV_ROOT": os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv"),
         }

@@ -8,11 +8,15 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import app
 from ministack.services.cloudformation import _stacks as stacks
+from ministack.services.cloudformation import provisioners
 from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
 from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
 from ministack.services.cloudformation.stacks import _add_event as add_event
@@ -44,6 +48,23 @@ def accept_what_is_not_emulated() -> None:
     )
 
 
+def keep_attributes_in_updates() -> None:
+    """Return the attributes of a nested stack's unchanged resource; ministack forgets them in an update."""
+    known: dict[str, Any] = {}
+
+    def remembered(handle: Callable[..., tuple[str, Any]]) -> Callable[..., tuple[str, Any]]:
+        @wraps(handle)
+        def remember(*arguments: Any, **options: Any) -> tuple[str, Any]:
+            physical_id, attributes = handle(*arguments, **options)
+            known[physical_id] = {**known.get(physical_id, {}), **(attributes or {})}
+            return physical_id, known[physical_id]
+
+        return remember
+
+    provisioners._provision_resource = remembered(provisioners._provision_resource)
+    provisioners._update_resource = remembered(provisioners._update_resource)
+
+
 def keep_what_nested_stacks_retain() -> None:
     """Respect DeletionPolicy in a nested stack's deletion; ministack does so only for an outermost stack."""
     nested = RESOURCES["AWS::CloudFormation::Stack"]
@@ -72,6 +93,7 @@ def _on_a_metric(alarm: dict[str, object]) -> dict[str, object]:
 
 
 accept_what_is_not_emulated()
+keep_attributes_in_updates()
 keep_what_nested_stacks_retain()
 config = Config()
 config.bind = [f"fd://{sys.argv[1]}"]

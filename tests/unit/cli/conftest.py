@@ -1,6 +1,7 @@
 """Fixtures of the commands for operators: the command of a module, and a conversation on the same emulated table."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,18 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
 from tests.support.stores import dynamodb_store
+
+
+@pytest.fixture(scope="module")
+def moto(moto: LocalStack) -> Iterator[LocalStack]:
+    """Return the stack; its empty queues answer at once, not after a long poll."""
+    with moto.emulator.no_long_polls():
+        yield moto
+
+
+@pytest.fixture(scope="module")
+def stack(moto: LocalStack) -> LocalStack:
+    return moto
 
 
 @pytest.fixture

@@ -52,8 +52,7 @@ def test_completion_is_installed_once(tmp_path: Path, shell: str, installed: str
     ],
 )
 def test_printed_script_completes_in_bash(tmp_path: Path, words: str, completed: str) -> None:
-    script = subprocess.run([AION, "completion", "bash"], capture_output=True, text=True, check=True).stdout
-    (tmp_path / "aion.bash").write_text(script)
+    (tmp_path / "aion.bash").write_text(operating.runs({})("completion", "bash", prog_name="aion").stdout)
     (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: a.py:graph}, billing: {path: b.py:graph}}}")
     (tmp_path / "other.yaml").write_text("aion: {agents: {other: {path: a.py:graph}}}")
     ask = (

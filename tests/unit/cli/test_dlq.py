@@ -25,7 +25,7 @@ COMMAND = ("dlq",)
 @pytest.fixture(scope="module")
 def moto() -> Iterator[LocalStack]:
     # A stack for this module only: other tests' messages would be counted.
-    with LocalStack.start("template.yaml") as stack:
+    with LocalStack.start("template.yaml") as stack, stack.emulator.no_long_polls():
         yield stack
 
 
