@@ -111,6 +111,9 @@ def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | 
     if not settings.snap_start:
         load_in_init([*engine.agents.values()])
         return None
+    # A copy of the snapshot answers its first request of v0.3 without this import.
+    import aion_core.web.v03_operations  # noqa: F401
+
     load_in_init([*engine.agents.values()], None)
     return {AFTER_RESTORE: (reseed_rng, engine.renew_secrets)}
 
