@@ -18,7 +18,9 @@ Trajectory = Literal["direct-message", "reply", "conversation", "timeline"]
 class ExtensionPayload(BaseModel):
     """Base class of the payloads of Aion extensions."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, defer_build=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, defer_build=True
+    )
 
     def as_json(self) -> dict[str, Any]:
         """Return the payload as JSON without fields that are None."""
