@@ -24,7 +24,8 @@ LISTABLE = r"^[^\s,]+$"
 MAX_PARAMS_DEPTH = 32
 
 # An unknown key is an error, because a misspelled setting would otherwise be ignored.
-STRICT = ConfigDict(extra="forbid", frozen=True)
+# `defer_build`: pydantic builds one validator, of the whole file, instead of one for each section.
+STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]

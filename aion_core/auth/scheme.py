@@ -59,7 +59,7 @@ class Scheme(BaseModel):
     """Authentication scheme with its configuration in aion.yaml."""
 
     # An unknown key is an error, since a typing mistake must not turn a setting off.
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     has_scopes: ClassVar[bool] = False
     """True if the credentials of the scheme contain scopes."""

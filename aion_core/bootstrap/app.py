@@ -14,9 +14,9 @@ from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.engine import Engine, build_engine
-from aion_core.bootstrap.push import allowed
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
+from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.ports import Limits
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
@@ -111,6 +111,9 @@ def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | 
     if not settings.snap_start:
         load_in_init([*engine.agents.values()])
         return None
+    # A copy of the snapshot answers its first request of v0.3 without this import.
+    import aion_core.web.v03_operations  # noqa: F401
+
     load_in_init([*engine.agents.values()], None)
     return {AFTER_RESTORE: (reseed_rng, engine.renew_secrets)}
 
@@ -126,7 +129,7 @@ def _push_registry(settings: Settings, engine: Engine) -> PushRegistry | None:
         stores.push.queue,
         stores.tasks,
         stores.task_list,
-        allowed(settings),
+        webhook_policy(settings),
         engine.clock,
         events=events,
     )

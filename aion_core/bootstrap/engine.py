@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from uuid import uuid4
 
 from aion_core import log
@@ -23,6 +24,9 @@ from aion_core.tasks.call import Deadline
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
+
+if TYPE_CHECKING:
+    from aion_core.push.delivery import PushDelivery
 
 logger = logging.getLogger(__name__)
 
@@ -147,11 +151,9 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
 
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
     """Return the background work of a single-process server, with a consumer for each local queue."""
-    from aion_core.bootstrap.push import push_delivery
-
-    assert stores.push is not None  # noqa: S101  # local resources always have a push queue and a cipher
-    delivery = push_delivery(settings, stores.tasks, stores.push, clock, telemetry)
-    sweep = Sweep(stores.tasks, stores.work_queue, stores.push.configs, stores.push.queue, metrics=telemetry.metrics)
+    push = stores.push
+    assert push is not None  # noqa: S101  # local resources always have a push queue and a cipher
+    sweep = Sweep(stores.tasks, stores.work_queue, push.configs, push.queue, metrics=telemetry.metrics)
     background = Background(sweep.once, clock, lease_seconds=settings.lease_seconds)
 
     async def run_turn(wake_up: WakeUp) -> None:
@@ -160,14 +162,21 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
         with log.request(str(uuid4())):
             await telemetry.flushed(worker.handle(wake_up, deadline=background.deadline))
 
+    @cache
+    def delivery() -> "PushDelivery":
+        # Imported late, with its HTTP client: most tasks have no webhook.
+        from aion_core.bootstrap.push import push_delivery
+
+        return push_delivery(settings, stores.tasks, push, clock, telemetry)
+
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)
         with log.request(str(uuid4())):
-            await telemetry.flushed(delivery.deliver(wake_up))
+            await telemetry.flushed(delivery().deliver(wake_up))
 
     turns, deliveries = (
         cast("LocalQueue[WakeUp]", stores.work_queue),
-        cast("LocalQueue[PushWakeUp]", stores.push.queue),
+        cast("LocalQueue[PushWakeUp]", push.queue),
     )
     background.consumers = [*turns.handled_by(run_turn), *deliveries.handled_by(deliver)]
     return background

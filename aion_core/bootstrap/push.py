@@ -1,15 +1,15 @@
-"""Composition of PushFunction: delivery of push notifications, and the allowed webhook addresses."""
+"""Composition of PushFunction: delivery of push notifications."""
 
 from aion_core.bootstrap.stores import PushResources, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
+from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Clock, TaskStore
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
-from aion_core.push.ssrf import WebhookPolicy
-from aion_core.settings import DEFAULT_BASE_URL, Settings
+from aion_core.settings import Settings
 
 
 def build_push(settings: Settings, telemetry: Telemetry) -> PushDelivery:
@@ -26,7 +26,7 @@ def push_delivery(
     settings: Settings, tasks: TaskStore, push: PushResources, clock: Clock, telemetry: Telemetry
 ) -> PushDelivery:
     """Return the service that delivers push notifications, built from these stores."""
-    webhooks = PinnedWebhookClient(allowed(settings), clock)
+    webhooks = PinnedWebhookClient(webhook_policy(settings), clock)
     return PushDelivery(
         tasks,
         push.configs,
@@ -36,16 +36,4 @@ def push_delivery(
         clock,
         metrics=telemetry.metrics,
         traces=telemetry.traces,
-    )
-
-
-def allowed(settings: Settings) -> WebhookPolicy:
-    """Return the policy of allowed webhook addresses from the settings."""
-    return WebhookPolicy.for_service(
-        settings.base_url or DEFAULT_BASE_URL,
-        http=settings.push_http,
-        ports=settings.push_ports,
-        hosts=settings.push_hosts,
-        networks=settings.push_networks,
-        receiver=settings.console_receiver,
     )

@@ -225,7 +225,7 @@ def _json(text: str, source: str) -> Any:
 
 
 def _print(found: Any) -> None:
-    from aion_core.protocol.card import document
+    from aion_core.protocol.card_v03 import document
 
     json.dump(document(found), sys.stdout, indent=2, ensure_ascii=False)
     click.echo()

@@ -26,7 +26,6 @@ PRELOADED = (
     "aion_core.dev.worker",
     "fastapi",
     "uvicorn",
-    "mangum",
     "aion_core.bootstrap.app",
     "aion_core.bootstrap.push",
     "aion_core.dev.request_log",

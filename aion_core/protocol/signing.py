@@ -20,7 +20,8 @@ from jwt.algorithms import ECAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_decode, base64url_encode, der_to_raw_signature
 
-from aion_core.protocol.card import canonical_json, document, document_v1
+from aion_core.protocol.card import canonical_json, document_v1
+from aion_core.protocol.card_v03 import document
 from aion_core.protocol.keys import ALGORITHMS, CardKey
 from aion_core.protocol.types import AgentCard, AgentCardSignature
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core import __version__
-from aion_core.protocol.card import KEYS_PATH, canonical_json, document, document_v1, with_base_url, with_input_modes
+from aion_core.protocol.card import KEYS_PATH, canonical_json, document_v1, with_base_url, with_input_modes
 from aion_core.protocol.types import AgentCard
 from aion_core.web.request_context import VERSION, entrypoint_url_of
 
@@ -122,17 +122,19 @@ def card_routes(
     """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
 
     @lru_cache(CACHED_BASE_URLS)
-    def documents(base_url: str, modes: tuple[str, ...]) -> tuple["CacheableDocument", "CacheableDocument"]:
-        published = publisher.publish(with_input_modes(card, modes), base_url)
-        both, v1 = document(published), document_v1(published)
-        return CacheableDocument(both, since, vary=VERSION), CacheableDocument(v1, since, vary=VERSION)
+    def published(base_url: str, modes: tuple[str, ...]) -> AgentCard:
+        return publisher.publish(with_input_modes(card, modes), base_url)
+
+    @lru_cache(2 * CACHED_BASE_URLS)
+    def document(base_url: str, modes: tuple[str, ...], *, v1_only: bool) -> "CacheableDocument":
+        return CacheableDocument(card_document(published(base_url, modes), v1_only=v1_only), since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
-        both, v1 = documents(publisher.base_url_for(entrypoint_url_of(request.scope)), input_modes())
-        return (v1 if reads_v1_only(request) else both).answer(request)
+        base_url = publisher.base_url_for(entrypoint_url_of(request.scope))
+        return document(base_url, input_modes(), v1_only=reads_v1_only(request)).answer(request)
 
     # An error in the card or its signature is raised at the start.
-    documents(publisher.base_url, ())
+    document(publisher.base_url, (), v1_only=True)
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
 
@@ -214,3 +216,13 @@ def reads_v1_only(request: Request) -> bool:
     """Tell whether the request states A2A version 1. A client without a stated version may use v0.3 (A2A 3.6.2)."""
     stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
     return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None
+
+
+def card_document(card: AgentCard, *, v1_only: bool) -> dict[str, Any]:
+    """Return the card as JSON for clients of v1.0, or of both versions."""
+    if v1_only:
+        return document_v1(card)
+    # Imported late: clients of v1.0 do not wait for the models of v0.3.
+    from aion_core.protocol.card_v03 import document
+
+    return document(card)

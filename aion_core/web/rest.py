@@ -13,9 +13,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from aion_core.errors import AionError
-from aion_core.protocol.card import canonical_json, document, document_v1
+from aion_core.protocol.card import canonical_json
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params
-from aion_core.web.cards import reads_v1_only
+from aion_core.web.cards import card_document, reads_v1_only
 from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error
 from aion_core.web.operations.discovery import extended_card
 from aion_core.web.operations.operation import AgentServices, Body, HttpRoute, Operation
@@ -30,8 +30,7 @@ from aion_core.web.request_context import (
     negotiate,
     tenant_of,
 )
-from aion_core.web.sse import REST_V03, REST_V03_KINDS, REST_V1, EventStream
-from aion_core.web.v03 import dump, prefers_kinds
+from aion_core.web.sse import REST_V1, EventStream
 
 PRIVATE = "private, no-store"
 """Value of the `Cache-Control` header in a response for one caller."""
@@ -209,19 +208,10 @@ class RestV03(HttpBinding):
 
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
         """Execute the operation and return its response. Raises the protocol's errors."""
-        form = operation.v03
-        assert form is not None  # noqa: S101
-        assert form.read_http is not None  # noqa: S101  # an operation with a route can be read
-        context = self._builder.build(request)
-        read = await form.read_http(request)
-        if operation.stream:
-            batches = operation.stream(self._services, read, context)
-            stream_format = REST_V03_KINDS if prefers_kinds(request) else REST_V03
-            return EventStream(await anext(batches, []), batches, stream_format)
-        assert operation.run is not None  # noqa: S101
-        result = await operation.run(self._services, read, context)
-        written = dump(form.write(result)) if prefers_kinds(request) else form.write_http(result)
-        return JSONResponse({} if written is None else written)
+        # Imported late: clients of v1.0 do not wait for the models of v0.3.
+        from aion_core.web.v03_operations import answer_http
+
+        return await answer_http(operation, self._services, self._builder, request)
 
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in v0.3's format."""
@@ -246,7 +236,7 @@ def extended_card_route(
         except (A2AError, AionError) as error:
             refusal = rest_error_body(error)
             return Response(canonical_json(refusal), refusal["error"]["code"], headers, JSON)
-        body = canonical_json((document_v1 if reads_v1_only(request) else document)(card))
+        body = canonical_json(card_document(card, v1_only=reads_v1_only(request)))
         return Response(body, headers=headers, media_type=JSON)
 
     return Route(f"{prefix}{EXTENDED_CARD_PATH}", answer)

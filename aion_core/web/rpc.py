@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aion_core.web.errors import error_body, rpc_error
-from aion_core.web.operations.operation import AgentServices, Operation, V03Form
+from aion_core.web.operations.operation import AgentServices, Operation
 from aion_core.web.request_body import BodyRefused, StrictRequest, is_text, read_params
 from aion_core.web.request_context import (
     V03,
@@ -21,8 +21,7 @@ from aion_core.web.request_context import (
     stated_version,
     tenant_of,
 )
-from aion_core.web.sse import EventStream, RequestId, jsonrpc_v03, jsonrpc_v1, refused_stream
-from aion_core.web.v03 import dump, read_v03
+from aion_core.web.sse import EventStream, RequestId, jsonrpc_v1, refused_stream
 
 ROUTE_NAME = "jsonrpc"
 
@@ -38,12 +37,12 @@ class JsonRpcBinding:
         self._builder = CallContextBuilder(agent_id, services.card)
         self._builder_v03 = CallContextBuilder(agent_id, services.card, V03)
         self._v1: dict[str, Operation] = {}
-        self._v03: dict[str, tuple[Operation, V03Form]] = {}
+        self._v03: dict[str, Operation] = {}
         self._aliases: dict[str, str] = {}
         for operation in operations:
             self._v1[operation.name] = operation
             if operation.v03 and (method := operation.v03.method):
-                self._v03[method] = (operation, operation.v03)
+                self._v03[method] = operation
                 self._aliases |= dict.fromkeys(operation.v03.aliases, method)
 
     def routes(self, prefix: str) -> list[Route]:
@@ -87,7 +86,7 @@ class JsonRpcBinding:
         if method in self._v1:
             return self._v1[method], V1
         if method in self._v03:
-            return self._v03[method][0], V03
+            return self._v03[method], V03
         raise MethodNotFoundError(
             f"There is no such method. This server has {', '.join(self._v1)}, and v0.3's {', '.join(self._v03)}."
         )
@@ -108,25 +107,10 @@ class JsonRpcBinding:
     async def _answer_v03(
         self, request_id: RequestId, method: str, body: dict[str, Any], request: StrictRequest
     ) -> Response:
-        operation, form = self._v03[method]
-        if form.model is None:
-            params = body.get("params", {})
-            # v0.3 has no tenants, but Aion's own methods have them.
-            context = self._builder_v03.build_in(request, tenant_of(params))
-        else:
-            if request_id is None:
-                raise InvalidRequestError(
-                    'The JSON-RPC request has no "id" of its own beside "method": give it a string or a whole number.'
-                )
-            params = await request.convert(read_v03, body, form.model)
-            context = self._builder_v03.build(request)
-        read = await request.convert(form.read, params)
-        if operation.stream:
-            batches = operation.stream(self._services, read, context)
-            return EventStream(await anext(batches, []), batches, jsonrpc_v03(request_id))
-        assert operation.run is not None  # noqa: S101
-        result = form.write(await operation.run(self._services, read, context))
-        return JSONResponse({"id": request_id, "jsonrpc": "2.0", "result": dump(result)})
+        # Imported late: clients of v1.0 do not wait for the models of v0.3.
+        from aion_core.web.v03_operations import answer_jsonrpc
+
+        return await answer_jsonrpc(self._v03[method], self._services, self._builder_v03, request_id, body, request)
 
 
 def _request_id(body: Any) -> RequestId:

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
 
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
-from a2a.compat.v0_3.proto_utils import ToProto
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -23,14 +20,10 @@ from aion_core.protocol.types import (
     Event,
     Task,
     TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
     delta_event,
     stream_response,
     to_json,
-    v03_json,
-    without_marker,
 )
-from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import Resumed, StreamItem
 from aion_core.web.errors import (
     error_body,
@@ -38,12 +31,9 @@ from aion_core.web.errors import (
     rest_error_body,
     retry_headers,
     rpc_status,
-    v03_rest_error_body,
 )
-from aion_core.web.v03_proto import to_proto
 
 RequestId = str | int | None
-EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
 Encode = Callable[[Event], str]
 """Function from an event to the JSON text of its SSE `data` field."""
 
@@ -80,43 +70,13 @@ def jsonrpc_v1(request_id: RequestId) -> StreamFormat:
     """Return the stream format of v1.0's JSON-RPC binding. Each frame is a JSON-RPC response."""
 
     def encode(event: Event) -> str:
-        return _json({"result": _wrapped(event), "id": request_id, "jsonrpc": "2.0"})
+        return json_text({"result": _wrapped(event), "id": request_id, "jsonrpc": "2.0"})
 
     return StreamFormat(encode, lambda error: error_body(request_id, error))
 
 
-def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
-    """Return the stream format of v0.3's JSON-RPC binding. An event has a `kind` and no wrapper (A2A v0.3 7.2)."""
-
-    def encode(event: Event) -> str:
-        return _json({"id": request_id, "jsonrpc": "2.0", "result": v03_json(v03_event(event))})
-
-    return StreamFormat(encode, lambda error: error_body(request_id, error))
-
-
-REST_V1 = StreamFormat(lambda event: _json(_wrapped(event)), rest_error_body)
+REST_V1 = StreamFormat(lambda event: json_text(_wrapped(event)), rest_error_body)
 """Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
-
-
-REST_V03 = StreamFormat(
-    lambda event: _json(to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))),
-    v03_rest_error_body,
-)
-"""Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
-
-REST_V03_KINDS = StreamFormat(lambda event: _json(v03_json(v03_event(event))), v03_rest_error_body)
-"""Stream format of v0.3's HTTP+JSON binding for clients of the specification's text. An event has a `kind`."""
-
-
-def v03_event(event: Event) -> EventV03:
-    """Convert an event to v0.3's types. A stream's last status update is marked as final (A2A v0.3 7.2.2)."""
-    response = conversions.to_compat_stream_response(stream_response(event))
-    if isinstance(response.result, v03.TaskStatusUpdateEvent):
-        # The SDK sets `final` for terminal states only, but an interrupted state also ends the stream.
-        response.result.final = (
-            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
-        )
-    return without_marker(response.result)
 
 
 def _wrapped(event: Event) -> Any:
@@ -124,7 +84,8 @@ def _wrapped(event: Event) -> Any:
     return to_json(stream_response(event))
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """Return a value as JSON without spaces, with all characters of Unicode as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -159,7 +120,8 @@ class Frames:
 
     def error(self, error: Exception) -> bytes:
         """Return the SSE frame for an error. It is the last frame of the stream."""
-        return f"event: error\ndata: {_json(self._refuse(error)).translate(_LINE_ENDS)}\n\n".encode("utf-8", "replace")
+        data = json_text(self._refuse(error)).translate(_LINE_ENDS)
+        return f"event: error\ndata: {data}\n\n".encode("utf-8", "replace")
 
     def _frame(self, item: StreamItem) -> str:
         what = item.payload
@@ -193,7 +155,7 @@ def refused_stream(request_id: RequestId, error: Exception) -> Response:
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
     # The frame has no `event: error`, which the Python SDK would read as a broken stream.
-    body = Frames(jsonrpc_v03(request_id)).error(error).removeprefix(b"event: error\n")
+    body = Frames(jsonrpc_v1(request_id)).error(error).removeprefix(b"event: error\n")
     return Response(body, rpc_status(error), headers, "text/event-stream; charset=utf-8")
 
 

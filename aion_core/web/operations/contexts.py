@@ -6,7 +6,6 @@ The older method names return v0.3's types. Params have camelCase or snake_case 
 from collections.abc import Mapping
 from typing import Any
 
-from a2a.compat.v0_3 import conversions
 from a2a.server.context import ServerCallContext
 
 from aion_core.errors import InvalidMessage
@@ -15,7 +14,6 @@ from aion_core.protocol.types import to_json
 from aion_core.tasks.conversations import Conversation
 from aion_core.web.operations.operation import AgentServices, Operation, V03Form
 from aion_core.web.request_context import call_of
-from aion_core.web.v03 import dump
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
 """Default and maximum number of context ids in a response."""
@@ -70,15 +68,5 @@ def _write(conversation: Conversation, params: Any) -> dict[str, Any]:
     }
 
 
-def _write_v03(conversation: Conversation) -> dict[str, Any]:
-    status = conversions.to_compat_task_status(conversation.status)
-    return {
-        "contextId": conversation.context_id,
-        "history": [dump(conversions.to_compat_message(message)) for message in conversation.history],
-        "artifacts": [dump(conversions.to_compat_artifact(artifact)) for artifact in conversation.artifacts],
-        "status": dump(status),
-    }
-
-
-GET_CONTEXT = Operation("GetContext", run=_get, write=_write, v03=V03Form("context/get", write=_write_v03))
+GET_CONTEXT = Operation("GetContext", run=_get, write=_write, v03=V03Form("context/get"))
 GET_CONTEXTS = Operation("GetContexts", run=_list, write=lambda ids, params: ids, v03=V03Form("contexts/get"))

@@ -1,20 +1,13 @@
 """GetExtendedAgentCard (A2A 3.1.11)."""
 
-from typing import Any
-
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 
 from aion_core.errors import NoExtendedCard, NotSupported
-from aion_core.protocol.card import card_v03
 from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 from aion_core.web.operations.operation import AgentServices, Doc, HttpRoute, Operation, V03Form
-from aion_core.web.request_body import StrictRequest
 from aion_core.web.request_context import call_of
-from aion_core.web.v03 import dump
 
 
 async def extended_card(
@@ -31,14 +24,6 @@ async def extended_card(
     return services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
 
 
-async def _read_v03(request: StrictRequest) -> pb.GetExtendedAgentCardRequest:
-    return pb.GetExtendedAgentCardRequest()
-
-
-def _write_v03(card: AgentCard) -> Any:
-    return dump(card_v03(card))
-
-
 GET_EXTENDED_AGENT_CARD = Operation(
     "GetExtendedAgentCard",
     pb.GetExtendedAgentCardRequest,
@@ -47,14 +32,9 @@ GET_EXTENDED_AGENT_CARD = Operation(
     routes=(HttpRoute("GET", "/extendedAgentCard"),),
     v03=V03Form(
         "agent/getAuthenticatedExtendedCard",
-        v03.GetAuthenticatedExtendedCardRequest,
-        conversions.to_core_get_extended_agent_card_request,
-        _write_v03,
         aliases=("agent/authenticatedExtendedCard",),
         # The second path is in an older text of the specification.
         routes=tuple(HttpRoute("GET", f"/v1/{path}") for path in ("card", "agent/authenticatedExtendedCard")),
-        read_http=_read_v03,
-        write_http=_write_v03,
     ),
     before_extensions=True,
     doc=Doc("Get the agent's extended card, if its public card offers one.", "card", result="The card."),

@@ -5,8 +5,6 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
@@ -34,10 +32,7 @@ from aion_core.web.operations.operation import (
     V03Form,
     require_task_id,
 )
-from aion_core.web.request_body import StrictRequest
 from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
-from aion_core.web.v03 import core_request, read_message
-from aion_core.web.v03_proto import response_json
 
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
@@ -134,10 +129,6 @@ def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
     )
 
 
-def _write_v03(answer: Task | Message) -> v03.Task | v03.Message:
-    return conversions.to_compat_task(answer) if isinstance(answer, Task) else conversions.to_compat_message(answer)
-
-
 _PARAMETERS = ("IdempotencyKey",)
 _EXAMPLE = {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who are you?"}]}}
 
@@ -148,15 +139,7 @@ SEND_MESSAGE = Operation(
     response=pb.SendMessageResponse,
     write=_write,
     routes=(HttpRoute("POST", "/message:send", Body.REQUIRED),),
-    v03=V03Form(
-        "message/send",
-        v03.SendMessageRequest,
-        core_request,
-        _write_v03,
-        routes=(HttpRoute("POST", "/v1/message:send"),),
-        read_http=read_message,
-        write_http=response_json,
-    ),
+    v03=V03Form("message/send", routes=(HttpRoute("POST", "/v1/message:send"),)),
     doc=Doc(
         "Send a message and return its task or the agent's answer.",
         "messages",
@@ -174,19 +157,9 @@ SEND_STREAMING_MESSAGE = Operation(
     stream=_stream,
     response=StreamResponse,
     routes=(HttpRoute("POST", "/message:stream", Body.REQUIRED),),
-    v03=V03Form(
-        "message/stream",
-        v03.SendStreamingMessageRequest,
-        core_request,
-        routes=(HttpRoute("POST", "/v1/message:stream"),),
-        read_http=read_message,
-    ),
+    v03=V03Form("message/stream", routes=(HttpRoute("POST", "/v1/message:stream"),)),
     doc=Doc("Send a message and stream the answer.", "messages", parameters=_PARAMETERS, example=_EXAMPLE),
 )
-
-
-async def _read_subscribe_v03(request: StrictRequest) -> pb.SubscribeToTaskRequest:
-    return pb.SubscribeToTaskRequest(id=request.path_params["id"])
 
 
 SUBSCRIBE_TO_TASK = Operation(
@@ -198,10 +171,7 @@ SUBSCRIBE_TO_TASK = Operation(
     routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
     v03=V03Form(
         "tasks/resubscribe",
-        v03.TaskResubscriptionRequest,
-        conversions.to_core_subscribe_to_task_request,
         routes=tuple(HttpRoute(method, "/v1/tasks/{id}:subscribe") for method in ("POST", "GET")),
-        read_http=_read_subscribe_v03,
     ),
     doc=Doc(
         "Stream a task: its current state, then its updates.",

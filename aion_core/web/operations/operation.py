@@ -8,7 +8,6 @@ from typing import Any
 
 from a2a.server.context import ServerCallContext
 from google.protobuf.message import Message as ProtoMessage
-from pydantic import BaseModel
 
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
 from aion_core.protocol.card import with_input_modes
@@ -21,7 +20,6 @@ from aion_core.tasks.listing import TaskLister
 from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCardPublisher, InputModes
 from aion_core.web.limits import StreamLimits
-from aion_core.web.request_body import StrictRequest
 
 
 @dataclass(frozen=True)
@@ -95,24 +93,13 @@ def write_json(result: ProtoMessage | None, request: Any = None) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class V03Form:
-    """Form of an operation in A2A v0.3: its JSON-RPC method, its HTTP+JSON routes and its conversions.
-
-    `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3: to the
-    types of JSON-RPC, with their `kind`, and to the JSON of v0.3's proto file.
-    """
+    """Names of an operation in A2A v0.3. `v03_operations` has its conversions."""
 
     method: str = ""
     """Name of the JSON-RPC method. It is empty for an operation in HTTP+JSON only."""
-    model: type[BaseModel] | None = None
-    """The SDK's type of the whole JSON-RPC request. Without a model, `read` receives the params as JSON."""
-    read: Callable[[Any], Any] = lambda params: params
-    write: Callable[[Any], Any] = lambda result: result
-    """Conversion of a v1.0 result to v0.3's types, as JSON or as models of the SDK."""
     aliases: tuple[str, ...] = ()
     """Older names of the JSON-RPC method, also accepted."""
     routes: tuple[HttpRoute, ...] = ()
-    read_http: Callable[[StrictRequest], Awaitable[Any]] | None = None
-    write_http: Callable[[Any], Json] = write_json
 
 
 @dataclass(frozen=True, slots=True)

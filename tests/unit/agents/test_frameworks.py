@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, Framework
-from aion_core.agents.load_errors import missing_framework_remedy
+from aion_core.agents.missing_packages import missing_framework_remedy
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.source_scan import agent_file
 from aion_core.cli.checks.local import check_agents

@@ -68,6 +68,13 @@ def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str
     assert "langgraph.graph.state" in imported
 
 
+def test_snapshot_contains_models_of_v03(tmp_path: Path) -> None:
+    environ = {**os.environ, **on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
+    done = subprocess.run([sys.executable, "-c", API], cwd=ROOT, env=environ, check=True, capture_output=True)
+    (imported,) = json.loads(done.stdout.splitlines()[-1])
+    assert "a2a.compat.v0_3.types" in imported
+
+
 @pytest.mark.parametrize(
     ("code", "reason"), [("import no_such_module", "no_such_module"), ("raise SystemExit(3)", "SystemExit|exit")]
 )

@@ -25,7 +25,8 @@ from jwt import PyJWK
 from moto.server import ThreadedMotoServer
 
 from aion_core.errors import ConfigurationError
-from aion_core.protocol.card import document, document_v1
+from aion_core.protocol.card import document_v1
+from aion_core.protocol.card_v03 import document
 from aion_core.protocol.keys import ALGORITHMS, CardKey, keys_in
 from aion_core.protocol.signing import NotVerified, sign_card, verify_card
 from tests.support.declared import AION_YAML

@@ -16,6 +16,7 @@ from aion_core.web.app import ServedAgent, build_app
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
 from aion_core.web.rest import RestV03, RestV1
+from aion_core.web.v03_operations import CONVERSIONS, V03Conversion
 from infra.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
 from infra.openapi_examples import RECORDED, recorded
 from tests.support.agents.counting import talking
@@ -42,16 +43,14 @@ ECHO = Operation(
     _echo,
     response=pb.Task,
     routes=(HttpRoute("GET", "/echo/{id}"),),
-    v03=V03Form(
-        "toy/echo",
-        EchoRequest,
-        lambda request: pb.GetTaskRequest(id=request.params.id),
-        lambda task: {"echo": task.id},
-        aliases=("toy/oldEcho",),
-        routes=(HttpRoute("GET", "/v1/echo/{id}"),),
-        read_http=_read_echo,
-    ),
+    v03=V03Form("toy/echo", aliases=("toy/oldEcho",), routes=(HttpRoute("GET", "/v1/echo/{id}"),)),
     doc=Doc("Return the id.", "tasks", result="The id."),
+)
+ECHO_V03 = V03Conversion(
+    EchoRequest,
+    lambda request: pb.GetTaskRequest(id=request.params.id),
+    lambda task: {"echo": task.id},
+    read_http=_read_echo,
 )
 
 
@@ -67,7 +66,10 @@ ECHO = Operation(
     ],
     ids=["json-rpc", "http+json", "tenant", "json-rpc v0.3", "json-rpc v0.3 alias", "http+json v0.3"],
 )
-async def test_operation_entry_is_served_by_each_binding(method: str, path: str, body: Any, answer: Any) -> None:
+async def test_operation_entry_is_served_by_each_binding(
+    monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any, answer: Any
+) -> None:
+    monkeypatch.setitem(CONVERSIONS, "Echo", ECHO_V03)
     made = parts(talking(1))
     served = {"test": ServedAgent(made.agent, made.card)}
     app = build_app(made.service, made.lister, made.conversations, served, operations=(*OPERATIONS, ECHO))
@@ -77,6 +79,12 @@ async def test_operation_entry_is_served_by_each_binding(method: str, path: str,
     assert response.status_code == 200
     got = response.json()
     assert (got["result"] if body else got) == answer
+
+
+def test_each_v03_operation_has_conversions() -> None:
+    assert set(CONVERSIONS) == {operation.name for operation in OPERATIONS if operation.v03}
+    readable = {name for name, conversion in CONVERSIONS.items() if conversion.read_http}
+    assert readable == {operation.name for operation in OPERATIONS if operation.v03 and operation.v03.routes}
 
 
 def test_operation_entry_is_described_in_openapi() -> None:

@@ -1,0 +1,50 @@
+"""Formats of Server-Sent Events in A2A v0.3, for JSON-RPC and both forms of HTTP+JSON."""
+
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from a2a.compat.v0_3.proto_utils import ToProto
+
+from aion_core.protocol.types import (
+    Event,
+    TaskStatusUpdateEvent,
+    stream_response,
+    to_json,
+    v03_json,
+    without_marker,
+)
+from aion_core.tasks import lifecycle
+from aion_core.web.errors import error_body, v03_rest_error_body
+from aion_core.web.sse import RequestId, StreamFormat, json_text
+from aion_core.web.v03_proto import to_proto
+
+EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
+
+
+def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
+    """Return the stream format of v0.3's JSON-RPC binding. An event has a `kind` and no wrapper (A2A v0.3 7.2)."""
+
+    def encode(event: Event) -> str:
+        return json_text({"id": request_id, "jsonrpc": "2.0", "result": v03_json(v03_event(event))})
+
+    return StreamFormat(encode, lambda error: error_body(request_id, error))
+
+
+REST_V03 = StreamFormat(
+    lambda event: json_text(to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))),
+    v03_rest_error_body,
+)
+"""Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
+
+REST_V03_KINDS = StreamFormat(lambda event: json_text(v03_json(v03_event(event))), v03_rest_error_body)
+"""Stream format of v0.3's HTTP+JSON binding for clients of the specification's text. An event has a `kind`."""
+
+
+def v03_event(event: Event) -> EventV03:
+    """Convert an event to v0.3's types. A stream's last status update is marked as final (A2A v0.3 7.2.2)."""
+    response = conversions.to_compat_stream_response(stream_response(event))
+    if isinstance(response.result, v03.TaskStatusUpdateEvent):
+        # The SDK sets `final` for terminal states only, but an interrupted state also ends the stream.
+        response.result.final = (
+            isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
+        )
+    return without_marker(response.result)
