@@ -1,4 +1,4 @@
-"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder, on each screen."""
+"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +16,25 @@ SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
 
 
-SCREENS = [
-    Screen(1280, "light"),
-    Screen(360, "dark"),
-    pytest.param(Screen(1280, "dark"), marks=pytest.mark.deep),
-    pytest.param(Screen(360, "light"), marks=pytest.mark.deep),
-]
+SCREENS = (Screen(1280, "light"), Screen(360, "dark"), Screen(1280, "dark"), Screen(360, "light"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on one screen, and in test-deep on all.
+
+    Every other test of a module has the narrow dark screen, and the others the wide light one. A test marked
+    `each_width` runs on both.
+    """
+    if "screen" not in metafunc.fixturenames:
+        return
+    names = [name for name in vars(metafunc.module) if name.startswith("test_")]
+    screens = SCREENS[:2]
+    if metafunc.definition.get_closest_marker("each_width") is None:
+        screens = (SCREENS[names.index(metafunc.function.__name__) % 2],)
+    marks = [() if screen in screens else pytest.mark.deep for screen in SCREENS]
+    ids = [f"{screen.width}-{screen.scheme}" for screen in SCREENS]
+    given = [pytest.param(screen, marks=mark) for screen, mark in zip(SCREENS, marks, strict=True)]
+    metafunc.parametrize("screen", given, ids=ids, scope="function")
 
 
 @pytest.fixture(scope="package")
@@ -46,13 +59,6 @@ def opened(folder: Path) -> Iterator[Opened]:
             yield Opened(page, errors, server.url)
     except BrowserMissing as missing:
         pytest.skip(f"NOT PROVEN: the console in a browser. {missing}")
-
-
-@pytest.fixture(params=SCREENS, ids=lambda screen: f"{screen.width}-{screen.scheme}")
-def screen(request: pytest.FixtureRequest) -> Screen:
-    """Return the screen of the test: each test runs on a wide light one and on a narrow dark one, in test-deep on four."""
-    screen: Screen = request.param
-    return screen
 
 
 @pytest.fixture

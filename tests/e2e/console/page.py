@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e import forked
 from tests.support.environments import node_with
 from tests.support.server import ROOT
 
@@ -113,11 +114,11 @@ def saved(page: Page, folder: Path) -> Path:
     return file
 
 
-def run_test(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the saved test."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
-    environment = {**os.environ, **environ}
-    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=120)
+def run_test(file: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run the saved test, without this repository's plugins of pytest."""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environ}
+    arguments = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
+    return forked.run("pytest", *arguments, cwd=file.parent, env=environment)
 
 
 def screenshot(page: Page | Locator, name: str, is_screen: bool) -> None:
