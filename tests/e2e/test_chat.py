@@ -147,15 +147,16 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
 
 
-class Terminal(fdspawn):  # type: ignore[misc]  # pexpect has no types
+class Terminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
     """Terminal with `aion chat`."""
 
     def __init__(self, *arguments: str, **environ: str) -> None:
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (40, 200))
         environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ}
-        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        self._process = forked.ForkedProcess("aion_core.cli", "chat", *arguments, env=environment, **streams)
+        self._process = forked.ForkedProcess(
+            *("aion_core.cli", "chat", *arguments), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        )
         os.close(theirs)
         super().__init__(ours, timeout=60, encoding="utf-8")
 

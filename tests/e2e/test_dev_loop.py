@@ -181,10 +181,10 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
     assert "Traceback" not in told
 
     edit(project, '"third" +', '"third"')
-    until(lambda: reloads(server) == 2, server)
+    until(lambda: reloads(server) >= 2, server)
     assert text_of(ask(server)).startswith("third ")
     edit(project, "name: Mine", "name: Yours", "aion.yaml")
-    until(lambda: reloads(server) == 3, server)
+    until(lambda: reloads(server) >= 3, server)
     assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours"
 
 
@@ -474,7 +474,7 @@ def test_file_without_aion_yaml_is_served(project: Path) -> None:
         assert printed(server, "agent.py:graph")
         assert text_of(ask(server)).startswith("first ")
         edit(project, '"first"', '"second"')
-        until(lambda: reloads(server) == 1, server)
+        until(lambda: reloads(server) >= 1, server)
         assert text_of(ask(server)).startswith("second ")
 
 
@@ -598,7 +598,7 @@ def test_forked_children_end_with_their_worker(server: ServerProcess, project: P
     edit(project, '"first"', '"second"')
     until(lambda: child.exists() and child.read_text(), server)
     assert ended(first)
-    until(lambda: reloads(server) == 2, server)
+    until(lambda: reloads(server) >= 2, server)
     descriptors = {os.readlink(each) for each in Path(f"/proc/{child.read_text()}/fd").iterdir() if each.is_symlink()}
     listener = f"socket:[{inode_of(urlsplit(server.url).port or 0)}]"
     assert listener not in descriptors, "a child must not hold the port"
@@ -665,7 +665,7 @@ def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
         os.kill(server.process.pid, signal.SIGHUP)
         assert text_of(ask(server)).startswith("first ")
         edit(project, '"first"', '"second"')
-        until(lambda: reloads(server) == 1, server)
+        until(lambda: reloads(server) >= 1, server)
         assert text_of(ask(server)).startswith("second ")
         assert server.stop() == 0
 

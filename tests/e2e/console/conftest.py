@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
-from tests.e2e.console.page import Opened, Screen, violations
+from tests.e2e.console.page import NARROW, OTHERS, WIDE, Opened, Screen, show_on, violations
 from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 
@@ -16,25 +16,17 @@ SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
 
 
-SCREENS = (Screen(1280, "light"), Screen(360, "dark"), Screen(1280, "dark"), Screen(360, "light"))
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on one screen, and in test-deep on all.
+    """Run each test on one screen, and in test-deep on all; a test of the layout names its screens itself.
 
-    Every other test of a module has the narrow dark screen, and the others the wide light one. A test marked
-    `each_width` runs on both.
+    In a module, every other test has the narrow dark screen, and the others have the wide light one.
     """
-    if "screen" not in metafunc.fixturenames:
-        return
-    names = [name for name in vars(metafunc.module) if name.startswith("test_")]
-    screens = SCREENS[:2]
-    if metafunc.definition.get_closest_marker("each_width") is None:
-        screens = (SCREENS[names.index(metafunc.function.__name__) % 2],)
-    marks = [() if screen in screens else pytest.mark.deep for screen in SCREENS]
-    ids = [f"{screen.width}-{screen.scheme}" for screen in SCREENS]
-    given = [pytest.param(screen, marks=mark) for screen, mark in zip(SCREENS, marks, strict=True)]
-    metafunc.parametrize("screen", given, ids=ids, scope="function")
+    named = any("screen" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "screen" in metafunc.fixturenames and not named:
+        tests = [name for name in vars(metafunc.module) if name.startswith("test_")]
+        first, second = (WIDE, NARROW)[:: -1 if tests.index(metafunc.function.__name__) % 2 else 1]
+        deep = [pytest.param(screen, marks=pytest.mark.deep) for screen in (second, *OTHERS)]
+        metafunc.parametrize("screen", [first, *deep], ids=str)
 
 
 @pytest.fixture(scope="package")
@@ -69,8 +61,7 @@ def console(opened: Opened, screen: Screen) -> Iterator[Page]:
     accessibility at the end of the test.
     """
     page, errors, url = opened
-    page.set_viewport_size({"width": screen.width, "height": 800 if screen.is_wide else 740})
-    page.emulate_media(color_scheme="dark" if screen.scheme == "dark" else "light")
+    show_on(page, screen)
     page.goto("about:blank")
     page.goto(url)
     expect(page.locator("#agent option")).to_have_count(4)
