@@ -121,7 +121,16 @@ class EventReader:
         # mapping at the first missing field.
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
-        return request._replace(scope={**request.scope, "headers": _headers(request.scope, event)})
+        changed = {"headers": _headers(request.scope, event), "path": _path(request.scope["path"], event)}
+        return request._replace(scope={**request.scope, **changed})
+
+
+def _path(path: str, event: Mapping[str, Any]) -> str:
+    """Return the path for the app: an HTTP API's event has the name of its stage before it, a REST API's has not."""
+    stage = event["requestContext"].get("stage") if event.get("version") == "2.0" else None
+    if stage in (None, "", "$default") or not f"{path}/".startswith(f"/{stage}/"):
+        return path
+    return path.removeprefix(f"/{stage}") or "/"
 
 
 def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:

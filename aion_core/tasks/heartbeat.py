@@ -55,6 +55,7 @@ class LeaseRenewal:
 
     The first step enqueues a delayed wake-up message, visible after the earliest end of the lease. If this process
     dies, the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message.
+    A turn whose last holder died has its first step at once: what ended one process early may end the next.
     """
 
     def __init__(
@@ -72,11 +73,12 @@ class LeaseRenewal:
         self._store, self._work_queue, self._lease = store, work_queue, lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._now, self._renewed_at, self._enqueued = now, now(), False
+        self._hurries = lease.turn.tries > 1
 
     @property
     def pause(self) -> float:
         """Seconds for the caller to wait before the next call of `once`."""
-        return min(self._watch(), self._renew_seconds)
+        return 0.0 if self._hurries else min(self._watch(), self._renew_seconds)
 
     def once(self) -> bool:
         """Renew the lease if a renewal is due, else check it. Return False if the lease is lost.
@@ -84,7 +86,7 @@ class LeaseRenewal:
         The call blocks. After a StoreError the lease counts as held, and the next step tries again.
         """
         # Measure the time instead of adding the pauses: a check takes seconds if the store is slow.
-        at = self._now()
+        at, self._hurries = self._now(), False
         # Tolerance for rounding errors, and for a pause that ends early.
         renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:

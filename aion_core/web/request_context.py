@@ -158,11 +158,17 @@ def entrypoint_url_of(scope: Scope) -> str:
     if event is None:
         return ""
     domain = event_text(event, "requestContext", "domainName").lower()
-    prefix = "" if event_text(event, "version") == "2.0" else _prefix(event)
+    prefix = _stage(event, domain) if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
         # In `sam local` the domain has a port, and requestContext.path is the path of the route without a prefix.
         return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
+
+
+def _stage(event: Any, domain: str) -> str:
+    """Return the path prefix of an HTTP API's stage. A custom domain has none, and neither has the stage `$default`."""
+    stage = event_text(event, "requestContext", "stage")
+    return f"/{stage}" if stage and ".execute-api." in domain and _PREFIX.fullmatch(f"/{stage}") else ""
 
 
 def _prefix(event: Any) -> str | None:

@@ -23,14 +23,14 @@ def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
     return behind(app, lambda request, body: rest_api_event(request, body, domain=domain, stage=stage))
 
 
-def function_url(app: ASGIApp, domain: str) -> ASGIApp:
-    """Return the app behind a Function URL of this host name."""
+def function_url(app: ASGIApp, domain: str, stage: str = "$default") -> ASGIApp:
+    """Return the app behind a Function URL of this host name, or with a stage behind an HTTP API: its events are alike."""
 
     def event_of(request: Request, body: bytes) -> dict[str, Any]:
         path, query = request.url.path, request.url.query
         event = recorded_event("function_url_v2", rawPath=path, rawQueryString=query, body=body.decode())
         event |= {"headers": dict(request.headers), "cookies": [], "isBase64Encoded": False}
-        event["requestContext"] |= {"domainName": domain}
+        event["requestContext"] |= {"domainName": domain, "stage": stage}
         event["requestContext"]["http"] |= {"method": request.method, "path": path}
         return event
 

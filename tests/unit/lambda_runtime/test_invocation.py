@@ -105,6 +105,24 @@ async def test_function_url_event_converts_to_scope() -> None:
     assert body == bytes([0, 1, 2, 3, 255, 254, 253, 252, 97, 98])
 
 
+@pytest.mark.parametrize(
+    ("stage", "path", "app_path"),
+    [
+        ("prod", "/prod/tasks", "/tasks"),
+        ("prod", "/prod", "/"),
+        ("prod", "/prod/prod/", "/prod/"),
+        ("prod", "/production", "/production"),
+        ("prod", "/tasks", "/tasks"),
+        ("$default", "/$default/tasks", "/$default/tasks"),
+        ("", "/tasks", "/tasks"),
+    ],
+)
+async def test_path_has_no_stage_of_http_api(stage: str, path: str, app_path: str) -> None:
+    event = function_url_event(path)
+    event["requestContext"]["stage"] = stage
+    assert (await read(event)).scope["path"] == app_path
+
+
 @pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
 @pytest.mark.parametrize("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
 async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, WakeUp
+from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, TurnStarted, WakeUp
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -71,6 +71,21 @@ async def test_renewed_lease_outlives_original_expiry(chat: StoreConversation, q
     lease = (await chat.starts()).lease
     assert all(steps(chat, renewal(chat, queue, lease), 300))
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
+
+
+async def test_turn_begun_again_enqueues_wake_up_at_once(chat: StoreConversation, queue: Any) -> None:
+    first = (await chat.starts()).lease
+    assert renewal(chat, queue, first).pause == WATCH_SECONDS
+    chat.clock.move(LEASE_SECONDS + 1)
+    again = await chat.store.begin(chat.context, holder="other")
+    assert isinstance(again, TurnStarted)
+    beat = renewal(chat, queue, again.lease)
+    assert beat.pause == 0
+    queue.refuse(enqueue_from_thread=1)
+    assert beat.once()
+    assert beat.pause == WATCH_SECONDS, "after a failure the next step waits"
+    assert steps(chat, beat, 1) == [True]
+    assert queue.enqueued == [(WakeUp(chat.context, again.lease.fence), LEASE_SECONDS)]
 
 
 async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation, queue: Any, store: Failing) -> None:

@@ -37,6 +37,8 @@ ENTRYPOINTS: dict[str, tuple[Behind, str]] = {
     "a stage": (lambda app: entrypoints.rest_api(app, API, "prod"), f"https://{API}/prod"),
     "a domain": (lambda app: entrypoints.rest_api(app, "Agents.Example.com"), "https://agents.example.com"),
     "a Function URL": (lambda app: entrypoints.function_url(app, URL), f"https://{URL}"),
+    "an HTTP API's stage": (lambda app: entrypoints.function_url(app, API, "prod"), f"https://{API}/prod"),
+    "an HTTP API's default stage": (lambda app: entrypoints.function_url(app, API), f"https://{API}"),
     "sam local": (lambda app: entrypoints.behind(app, as_sam_has_it), "http://127.0.0.1:3000"),
 }
 each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.values(), ids=ENTRYPOINTS)

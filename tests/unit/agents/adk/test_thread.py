@@ -20,6 +20,7 @@ from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks import heartbeat
 from tests.support.adk import (
     CrashingSessions,
     DecidingLlm,
@@ -32,7 +33,7 @@ from tests.support.adk import (
     text_event,
     yielding_agent,
 )
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -55,12 +56,12 @@ async def run_to_end(served_agent: Any, clock: ManualClock | None = None, store:
 
 
 async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClock) -> Any:
-    """Return the response's JSON after as many tries as its turn needs."""
+    """Return the response's JSON after as many tries as its turn needs. The clock stands still during a try."""
     sending = asyncio.create_task(request)
     while not sending.done():
-        for _ in range(50):
-            await asyncio.sleep(0)
-        clock.move(5_001)
+        await settle()
+        if not heartbeat._beating:
+            clock.move(5_001)
     return sending.result().json()
 
 
