@@ -30,6 +30,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
 
+from tests.support import service_models
+
 ROOT = Path(__file__).parents[2]
 PRELOADED = (
     "boto3",
@@ -184,6 +186,9 @@ def serve(asked: socket.socket) -> None:
     """Fork a process for each request, until the other end of the socket is closed."""
     for module in PRELOADED:
         importlib.import_module(module)
+    service_models.share()
+    for service in ("dynamodb", "kms", "s3", "sqs"):
+        service_models.load(service)
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
     gc.freeze()
