@@ -39,5 +39,5 @@ def load(service: str) -> None:
     """Read the descriptions of a service for all later sessions."""
     import botocore.session
 
-    given = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
-    botocore.session.Session().create_client(service, **given)
+    session = botocore.session.Session()
+    session.create_client(service, "us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
