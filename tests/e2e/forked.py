@@ -167,8 +167,10 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        # The variables of the test that asks first are not those of the others.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
         server = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
         )
 
     def end() -> None:
