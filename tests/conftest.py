@@ -1,6 +1,7 @@
 """Fixtures and settings of the whole suite: the embedded stack, a manual clock, and a summary of the covered areas."""
 
 import gc
+import logging
 import os
 import time
 from collections import Counter
@@ -57,10 +58,16 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(autouse=True)
-def environment_is_restored() -> Iterator[None]:
-    """Restore the environment variables: the next tests of a worker must not depend on those that a test has set."""
-    before = dict(os.environ)
+def process_is_restored() -> Iterator[None]:
+    """Restore the environment variables and the logging: the next tests of a worker must not depend on them.
+
+    An app with the settings of a deployment changes both.
+    """
+    before, root = dict(os.environ), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
     before[CURRENT] = os.environ[CURRENT]
     for name in set(os.environ) - set(before):
         del os.environ[name]

@@ -19,6 +19,7 @@ from aion_core.settings import Settings
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
 from aion_core.web.request_context import owner_in
+from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.engines import Stack
@@ -131,6 +132,33 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     begun = await chat.starts(task_id=f"t-{person.name}-long")
     snapshot = await chat.task(begun.head.key.task_id)
     await chat.store.finish(begun.lease, begun.head, chat.says(begun.head, COMPLETED), snapshot=snapshot)
+
+
+class RecordedLives:
+    """Data of Alice and of Bob, recorded once for each engine: requests take long, copies of their items do not."""
+
+    def __init__(self) -> None:
+        self._recorded: dict[str, tuple[tuple[Person, Person], list[dict[str, Any]], list[dict[str, Any]]]] = {}
+
+    async def copy_to(self, stack: Stack) -> tuple[Person, Person]:
+        """Replace the content of the stack's table and bucket by the data of both persons."""
+        engines.empty(stack)
+        there = stack.template.place.endpoint
+        if there not in self._recorded:
+            both = someone("alice"), someone("bob")
+            for person in both:
+                await lives(stack, person)
+            self._recorded[there] = both, table_items(stack), bucket_versions(stack)
+            return both
+        both, items, versions = self._recorded[there]
+        environ, client, s3 = stack.environment("ApiFunction"), stack.client("dynamodb"), stack.client("s3")
+        for start in range(0, len(items), 25):
+            puts = [{"PutRequest": {"Item": item}} for item in items[start : start + 25]]
+            client.batch_write_item(RequestItems={environ["AION_TABLE"]: puts})
+        for each in versions:
+            of = {"Bucket": environ["AION_BUCKET"], "Key": each["Key"]}
+            s3.delete_object(**of) if each["Body"] is None else s3.put_object(**of, Body=each["Body"])
+        return both
 
 
 # ── Raw content ───────────────────────────────────────────────────────────────────────────────────────────────────────

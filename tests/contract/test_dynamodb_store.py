@@ -290,7 +290,7 @@ async def takes_over(chat: StoreConversation) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", DEEDS)
 async def test_store_write_with_lost_answer_is_made_once(
     chat: StoreConversation, faults: Faults, name: str, times: int
@@ -332,7 +332,7 @@ async def test_short_throttling_is_retried(chat: StoreConversation, faults: Faul
     ("code", "reasons"),
     [
         ("TransactionCanceledException", ["None", "TransactionConflict", "None", "None", "None"]),
-        ("TransactionConflictException", None),
+        pytest.param("TransactionConflictException", None, marks=pytest.mark.deep),
     ],
 )
 async def test_conflicting_store_write_is_retried(

@@ -33,12 +33,12 @@ from aion_core.tasks.runner import TaskRunner, Worker
 from tests.contract.erased import (
     AGENTS,
     AION_YAML,
+    Person,
+    RecordedLives,
     bucket_versions,
     environment,
-    lives,
     of_person,
     run_in_thread,
-    someone,
     table_items,
 )
 from tests.contract.test_late_worker import frozen
@@ -52,6 +52,7 @@ from tests.support.stores import dynamodb_store, table_of
 
 Delete = Callable[..., Awaitable[Any]]
 Making = Callable[..., Erasure]
+Both = tuple[Person, Person]
 
 ACTIONS = {
     "TransactWriteItems": ["dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"],
@@ -96,6 +97,17 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
     return make
 
 
+@pytest.fixture(scope="module")
+def lives() -> RecordedLives:
+    return RecordedLives()
+
+
+@pytest.fixture
+async def both(stack: Stack, lives: RecordedLives) -> Both:
+    """Return Alice and Bob, with data in every store."""
+    return await lives.copy_to(stack)
+
+
 class Later(SystemClock):
     """System clock with an offset."""
 
@@ -127,10 +139,8 @@ def ignored(what: str, count: int) -> None:
     """Ignore the progress."""
 
 
-async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Delete) -> None:
-    alice, bob = someone("alice"), someone("bob")
-    await lives(stack, alice)
-    await lives(stack, bob)
+async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Delete, both: Both) -> None:
+    alice, bob = both
     items, versions = table_items(stack), bucket_versions(stack)
     bobs = of_person(bob, items), of_person(bob, versions)
     dry = await delete("--subject", alice.name, "--json")
@@ -150,10 +160,8 @@ async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Del
     assert "No data of this owner." in again.stderr
 
 
-async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, delete: Delete) -> None:
-    alice = someone("alice")
-    await lives(stack, alice)
-    principal, tenant = alice.owners
+async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, delete: Delete, both: Both) -> None:
+    principal, tenant = both[0].owners
     done = await delete("--owner", tenant, "--yes")
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
@@ -163,10 +171,9 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
     assert f"tasks/{principal}/" in left[1]
 
 
-async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making) -> None:
+async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, both: Both) -> None:
     """The next survey finds the rest after a kill at any request: items that identify hashes are deleted last."""
-    alice = someone("alice")
-    await lives(stack, alice)
+    alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     whole = await erasure().find(alice.owners, (), ignored)
     client.meta.events.register("before-parameter-build.dynamodb.Scan", in_pages(Limit=7))
@@ -231,11 +238,9 @@ async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure:
     assert owner not in repr(bucket_versions(stack))
 
 
-async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making) -> None:
+async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making, both: Both) -> None:
     """DynamoDB may delete items with an owner first: the rest has no known owner."""
-    alice, bob = someone("alice"), someone("bob")
-    for person in (alice, bob):
-        await lives(stack, person)
+    alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
     for item in of_person(alice, table_items(stack)):
         key = {"pk": item["pk"], "sk": item["sk"]}

@@ -98,7 +98,7 @@ async def test_expired_task_items_are_not_returned(chat: StoreConversation) -> N
     assert isinstance(await chat.store.create(again, holder="holder-1"), TurnStarted), "the message is as good as new"
 
 
-@pytest.mark.parametrize("holder", ["holder-2", None])
+@pytest.mark.parametrize("holder", ["holder-2", pytest.param(None, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("left", ["running", "asking"])
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_new_conversation_replaces_expired_one(

@@ -24,8 +24,6 @@ from aion_core.ports.table import (
 from tests.contract.tables import FAR, KB, VALUES, all_pages, items_of
 from tests.support.clock import ManualClock
 
-pytestmark = pytest.mark.each_engine
-
 # ── Queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

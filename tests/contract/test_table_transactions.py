@@ -32,8 +32,6 @@ from tests.contract.faults import TRANSACT, Faults
 from tests.contract.tables import KB, attributes, items_of
 from tests.support.clock import ManualClock
 
-pytestmark = pytest.mark.each_engine
-
 # ── Transactions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

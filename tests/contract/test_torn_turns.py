@@ -145,7 +145,20 @@ async def swept(
     raise AssertionError
 
 
-@pytest.mark.parametrize(("name", "last_first"), [*((name, False) for name in GRAPHS), ("asking_side_by_side", True)])
+COMBINED = {
+    "streaming_twice", "nested", "structured_within", "returning_within", "answering_then_asking",
+    "asking_then_streaming", "asking_deep_within", "reviewed",
+}  # fmt: skip
+"""Graphs that combine the shapes of others."""
+
+
+@pytest.mark.parametrize(
+    ("name", "last_first"),
+    [
+        *(pytest.param(name, False, marks=[pytest.mark.deep] * (name in COMBINED)) for name in GRAPHS),
+        ("asking_side_by_side", True),
+    ],
+)
 async def test_turn_killed_before_any_write_has_same_result(name: str, last_first: bool, clock: ManualClock) -> None:
     others, writes = memory_savers(clock), Writes()
 

@@ -185,6 +185,7 @@ async def cut_off(
     return problems
 
 
+@pytest.mark.deep
 @pytest.mark.long
 async def test_turn_of_killed_process_has_same_result(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)

@@ -52,9 +52,12 @@ class Yesterday:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()
         table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
         since = int(clock.now().timestamp() * 1000) - WRITTEN["at"]
-        for item in WRITTEN["items"]:
-            written = {name: self._as_now(name, attribute, since) for name, attribute in item.items()}
-            client.put_item(TableName=table, Item=written)
+        puts = [
+            {"PutRequest": {"Item": {name: self._as_now(name, attribute, since) for name, attribute in item.items()}}}
+            for item in WRITTEN["items"]
+        ]
+        for start in range(0, len(puts), 25):
+            client.batch_write_item(RequestItems={table: puts[start : start + 25]})
 
     def _as_now(self, name: str, attribute: dict[str, Any], since: int) -> dict[str, Any]:
         match name, attribute:

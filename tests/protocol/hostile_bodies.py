@@ -101,6 +101,9 @@ FULL: dict[str, dict[str, Any]] = {
 }
 """Members of accepted messages with almost the maximum number of values."""
 
+LARGEST_NAMES = ("long text", "long file names", "base64", "data of text", "invisible names", "file name of dots")
+"""Attacks by the size of one value or name."""
+
 RAW: dict[str, Callable[[int], bytes]] = {
     "open lists": lambda size: b"[" * size,
     "open objects": lambda size: b'{"a":' * (size // 5),
@@ -114,9 +117,9 @@ RAW: dict[str, Callable[[int], bytes]] = {
 """Whole bodies by the name of the attack."""
 
 
-def hostile_bodies(*sizes: int) -> Iterator[HostileBody]:
-    """Generate every attack in these sizes and in every dialect."""
-    for size, dialect in product(sizes, DIALECTS):
+def hostile_bodies(*sizes: int, dialects: Iterable[Dialect] = DIALECTS) -> Iterator[HostileBody]:
+    """Generate every attack in these sizes and dialects."""
+    for size, dialect in product(sizes, dialects):
         plain = dialect.request("SendMessage", {})
         assert plain is not None
         for name, members in MESSAGES.items():
@@ -133,17 +136,21 @@ def hostile_bodies(*sizes: int) -> Iterator[HostileBody]:
                 yield HostileBody(f"{name}, {size}, {dialect.name}", plain.target, plain.headers, content)
 
 
-def full_bodies() -> Iterator[HostileBody]:
-    """Generate every accepted message with almost the maximum number of values, in every dialect."""
-    for dialect, (name, members) in product(DIALECTS, FULL.items()):
-        yield _message(f"{name}, {dialect.name}", dialect, members)
+def full_bodies(dialects: Iterable[Dialect] = DIALECTS) -> Iterator[HostileBody]:
+    """Generate every accepted message with almost the maximum number of values."""
+    return (large_body(name, dialect) for dialect, name in product(dialects, FULL))
 
 
-def largest_bodies() -> Iterator[HostileBody]:
+def largest_bodies(dialects: Iterable[Dialect] = DIALECTS) -> Iterator[HostileBody]:
     """Generate messages of the largest size with long values or names. Those with long texts outside of data are refused."""
-    names = ("long text", "long file names", "base64", "data of text", "invisible names", "file name of dots")
-    for dialect, name in product(DIALECTS, names):
-        yield _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
+    return (large_body(name, dialect) for dialect, name in product(dialects, LARGEST_NAMES))
+
+
+def large_body(name: str, dialect: Dialect) -> HostileBody:
+    """Return a message with almost the maximum number of values, or one of the largest size."""
+    if name in FULL:
+        return _message(f"{name}, {dialect.name}", dialect, FULL[name])
+    return _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
 
 
 def usual_bodies() -> Iterator[HostileBody]:

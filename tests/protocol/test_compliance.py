@@ -39,10 +39,12 @@ def declared(config: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def short_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the example's job of forty minutes short, before its module is imported."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
+    # An app sets the variables of its aion.yaml when it is built, which is once for all tests.
+    monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")
 
 
 @cache

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from google.protobuf.struct_pb2 import Struct
 from starlette.types import ASGIApp
 
 from aion_core.protocol.types import Message
+from tests.protocol.dialects import DIALECTS, Dialect
 from tests.protocol.hostile_bodies import (
     FULL,
     LARGEST,
+    LARGEST_NAMES,
     SIZES,
     Cost,
     HostileBody,
@@ -30,6 +33,7 @@ from tests.protocol.hostile_bodies import (
     full_bodies,
     hostile_app,
     hostile_bodies,
+    large_body,
     largest_bodies,
     row,
     usual_bodies,
@@ -38,6 +42,21 @@ from tests.protocol.hostile_bodies import (
 from tests.support.agents.scripted import GatedAgent
 from tests.support.asgi import call
 from tests.support.service import parts, send
+
+TWO_DIALECTS = DIALECTS[0], DIALECTS[-1]
+"""Dialects that have neither a version nor a binding in common. `make test-deep` has all of them."""
+
+
+def large_messages(*names: str) -> pytest.MarkDecorator:
+    """Parametrize by the name and the dialect of large messages: all of them together are 100 MB."""
+    return pytest.mark.parametrize(
+        ("name", "dialect"),
+        [
+            pytest.param(name, each, id=f"{name}, {each.name}", marks=[pytest.mark.deep] * (each not in TWO_DIALECTS))
+            for each, name in product(DIALECTS, names)
+        ],
+    )
+
 
 CPU_MARGIN = 2
 """Factor for a busy machine, and for the conversions of v0.3's SDK."""
@@ -52,7 +71,9 @@ async def printed_costs(bodies: Iterable[HostileBody]) -> tuple[list[Cost], floa
 
 
 async def test_responses_to_hostile_bodies_are_small() -> None:
-    found, _ = await printed_costs([*hostile_bodies(*SIZES), *full_bodies()])
+    small, large = SIZES
+    bodies = [*hostile_bodies(small), *hostile_bodies(large, dialects=TWO_DIALECTS), *full_bodies()]
+    found, _ = await printed_costs(bodies)
     assert len(found) >= 200
     assert [row(cost) for cost in found if len(cost.answer) > allowed_bytes(cost)] == []
     assert [row(cost) for cost in found if cost.status >= 500] == []
@@ -92,22 +113,23 @@ async def longest_step(app: ASGIApp, body: HostileBody) -> float:
     return longest
 
 
-async def test_hostile_bodies_take_short_loop_steps() -> None:
+@pytest.mark.parametrize("dialects", [TWO_DIALECTS, pytest.param(DIALECTS[1:-1], marks=pytest.mark.deep)])
+async def test_hostile_bodies_take_short_loop_steps(dialects: tuple[Dialect, ...]) -> None:
     app = hostile_app()
     for body in usual_bodies():
         await cost_of(app, body)  # the first requests import modules
     with without_collections():
         steps = {
             body.name: await longest_step(app, body) / conversion_seconds()
-            for body in [*full_bodies(), *largest_bodies()]
+            for body in [*full_bodies(dialects), *largest_bodies(dialects)]
         }
     print(*(f"{name:62} {step:5.1f} conversions" for name, step in steps.items()), sep="\n")
     assert [(name, step) for name, step in steps.items() if step > LONGEST_STEP] == []
 
 
-@pytest.mark.parametrize("body", [pytest.param(body, id=body.name) for body in [*full_bodies(), *largest_bodies()]])
+@large_messages(*FULL, *LARGEST_NAMES)
 async def test_large_body_delays_neither_health_nor_heartbeats(
-    body: HostileBody, monkeypatch: pytest.MonkeyPatch
+    name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All threads are busy, so the body waits for a thread. The event loop serves other requests and a stream."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.001)
@@ -121,7 +143,7 @@ async def test_large_body_delays_neither_health_nor_heartbeats(
         loop.set_default_executor(threads)
         blocking = loop.run_in_executor(None, busy.wait)
         try:
-            hostile = asyncio.create_task(cost_of(app, body))
+            hostile = asyncio.create_task(cost_of(app, large_body(name, dialect)))
             assert (await call(app, "GET", "/health")).status == 200
             for usual in usual_bodies():
                 assert not (await cost_of(app, usual)).is_error
@@ -158,7 +180,7 @@ async def test_parser_searches_two_megabytes_of_text(monkeypatch: pytest.MonkeyP
     counted = CountedSearch(protobuf._UNPAIRED_SURROGATE_PATTERN)
     monkeypatch.setattr(protobuf, "_UNPAIRED_SURROGATE_PATTERN", counted)
     app = hostile_app()
-    for body in largest_bodies():
+    for body in largest_bodies(TWO_DIALECTS):
         counted.characters = 0
         await cost_of(app, body)
         assert counted.characters <= 2 * 1024 * 1024 + 1000, body.name
@@ -196,14 +218,14 @@ class CountedConversions:
         patch.setattr(owner, name, counting)
 
 
-@pytest.mark.parametrize("body", [pytest.param(body, id=body.name) for body in full_bodies()])
-async def test_message_is_converted_once_per_use(body: HostileBody, monkeypatch: pytest.MonkeyPatch) -> None:
+@large_messages(*FULL)
+async def test_message_is_converted_once_per_use(name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read it once. The model's input and the response need JSON of the message. Nothing else converts it."""
     app = hostile_app()
     with monkeypatch.context() as patched:
         counted = CountedConversions(patched)
-        answer = await cost_of(app, body)
+        answer = await cost_of(app, large_body(name, dialect))
     assert not answer.is_error
-    size = ParseDict(FULL[body.name.partition(",")[0]], Message()).ByteSize()
+    size = ParseDict(FULL[name], Message()).ByteSize()
     assert sum(counted.read) < 1.5 * size
     assert sum(counted.written) < 2.5 * size

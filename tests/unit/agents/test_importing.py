@@ -82,7 +82,7 @@ def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
 
 def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
     """Checkpoints store an author's classes with their module's name."""
-    put(tmp_path, "agent.py", GRAPH)
+    put(tmp_path, "agent.py", "graph = object()\n")
     program = (
         "import sys; from pathlib import Path; from aion_core.agents.objects import load_object; "
         "print(load_object('agent.py:graph', Path(sys.argv[1])).module.__name__)"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from a2a.types import Message, Role, Task, TaskState
@@ -17,6 +18,8 @@ from tests.unit.agents.folding import fold, text_of
 
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
 """Blocking and streaming method of each version."""
+
+both_versions = pytest.mark.parametrize("version", ["v1", pytest.param("v0.3", marks=pytest.mark.deep)])
 
 Sent = str | dict[str, Any]
 """Text or part of a client's message."""

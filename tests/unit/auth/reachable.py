@@ -20,8 +20,11 @@ PROGRAM = (
 )
 """Packages of a request's path; the search begins at their modules."""
 
-_NOT_OURS = ("moto", "botocore", "boto3", "pytest", "_pytest", "tests", "pluggy", "werkzeug", "responses")
-"""Excluded: the emulator (the database in the same process), its clients, and the test tools."""
+_NOT_OURS = (
+    *("moto", "botocore", "boto3", "werkzeug", "responses"),
+    *("pytest", "_pytest", "tests", "pluggy", "hypothesis", "schemathesis", "playwright", "openai"),
+)
+"""Excluded: the emulator (the database in the same process), its clients, and what only other tests use."""
 
 
 def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:
@@ -54,6 +57,8 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_foreign(one: Any) -> bool:
+    if isinstance(one, types.CodeType):
+        return True
     if isinstance(one, types.ModuleType):
         return one.__name__.partition(".")[0] in _NOT_OURS
     # A test's own function has references to its request.

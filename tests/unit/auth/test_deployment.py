@@ -298,8 +298,8 @@ async def test_server_without_authentication_serves_loopback_only(
 @pytest.mark.parametrize(
     ("schemes", "loaded"),
     [
-        ("{key: {type: api-key}}", set()),
-        ("{iam: {type: aws-iam}}", set()),
+        pytest.param("{key: {type: api-key}}", set(), marks=pytest.mark.deep),
+        pytest.param("{iam: {type: aws-iam}}", set(), marks=pytest.mark.deep),
         ("{jwt: {type: bearer-jwt, issuer: 'https://x.test', audience: x, jwks_url: 'https://x.test/j'}}", {"jwt"}),
         ("{basic: {type: basic}}", {"argon2"}),
     ],

@@ -122,7 +122,7 @@ async def test_callers_without_authentication_share_limits(tmp_path: Path) -> No
     assert statuses == [200, 200, 429]
 
 
-@pytest.mark.parametrize("configured", ["", "{streams_per_task: 3}"])
+@pytest.mark.parametrize("configured", ["", pytest.param("{streams_per_task: 3}", marks=pytest.mark.deep)])
 async def test_default_limit_refuses_flood_of_one_caller(tmp_path: Path, issuer: Issuer, configured: str) -> None:
     app = limited(tmp_path, issuer, configured)
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")

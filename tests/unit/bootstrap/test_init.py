@@ -59,7 +59,7 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
     return {**ON_LAMBDA, "AION_CONFIG": str(folder / "aion.yaml")}
 
 
-@pytest.mark.parametrize("program", [API, TASK], ids=["api", "task"])
+@pytest.mark.parametrize("program", [API, pytest.param(TASK, marks=pytest.mark.deep)], ids=["api", "task"])
 def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
     """In a new process: this one has imported the frameworks."""
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}

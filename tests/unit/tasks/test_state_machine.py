@@ -5,6 +5,7 @@ In any order of requests each message is in one task once, and no task makes an 
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator
 from random import Random
 from typing import Any
@@ -234,7 +235,7 @@ class ClientsThatAreRefused(Clients):
 
 
 _SETTINGS = settings(
-    max_examples=20,
+    max_examples=100 if os.environ.get("SIMULATION_DEEP") else 12,
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -173,8 +173,10 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "loads", "never"),
-    [("examples/adk/agent.py", "google.adk", "langgraph"), ("examples/echo/agent.py", "langgraph", "google.adk")],
-    ids=["ADK", "LangGraph"],
+    [
+        pytest.param("examples/adk/agent.py", "google.adk", "langgraph", id="ADK"),
+        pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph", marks=pytest.mark.deep),
+    ],
 )
 def test_deployment_imports_one_framework_lazily(path: str, loads: str, never: str, tmp_path: Path) -> None:
     """The test reads `sys.modules` before and after a turn."""

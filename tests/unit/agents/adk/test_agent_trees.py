@@ -20,7 +20,7 @@ from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 200
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 100
 """Number of generated agents: one takes 35 ms of CPU."""
 
 pytestmark = [

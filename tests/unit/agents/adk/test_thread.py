@@ -195,7 +195,16 @@ def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
     return ended
 
 
-@pytest.mark.parametrize("tree", TREES)
+LARGEST = "one that transfers to a sequence in a sequence"
+COMBINED = {LARGEST, "agents that transfer one after another"}
+"""Trees that combine others."""
+one_after_another = pytest.mark.parametrize(
+    "tree",
+    [pytest.param(tree, marks=[pytest.mark.deep] * (tree in COMBINED)) for tree in TREES if tree != "in parallel"],
+)
+
+
+@pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
 async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
     """The process is lost after each stored event in turn.
 
@@ -215,7 +224,7 @@ async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
         assert ran == once or tree == "in a workflow", f"cut at event {place}"
 
 
-@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+@one_after_another
 async def test_unstored_session_event_is_produced_again_on_resume(tree: str) -> None:
     """The model or tool runs at least once, and its messages are recorded once."""
     sessions = CrashingSessions()
@@ -237,7 +246,7 @@ class CrashingTaskStore(MemoryTaskStore):
         return await super().append(lease, head, event, key=key)
 
 
-@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+@one_after_another
 async def test_stored_session_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session can be ahead of the log by the last events before a crash."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
@@ -294,7 +303,11 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
 
 @pytest.mark.parametrize(
     ("workflow", "resume"),
-    [(SequentialAgent, AfterCrash.FAIL), (LoopAgent, AfterCrash.RESTART), (ParallelAgent, AfterCrash.FAIL)],
+    [
+        (SequentialAgent, AfterCrash.FAIL),
+        (LoopAgent, AfterCrash.RESTART),
+        pytest.param(ParallelAgent, AfterCrash.FAIL, marks=pytest.mark.deep),
+    ],
 )
 async def test_transferred_workflow_is_not_resumable(workflow: type[BaseAgent], resume: AfterCrash) -> None:
     """ADK would start the workflow over and skip the interrupted step, so the turn fails unless it was finished."""
@@ -431,7 +444,7 @@ async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tup
     return await run_to_end(served_agent), handoffs
 
 
-@pytest.mark.parametrize("tree", [tree for tree in TREES if tree != "in parallel"])
+@one_after_another
 async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process stores one event, and the client notices nothing."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]())))

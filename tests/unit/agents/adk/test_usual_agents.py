@@ -15,13 +15,12 @@ from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
 from tests.unit.agents.adk import usual_agents
 from tests.unit.agents.executor import usual_executors
-from tests.unit.agents.usual_agents import METHODS, Case, check_answers, check_streams
+from tests.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
 
 CASES = {**usual_agents.CASES, **usual_executors.CASES}
 PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
-both_versions = pytest.mark.parametrize("version", METHODS)
 all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 

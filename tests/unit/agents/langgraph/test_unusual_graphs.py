@@ -88,7 +88,7 @@ async def test_graph_without_output_completes_without_message() -> None:
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-@pytest.mark.parametrize("many", [10_000, pytest.param(100_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("many", [3_000, pytest.param(100_000, marks=pytest.mark.deep)])
 async def test_many_chunks_complete_within_their_memory(many: int, request: pytest.FixtureRequest) -> None:
     if request.getfixturevalue("dialect") != "SendMessage":
         pytest.skip("the memory of a chunk is the same in both protocol versions")

@@ -8,10 +8,9 @@ import pytest
 from tests.support.service import parts
 from tests.unit.agents.langgraph import usual_graphs as _adds_its_cases  # noqa: F401
 from tests.unit.agents.langgraph.usual_agents import CASES
-from tests.unit.agents.usual_agents import METHODS, Case, check_answers, check_streams
+from tests.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams
 
 PAGE = Path(__file__).parents[4] / "docs" / "agents.md"
-both_versions = pytest.mark.parametrize("version", METHODS)
 all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 

@@ -18,7 +18,6 @@ from langchain.tools import InjectedToolCallId, ToolRuntime
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import StructuredTool, tool
-from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, SecretStr
@@ -139,6 +138,9 @@ def openai_speaks(request: httpx.Request) -> httpx.Response:
 
 @case("Model that speaks", UsualTurn(answer="By train.", parts=({"raw": WAV, "mediaType": "audio/wav"},)))
 def speaking() -> Any:
+    # It takes long to import.
+    from langchain_openai import ChatOpenAI
+
     openai = httpx.AsyncClient(transport=httpx.MockTransport(openai_speaks))
     audio = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}
     chat = ChatOpenAI(
