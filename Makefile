@@ -85,7 +85,7 @@ newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with empty and wit
 	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
 
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
-	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/e2e/console
+	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q -m 'deep or not deep' tests/e2e/console
 
 terminal: $(VENV)/.tests ## Record the README's terminal: a real `aion dev` and `aion chat`, with a killed worker
 	@$(VENV)/bin/python -m infra.terminal

@@ -8,6 +8,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEADER_SECONDS = 10.0
 """Time limit for the headers of a request. Without one, a client holds a connection open by a byte now and then."""
 
+LAST_SECONDS = 1.0
+"""Time limit for the first request of a connection when the server stops: the client may have sent it already."""
+
 
 class HeaderTimeoutProtocol(H11Protocol):
     """HTTP/1.1 connection. Closes if a request's headers, or the rest of a body after the response, arrive too slowly.
@@ -18,7 +21,9 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     header_seconds = HEADER_SECONDS
     """Time limit of this connection; a subclass may have another one."""
+    last_seconds = LAST_SECONDS
     _limit: asyncio.TimerHandle | None = None
+    _stops = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Begin the time of the first request's headers."""
@@ -28,6 +33,8 @@ class HeaderTimeoutProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass the data on; begin or end the time limit."""
         super().data_received(data)
+        if self._stops and self.cycle is not None:
+            super().shutdown()
         self._set_limit()
 
     def on_response_complete(self) -> None:
@@ -39,6 +46,18 @@ class HeaderTimeoutProtocol(H11Protocol):
         """End the time limit."""
         self._end_limit()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection after its current request. A connection without any request waits for its first one."""
+        if self.cycle is not None:
+            super().shutdown()
+        elif not self._stops:
+            self._stops = True
+            self.loop.call_later(self.last_seconds, self._close_unused)
+
+    def _close_unused(self) -> None:
+        if self.cycle is None:
+            super().shutdown()
 
     def _set_limit(self) -> None:
         has_no_headers = self.conn.their_state is h11.IDLE

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.server import aion_dev, serving
+from tests.support.server import serving
 from tests.support.service import send
 
 LANGGRAPH = """
@@ -53,7 +53,7 @@ def main() -> None:
         (folder / "aion.yaml").write_text("aion: {agents: {answering: {path: agent.py}}}")
         started(folder, "start, empty state")
         started(folder, "start again")
-        command = aion_dev("--config", str(folder / "aion.yaml"))
+        command = as_user(folder)
         with serving(command, AION_DATA_DIR=str(folder / ".aion")) as server, httpx.Client(timeout=60) as http:
             asked(http, server.url)
             took = []
@@ -71,10 +71,15 @@ def main() -> None:
             print(f"Ctrl-C                    {time.monotonic() - began:5.2f} s")
 
 
+def as_user(folder: Path) -> list[str]:
+    """Return the command of a user. The processes of the tests are forked with the packages imported."""
+    return [str(Path(sys.executable).with_name("aion")), "dev", "--config", str(folder / "aion.yaml")]
+
+
 def started(folder: Path, what: str) -> None:
     """Start the command, print the time to its greeting and to its first answer, and stop it."""
     began = time.monotonic()
-    with serving(aion_dev("--config", str(folder / "aion.yaml")), AION_DATA_DIR=str(folder / ".aion")) as server:
+    with serving(as_user(folder), AION_DATA_DIR=str(folder / ".aion")) as server:
         greeted = time.monotonic() - began
         with httpx.Client(timeout=60) as http:
             asked(http, server.url)

@@ -6,6 +6,7 @@ that multiprocessing starts in such a process, as `aion dev` does, are forked to
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -19,6 +20,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,8 @@ from multiprocessing import util
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
+
+from tests.support import service_models
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = (
@@ -41,7 +45,14 @@ PRELOADED = (
     "aion_core.bootstrap.app",
     "aion_core.bootstrap.push",
     "aion_core.cli.main",
-    "aion_core.local.stack",
+    "aion_core.cli.smoke",
+    "aion_core.lambda_runtime.loop",
+    "aion_core.local.emulator",
+    "aion_core.local.pollers",
+    "aion_core.local.resources",
+    "prompt_toolkit.shortcuts",
+    "rich.live",
+    "rich.markdown",
 )
 _NUMBER = struct.Struct("!i")
 _asking = threading.Lock()
@@ -56,15 +67,20 @@ class ForkedProcess:
         *arguments: str,
         env: Mapping[str, str],
         cwd: Path = ROOT,
+        stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> None:
-        """Start `python -m module` without input; `stdout` and `stderr` are None, PIPE or a file's descriptor."""
+        """Start `python -m module`; `stdin` is DEVNULL or a descriptor, the others are None, PIPE or a descriptor.
+
+        A terminal as `stdin` becomes the one that controls the process.
+        """
         request = json.dumps([module, arguments, dict(env), str(cwd)]).encode()
         status, their_status = os.pipe()
         output, their_output = _pipe(stdout, 1)
         errors, their_errors = _pipe(stderr, 2)
-        theirs = [their_status, their_output, their_errors]
+        their_input = os.open(os.devnull, os.O_RDONLY) if stdin == subprocess.DEVNULL else os.dup(stdin)
+        theirs = [their_status, their_input, their_output, their_errors]
         with _asking:
             server = _server()
             socket.send_fds(server, [_NUMBER.pack(len(request))], theirs)
@@ -108,12 +124,29 @@ class ForkedProcess:
         self._status.close()
 
 
+def started(
+    command: Sequence[str | Path], env: Mapping[str, str], cwd: Path = ROOT
+) -> "tuple[subprocess.Popen[bytes] | ForkedProcess, IO[bytes]]":
+    """Start a command in a session of its own; return its process and its whole output. `python -m …` is forked."""
+    output, theirs = os.pipe()
+    process: subprocess.Popen[bytes] | ForkedProcess
+    if command[:2] == [sys.executable, "-m"]:
+        process = ForkedProcess(*map(str, command[2:]), env=env, cwd=cwd, stdout=theirs, stderr=theirs)
+    else:
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    return process, os.fdopen(output, "rb")
+
+
 def run(
-    module: str, *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, timeout: float = 120
+    module: str, *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, text: str = "", timeout: float = 120
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m module` to its end; return its exit code and output."""
-    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
-        process = ForkedProcess(module, *arguments, env=env, cwd=cwd, stdout=output.fileno(), stderr=errors.fileno())
+    """Run `python -m module` with this input to its end; return its exit code and output."""
+    with TemporaryFile("w+") as given, TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        given.write(text)
+        given.seek(0)
+        streams = {"stdin": given.fileno(), "stdout": output.fileno(), "stderr": errors.fileno()}
+        process = ForkedProcess(module, *arguments, env=env, cwd=cwd, **streams)
         try:
             code = process.wait(timeout)
         finally:
@@ -134,8 +167,10 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        # The variables of the test that asks first are not those of the others.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
         server = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
         )
 
     def end() -> None:
@@ -153,12 +188,15 @@ def serve(asked: socket.socket) -> None:
     """Fork a process for each request, until the other end of the socket is closed."""
     for module in PRELOADED:
         importlib.import_module(module)
+    service_models.share()
+    for service in ("dynamodb", "kms", "s3", "sqs"):
+        service_models.load(service)
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
     gc.freeze()
     while True:
         _reap()
-        header, descriptors, _, _ = socket.recv_fds(asked, _NUMBER.size, 3)
+        header, descriptors, _, _ = socket.recv_fds(asked, _NUMBER.size, 4)
         if not header:
             return _reap()
         request = _received(asked, *_NUMBER.unpack(header))
@@ -181,29 +219,35 @@ def _reap() -> None:
 
 def _keep(request: list[Any], descriptors: list[int]) -> NoReturn:
     """Fork the process of the module, write its id, and at its end its exit code."""
-    status, output, errors = descriptors
+    status, *streams = descriptors
     process = os.fork()
     if process == 0:
         os.close(status)
-        _run(request, output, errors)
+        _run(request, streams)
     os.write(status, _NUMBER.pack(process))
-    for descriptor in (0, 1, 2, output, errors):
+    for descriptor in (0, 1, 2, *streams):
         os.close(descriptor)
     os.write(status, _NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])))
     os._exit(0)
 
 
-def _run(request: list[Any], output: int, errors: int) -> NoReturn:
+def _run(request: list[Any], streams: list[int]) -> NoReturn:
     module, arguments, env, cwd = request
     code: object = 1
     try:
         os.setsid()
-        for ours, descriptor in ((1, output), (2, errors)):
+        for ours, descriptor in enumerate(streams):
             os.dup2(descriptor, ours)
             os.close(descriptor)
+        # The server's streams remember what its descriptors were, for example files.
+        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(cwd)
         os.environ.clear()
         os.environ.update(env)
+        sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
         sys.argv = [module, *arguments]
         util.spawnv_passfds = _fork_interpreter  # type: ignore[assignment]
         runpy.run_module(module, run_name="__main__", alter_sys=True)

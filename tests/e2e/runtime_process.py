@@ -2,23 +2,22 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.e2e.forked import ROOT, started
+
 TIMEOUT = 60.0
 
 
 class RuntimeProcess:
     """Running loop, with its output and exit code."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, command: Sequence[str], environ: dict[str, str]) -> None:
         self.lines: list[str] = []
-        self._process = process
-        self._reading = asyncio.create_task(self._read())
+        self._process, self._output = started(command, environ)
+        self._reading = asyncio.create_task(asyncio.to_thread(self._read))
 
     @property
     def log(self) -> str:
@@ -32,24 +31,23 @@ class RuntimeProcess:
 
     def terminate(self) -> None:
         """Send SIGTERM, as Lambda does at the shutdown of the environment."""
-        self._process.send_signal(signal.SIGTERM)
+        self._process.terminate()
 
     async def exit_code(self) -> int:
         """Wait for its end; return the exit code."""
         async with asyncio.timeout(TIMEOUT):
             await self._reading
-            return await self._process.wait()
+            return await asyncio.to_thread(self._process.wait)
 
     async def end(self) -> None:
         """End it, if it still runs."""
-        if self._process.returncode is None:
-            self._process.kill()
+        self._process.kill()
         await self.exit_code()
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            self.lines.append(line.decode().rstrip("\n"))
+    def _read(self) -> None:
+        with self._output:
+            for line in self._output:
+                self.lines.append(line.decode().rstrip("\n"))
 
 
 @asynccontextmanager
@@ -62,26 +60,20 @@ async def running(
     command: Sequence[str] = (sys.executable, "-m", "aion_core.lambda_runtime"),
 ) -> AsyncIterator[RuntimeProcess]:
     """Start the loop on an app, as the exec wrapper would; end it with the test."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "AION_ASGI_APP": app,
-            "AWS_LAMBDA_FUNCTION_NAME": "agent-api",
-            "AWS_LAMBDA_FUNCTION_VERSION": "7",
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
-            "AWS_LAMBDA_LOG_GROUP_NAME": "/aws/lambda/agent-api",
-            "AWS_LAMBDA_LOG_STREAM_NAME": "2026/03/27/[7]0f1e2d3c4b5a",
-            "TEST_GATES": gates,
-            **({"AWS_LAMBDA_RUNTIME_API": api} if api else {}),
-            **(environ or {}),
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    runtime = RuntimeProcess(process)
+    started_with = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "AION_ASGI_APP": app,
+        "AWS_LAMBDA_FUNCTION_NAME": "agent-api",
+        "AWS_LAMBDA_FUNCTION_VERSION": "7",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
+        "AWS_LAMBDA_LOG_GROUP_NAME": "/aws/lambda/agent-api",
+        "AWS_LAMBDA_LOG_STREAM_NAME": "2026/03/27/[7]0f1e2d3c4b5a",
+        "TEST_GATES": gates,
+        **({"AWS_LAMBDA_RUNTIME_API": api} if api else {}),
+        **(environ or {}),
+    }
+    runtime = RuntimeProcess(command, started_with)
     try:
         yield runtime
     finally:

@@ -11,7 +11,7 @@ from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.operations import OPERATIONS
 from examples.echo.agent import graph
 from tests.e2e.browser import BrowserMissing, browser_page
-from tests.e2e.console.page import violations
+from tests.e2e.console.page import SCREENS, Screen, show_on, violations
 from tests.support.environments import NodeMissing
 from tests.support.listening import listening
 from tests.support.service import parts
@@ -62,13 +62,11 @@ def test_api_page_shows_response_examples(page: Page) -> None:
     expect(page.locator("#SendStreamingMessage")).to_contain_text("id: 2.1.0")
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_api_page_fits_screen_and_is_accessible(page: Page, scheme: str, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 740})
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+@pytest.mark.parametrize("screen", SCREENS, ids=str)
+def test_api_page_fits_screen_and_is_accessible(page: Page, screen: Screen) -> None:
+    show_on(page, screen)
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= screen.width
     try:
         assert violations(page) == []
     except NodeMissing:

@@ -4,9 +4,10 @@ import contextlib
 import http.server
 import json
 import os
+import pty
 import re
 import subprocess
-import sys
+import termios
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,12 +15,11 @@ from pathlib import Path
 import httpx
 import pexpect
 import pytest
+from pexpect.fdpexpect import fdspawn
 
 from tests.e2e import forked
 from tests.e2e.talking import AGENT, WHOLE
 from tests.support.server import ROOT, aion_dev, serving
-
-AION = str(Path(sys.executable).with_name("aion"))
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,10 @@ def url(folder: Path) -> Iterator[str]:
         yield server.url
 
 
-def run(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] = os.environ) -> "subprocess.CompletedProcess[str]":
-    return forked.run("aion_core.cli", *arguments, cwd=cwd, env=env)
+def run(
+    *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] = os.environ, text: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    return forked.run("aion_core.cli", *arguments, cwd=cwd, env=env, text=text)
 
 
 def send(url: str, *arguments: str, env: Mapping[str, str] = os.environ) -> "subprocess.CompletedProcess[str]":
@@ -50,8 +52,7 @@ def test_send_prints_streamed_answer(url: str) -> None:
 
 
 def test_send_reads_standard_input_and_prints_json(url: str) -> None:
-    command = [AION, "send", "--url", url, "-", "--json", "--context", "c 1"]
-    sent = subprocess.run(command, input="data", capture_output=True, text=True, timeout=120)
+    sent = run("send", "--url", url, "-", "--json", "--context", "c 1", text="data")
     answer = json.loads(sent.stdout)
     assert (sent.returncode, answer["state"], answer["text"], answer["context"]) == (
         0,
@@ -103,8 +104,7 @@ def test_url_without_agent_is_one_sentence(url: str) -> None:
 
 
 def test_chat_reads_lines_of_pipe(url: str) -> None:
-    lines = "hello\n/quit\n"
-    done = subprocess.run([AION, "chat", url], input=lines, capture_output=True, text=True, timeout=60)
+    done = run("chat", url, text="hello\n/quit\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert "you>" not in done.stdout
@@ -124,15 +124,16 @@ def test_send_finds_development_server_or_says_what_to_do(tmp_path: Path) -> Non
 
 
 def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
-    process = subprocess.Popen([AION, "send", "--url", url, "gate killed-send"], stdout=subprocess.PIPE, text=True)
+    arguments = ("aion_core.cli", "send", "--url", url, "gate killed-send")
+    process = forked.ForkedProcess(*arguments, env=os.environ, stdout=subprocess.PIPE)
     assert process.stdout is not None
     printed = ""
     while "word5" not in printed:
-        printed += process.stdout.read(1)
+        printed += process.stdout.read(1).decode()
     with pytest.raises(httpx.TransportError):
         httpx.post(f"{url}/agents/{folder.name}/console/kill")
     (folder / "killed-send").touch()
-    printed += process.stdout.read()
+    printed += process.stdout.read().decode()
     assert process.wait(timeout=60) == 0
     assert printed.strip().endswith(WHOLE)
     listed = run("tasks", "list", "--json", cwd=folder)
@@ -146,32 +147,53 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
 
 
-def chatting(*arguments: str, **environ: str) -> "pexpect.spawn[str]":
-    """Return a terminal with `aion chat`."""
-    return pexpect.spawn(
-        AION,
-        ["chat", *arguments],
-        encoding="utf-8",
-        timeout=60,
-        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ},
-        dimensions=(40, 200),
-    )
+class Terminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
+    """Terminal with `aion chat`."""
+
+    def __init__(self, *arguments: str, **environ: str) -> None:
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (40, 200))
+        environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ}
+        self._process = forked.ForkedProcess(
+            *("aion_core.cli", "chat", *arguments), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        super().__init__(ours, timeout=60, encoding="utf-8")
+
+    def say(self, line: str, prompt: str = "you>") -> None:
+        """Enter a line at the prompt."""
+        self.expect(prompt)
+        self.sendline(line)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self.send("\x03")
+
+    def leave(self) -> None:
+        """Press Ctrl-D at the prompt; the command ends without an error."""
+        self.expect("you>")
+        self.send("\x04")
+        self.ends()
+
+    def ends(self) -> None:
+        """Expect the end of the command, without an error."""
+        self.expect(pexpect.EOF)
+        assert self._process.wait(timeout=60) == 0
+        self.close()
 
 
 def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
-    terminal = chatting(url)
+    terminal = Terminal(url)
     terminal.expect("/help lists the commands")
-    terminal.expect("you>")
-    terminal.sendline("hello")
+    terminal.say("hello")
     terminal.expect("word11")
-    terminal.expect("you>")
-    terminal.sendline("/help")
+    terminal.say("/help")
     terminal.expect("Ctrl-C cancels the running task")
-    terminal.sendline("gate never-chat")
+    terminal.say("gate never-chat")
     terminal.expect("word5")
-    terminal.sendintr()
+    terminal.interrupt()
     terminal.expect("The task is canceled")
-    terminal.sendline("book")
+    terminal.say("book")
     terminal.expect("Which day")
     terminal.expect("Choices: Monday, Tuesday")
     terminal.expect("answer>")
@@ -179,55 +201,43 @@ def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
     terminal.expect("Monday")
     terminal.sendline("")
     terminal.expect("Booked for Monday")
-    terminal.sendline("book")
-    terminal.expect("answer>")
-    terminal.sendline("/cancel")
+    terminal.say("book")
+    terminal.say("/cancel", prompt="answer>")
     terminal.expect("The task is canceled")
-    terminal.sendline("/new")
+    terminal.say("/new")
     terminal.expect("A new conversation")
-    terminal.sendline("/quit")
+    terminal.say("/quit")
     terminal.expect("Continue this conversation: aion chat … --context ")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    terminal.ends()
 
 
 def test_chat_streams_markdown_without_its_markup(url: str) -> None:
-    terminal = chatting(url)
-    terminal.expect("you>")
-    terminal.sendline("markup")
+    terminal = Terminal(url)
+    terminal.say("markup")
     terminal.expect("onerror")
     terminal.expect("\x1b\\[1mbold")
     terminal.expect("• .*one")
-    terminal.expect("you>")
-    terminal.sendeof()
-    terminal.expect(pexpect.EOF)
+    terminal.leave()
 
 
 def test_chat_continues_earlier_question(url: str) -> None:
     question = json.loads(send(url, "book a table", "--json").stdout)
-    terminal = chatting(url, "--context", question["context"])
+    terminal = Terminal(url, "--context", question["context"])
     terminal.expect("Which day")
-    terminal.expect("answer>")
-    terminal.sendline("Tuesday")
+    terminal.say("Tuesday", prompt="answer>")
     terminal.expect("Booked for Tuesday")
-    terminal.expect("you>")
-    terminal.sendeof()
-    terminal.expect(pexpect.EOF)
+    terminal.leave()
 
 
 def test_interrupt_before_task_returns_to_prompt() -> None:
     """Ctrl-C before the server has answered: the conversation goes on."""
     with silent_agent() as (url, asked):
-        terminal = chatting(url)
-        terminal.expect("you>")
-        terminal.sendline("hello")
+        terminal = Terminal(url)
+        terminal.say("hello")
         assert asked.wait(60)
-        terminal.sendintr()
+        terminal.interrupt()
         terminal.expect("Aborted before the agent had answered")
-        terminal.expect("you>")
-        terminal.sendeof()
-        terminal.expect(pexpect.EOF)
+        terminal.leave()
 
 
 @contextlib.contextmanager
@@ -272,9 +282,8 @@ def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
 def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("quiet")
     with serving(aion_dev(str(ROOT / "examples/files/agent.py"), "--no-reload", "--store", "memory")) as server:
-        terminal = chatting(server.url)
-        terminal.expect("you>")
-        terminal.sendline(f"/file {tmp_path / 'missing.txt'}")
+        terminal = Terminal(server.url)
+        terminal.say(f"/file {tmp_path / 'missing.txt'}")
         terminal.expect("cannot be read")
         terminal.sendline(f"/file {tmp_path / 'note.txt'}")
         terminal.expect("goes with the next message")
@@ -282,9 +291,7 @@ def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
         terminal.expect("note.txt, text/plain, 5 bytes; /save FOLDER")
         terminal.sendline(f"/save {tmp_path / 'saved'}")
         terminal.expect("Saved")
-        terminal.expect("you>")
-        terminal.sendeof()
-        terminal.expect(pexpect.EOF)
+        terminal.leave()
         sent = send(server.url, "Shout it.", "--file", str(tmp_path / "note.txt"))
         assert "note.txt, text/plain, 5 bytes; --save FOLDER" in sent.stderr
     assert (tmp_path / "saved" / "note.txt").read_text() == "QUIET"
@@ -311,13 +318,10 @@ def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:
     assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
     refused = send(url, "hello", env={**os.environ, "API_KEY": "wrong"})
     assert (refused.returncode, "does not accept the credentials (401)" in refused.stderr) == (1, True)
-    terminal = chatting(url, "--agent", "helper", API_KEY=key)
-    terminal.expect("you>")
-    terminal.sendline("hello")
+    terminal = Terminal(url, "--agent", "helper", API_KEY=key)
+    terminal.say("hello")
     terminal.expect("word11")
-    terminal.expect("you>")
-    terminal.sendeof()
-    terminal.expect(pexpect.EOF)
+    terminal.leave()
 
 
 def test_unknown_agent_gets_similar_name(guarded: tuple[str, str]) -> None:

@@ -30,7 +30,8 @@ from tests.e2e import forked
 from tests.e2e.clients import official_client
 from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
-VERSIONS = ["1.0", "0.3"]
+VERSIONS = ["1.0", pytest.param("0.3", marks=pytest.mark.deep)]
+"""In v0.3, `test_old_client` and `test_js_client` take the same steps with clients of that version."""
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 600
 ODD = "emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600, right to left \u202e\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627\u202c, lines \u2028\u2029\u0085 and NUL \0 end"
@@ -296,7 +297,7 @@ graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMe
 """
 
 
-@pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
 def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None:
     (tmp_path / "agent.py").write_text(VARIABLES)
     (tmp_path / "aion.yaml").write_text(

@@ -23,7 +23,7 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
     """End the stream cleanly, run no step twice, and serve the rest to a subscriber of another process."""
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
-        environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "2.5"}
+        environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "1.5"}
         # As under SAM: without authentication, so that both processes serve the same caller.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
         there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
@@ -37,7 +37,7 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
                     "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
                 )
                 event["headers"] |= {"content-type": "application/json", "host": "127.0.0.1"}
-                invocation = api.invoke(event, deadline_in=14)
+                invocation = api.invoke(event, deadline_in=12)
                 answer = await invocation.answered()
             with api_process(stack, CONFIG, **environ) as elsewhere:
                 whole = b"".join(answer.chunks).decode()

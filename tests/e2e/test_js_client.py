@@ -17,7 +17,7 @@ from tests.support.server import ROOT, ServerProcess
 
 Results = dict[tuple[str, str], dict[str, Any]]
 
-LONG = "The quick brown fox jumps over the lazy dog. " * 500
+LONG = "The quick brown fox jumps over the lazy dog. " * 150
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
 LOSSY = "HTTP+JSON 0.3"
 """Bindings without file names and `append`: the client itself drops them."""

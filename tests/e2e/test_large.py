@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.server import aion_dev, serving
 from tests.support.service import send
@@ -10,6 +11,7 @@ from tests.support.service import send
 CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "odd.yaml"
 
 
+@pytest.mark.deep
 def test_fifty_megabyte_answer_is_served() -> None:
     with serving(aion_dev("--config", str(CONFIG))) as server:
         first = httpx.post(server.url, json=send("large", message_id="m-1", contextId="c"), timeout=120).json()

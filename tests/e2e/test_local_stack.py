@@ -22,6 +22,8 @@ import pytest
 from aion_core.local import EmulatorError
 from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
+from tests.e2e import forked
+from tests.e2e.forked import ForkedProcess
 from tests.support.queues import messages_in
 
 ROOT = Path(__file__).parents[2]
@@ -614,15 +616,19 @@ def test_unpolled_stack_logs_nothing(caplog: pytest.LogCaptureFixture, capfd: py
 # --- As a process ---
 
 
+STACK = ("aion_core.local.stack", "--template", str(TEMPLATE))
+
+
 @contextmanager
-def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE), *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+def process(*arguments: str) -> Iterator[tuple[ForkedProcess, dict[str, Any]]]:
+    running = ForkedProcess(*STACK, *arguments, env=os.environ, stdout=subprocess.PIPE)
+    assert running.stdout is not None
+    with running.stdout:
         try:
-            assert running.stdout is not None
             yield running, json.loads(running.stdout.readline())
         finally:
             running.kill()
+            running.wait(TIMEOUT)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -651,11 +657,10 @@ def test_killed_process_restarts_at_its_port() -> None:
 def test_failing_local_stack_process_prints_reason_and_ends() -> None:
     with process() as (_, said):
         port = said["endpoint"].rpartition(":")[2]
-        command = [sys.executable, "-m", "aion_core.local.stack", "--template", str(TEMPLATE)]
-        taken = subprocess.run([*command, "--port", port], cwd=ROOT, capture_output=True, text=True)
+        taken = forked.run(*STACK, "--port", port, env=os.environ)
         assert (taken.returncode, taken.stdout) == (1, "")
         assert taken.stderr == f"local stack: cannot serve on 127.0.0.1:{port}: Address already in use\n"
-        no_handler = subprocess.run([*command, "--poll"], cwd=ROOT, capture_output=True, text=True)
+        no_handler = forked.run(*STACK, "--poll", env=os.environ)
         assert no_handler.returncode == 1
         assert "cannot import the handler a_module_that_is_not_there.handler" in no_handler.stderr
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.runtime_process import ROOT, RuntimeProcess, running
+from tests.e2e.runtime_process import RuntimeProcess, running
 from tests.support.collector import Collector, attributes, collecting
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
+from tests.support.server import ROOT
 from tests.support.service import send
 
 CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "traced.yaml"

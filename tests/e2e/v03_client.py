@@ -65,9 +65,16 @@ class Steps:
         return {"sent": sent, "stored": await self._stored(sent["id"])}
 
     async def resubscribe(self) -> Any:
-        """Resubscribe to a task without a client."""
-        task_id = await self._begun(self._long)
-        return await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))
+        """Resubscribe to a task without a client. A task that has ended before is sent again, with more to say."""
+        times = 1
+        while True:
+            task_id = await self._begun(self._long * times)
+            try:
+                return {"times": times, "heard": await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))}
+            except Exception:
+                if (await self._stored(task_id))["status"]["state"] != "completed" or times == 16:
+                    raise
+            times *= 2
 
     async def cancel(self) -> Any:
         """Cancel a running task."""

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from tests.e2e.forked import ForkedProcess
+from tests.e2e.forked import ForkedProcess, started
 
 ROOT = Path(__file__).parents[2]
 _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
@@ -24,7 +23,7 @@ _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
 class ServerProcess:
     """Running server with a printed address."""
 
-    process: "subprocess.Popen[str] | ForkedProcess"
+    process: "subprocess.Popen[bytes] | ForkedProcess"
     url: str
     printed: list[str]
 
@@ -45,7 +44,8 @@ def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
 
 
 def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerProcess]:
-    process, output = _started(command, {**os.environ, "PORT": "0", **environ})
+    process, bytes_of_output = started(command, {**os.environ, "PORT": "0", **environ})
+    output = io.TextIOWrapper(bytes_of_output, encoding="utf-8")
     printed: list[str] = []
     try:
         for line in output:
@@ -62,26 +62,6 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         output.close()
-
-
-def _started(command: list[str], environ: dict[str, str]) -> "tuple[subprocess.Popen[str] | ForkedProcess, IO[str]]":
-    """Start the command in a session of its own; `aion_dev` is forked from a process with the imports."""
-    if command[:3] == [sys.executable, "-m", "aion_core.cli"]:
-        read, write = os.pipe()
-        forked = ForkedProcess(*command[2:], env=environ, cwd=ROOT, stdout=write, stderr=write)
-        os.close(write)
-        return forked, io.TextIOWrapper(os.fdopen(read, "rb"), encoding="utf-8")
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    return process, process.stdout
 
 
 def make_dev() -> list[str]:

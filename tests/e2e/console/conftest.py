@@ -1,4 +1,4 @@
-"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder, on each screen."""
+"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import BrowserMissing, browser_page
 from tests.e2e.console.agents import FILES
-from tests.e2e.console.page import Opened, Screen, violations
+from tests.e2e.console.page import NARROW, OTHERS, WIDE, Opened, Screen, show_on, violations
 from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 
@@ -16,12 +16,17 @@ SECONDS = 60.0
 """Longest wait for the page; a killed worker's lease has to expire meanwhile."""
 
 
-SCREENS = [
-    Screen(1280, "light"),
-    Screen(360, "dark"),
-    pytest.param(Screen(1280, "dark"), marks=pytest.mark.deep),
-    pytest.param(Screen(360, "light"), marks=pytest.mark.deep),
-]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on one screen, and in test-deep on all; a test of the layout names its screens itself.
+
+    In a module, every other test has the narrow dark screen, and the others have the wide light one.
+    """
+    named = any("screen" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "screen" in metafunc.fixturenames and not named:
+        tests = [name for name in vars(metafunc.module) if name.startswith("test_")]
+        first, second = (WIDE, NARROW)[:: -1 if tests.index(metafunc.function.__name__) % 2 else 1]
+        deep = [pytest.param(screen, marks=pytest.mark.deep) for screen in (second, *OTHERS)]
+        metafunc.parametrize("screen", [first, *deep], ids=str)
 
 
 @pytest.fixture(scope="package")
@@ -48,13 +53,6 @@ def opened(folder: Path) -> Iterator[Opened]:
         pytest.skip(f"NOT PROVEN: the console in a browser. {missing}")
 
 
-@pytest.fixture(params=SCREENS, ids=lambda screen: f"{screen.width}-{screen.scheme}")
-def screen(request: pytest.FixtureRequest) -> Screen:
-    """Return the screen of the test: each test runs on a wide light one and on a narrow dark one, in test-deep on four."""
-    screen: Screen = request.param
-    return screen
-
-
 @pytest.fixture
 def console(opened: Opened, screen: Screen) -> Iterator[Page]:
     """Open the console anew on the screen.
@@ -63,8 +61,7 @@ def console(opened: Opened, screen: Screen) -> Iterator[Page]:
     accessibility at the end of the test.
     """
     page, errors, url = opened
-    page.set_viewport_size({"width": screen.width, "height": 800 if screen.is_wide else 740})
-    page.emulate_media(color_scheme="dark" if screen.scheme == "dark" else "light")
+    show_on(page, screen)
     page.goto("about:blank")
     page.goto(url)
     expect(page.locator("#agent option")).to_have_count(4)

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e import forked
 from tests.support.environments import node_with
 from tests.support.server import ROOT
 
@@ -31,6 +33,21 @@ class Screen(NamedTuple):
     def is_wide(self) -> bool:
         """True if the console shows several panels beside each other."""
         return self.width > 800
+
+    def __str__(self) -> str:
+        return f"{self.width}-{self.scheme}"
+
+
+WIDE, NARROW = Screen(1280, "light"), Screen(360, "dark")
+OTHERS = [Screen(1280, "dark"), Screen(360, "light")]
+SCREENS = [WIDE, NARROW, *(pytest.param(screen, marks=pytest.mark.deep) for screen in OTHERS)]
+"""Screens of a test of the layout: two in `make test`, and all in test-deep."""
+
+
+def show_on(page: Page, screen: Screen) -> None:
+    """Show the page on the screen."""
+    page.set_viewport_size({"width": screen.width, "height": 800 if screen.is_wide else 740})
+    page.emulate_media(color_scheme="dark" if screen.scheme == "dark" else "light")
 
 
 def choose(page: Page, agent: str) -> None:
@@ -113,11 +130,11 @@ def saved(page: Page, folder: Path) -> Path:
     return file
 
 
-def run_test(file: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the saved test."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
-    environment = {**os.environ, **environ}
-    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, text=True, timeout=120)
+def run_test(file: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run the saved test, without this repository's plugins of pytest."""
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environ}
+    arguments = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
+    return forked.run("pytest", *arguments, cwd=file.parent, env=environment)
 
 
 def screenshot(page: Page | Locator, name: str, is_screen: bool) -> None:

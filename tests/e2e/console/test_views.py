@@ -11,6 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.e2e.console.page import (
+    SCREENS,
     Opened,
     Screen,
     answer,
@@ -124,6 +125,7 @@ def test_webhook_fails_and_is_redriven(console: Page, screen: Screen) -> None:
     assert {"webhook-id", "webhook-signature", "webhook-timestamp"} <= posted["headers"].keys()
 
 
+@pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) -> None:
     show(console, "webhooks")
     console.check("#notified")
@@ -181,6 +183,7 @@ def test_key_of_access_is_sent_with_every_request(opened: Opened, folder: Path, 
         assert run_test(file, AION_KEY=key[0]).returncode == 0
 
 
+@pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_deployed_console_has_chat_and_timeline_only(console: Page, folder: Path, screen: Screen) -> None:
     environ = {
         "AION_STORE": "memory",

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.timeout(60)
 class ImpatientProtocol(HeaderTimeoutProtocol):
     """Protocol with a limit short enough for a test."""
 
-    header_seconds = 0.2
+    header_seconds = last_seconds = 0.2
 
 
 class PatientProtocol(HeaderTimeoutProtocol):
     """Protocol without a time limit."""
 
-    header_seconds = 3600.0
+    header_seconds = last_seconds = 3600.0
 
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -53,15 +53,27 @@ async def connected() -> AsyncIterator[Connection]:
 @asynccontextmanager
 async def serving(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> AsyncIterator[int]:
     """Serve the app on a port."""
+    async with running(http) as server:
+        yield port_of(server)
+
+
+@asynccontextmanager
+async def running(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[uvicorn.Server]:
+    """Run a server of the app."""
     config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=30)
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
     await server.startup()
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield server
     finally:
         await server.shutdown()
+
+
+def port_of(server: uvicorn.Server) -> int:
+    port: int = server.servers[0].sockets[0].getsockname()[1]
+    return port
 
 
 @asynccontextmanager
@@ -131,6 +143,30 @@ async def test_slow_answer_keeps_connection() -> None:
             assert await idle.read() == b""
         continued.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+@asynccontextmanager
+async def stopping(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[Connection]:
+    """Connect to a server that stops before the connection's first request."""
+    async with running(http) as server, connection(port_of(server)) as connected:
+        while not server.server_state.connections:
+            await asyncio.sleep(0)
+        ends = asyncio.create_task(server.shutdown())
+        await asyncio.sleep(0)
+        yield connected
+        await ends
+
+
+async def test_stopping_server_answers_first_request() -> None:
+    async with stopping(PatientProtocol) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_stopping_server_closes_unused_connection() -> None:
+    async with stopping(ImpatientProtocol) as (reader, _):
+        assert await reader.read() == b""
 
 
 async def test_endless_headers_close_connection() -> None:
