@@ -36,7 +36,7 @@ _TaskField = Annotated[
 
 
 class _Envelope(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True, defer_build=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The SDK's types cannot be pickled, and LangGraph's cache of node results pickles a node's input.

@@ -18,9 +18,7 @@ Trajectory = Literal["direct-message", "reply", "conversation", "timeline"]
 class ExtensionPayload(BaseModel):
     """Base class of the payloads of Aion extensions."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, defer_build=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     def as_json(self) -> dict[str, Any]:
         """Return the payload as JSON without fields that are None."""
@@ -56,7 +54,7 @@ class Distribution(ExtensionPayload):
     """Id of the author in the source network."""
     caller_id: str | None = None
     """Id of the request's caller in Aion."""
-    distribution: Channel = Field(default_factory=Channel)
+    distribution: Channel = Channel()
 
     def identity(self) -> Identity | None:
         """Return the agent's own identity, preferably the principal, then the agent or service, or None without any."""
