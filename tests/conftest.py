@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 from hypothesis import Phase, settings
@@ -24,10 +25,6 @@ gc.disable()
 # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
 settings.register_profile("aion", phases=[phase for phase in Phase if phase is not Phase.explain])
 settings.load_profile("aion")
-
-
-CURRENT = "PYTEST_CURRENT_TEST"
-"""Variable of pytest itself, with another value in each phase of a test."""
 
 
 @pytest.fixture(scope="session")
@@ -63,15 +60,12 @@ def process_is_restored() -> Iterator[None]:
 
     An app with the settings of a deployment changes both.
     """
-    before, root = dict(os.environ), logging.getLogger()
+    root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    yield
+    with mock.patch.dict(os.environ):
+        yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    before[CURRENT] = os.environ[CURRENT]
-    for name in set(os.environ) - set(before):
-        del os.environ[name]
-    os.environ.update(before)
 
 
 # ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aion_core.deploy import sam
-from aion_core.packaging.programs import interpreter
+from aion_core.packaging.cache import file_lock
+from aion_core.packaging.programs import find_uv, interpreter
 from infra.sam_local import machine_architecture
-from tests.support.environments import folder_with
 from tests.support.listening import free_port
+from tests.support.server import ROOT
 
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
@@ -31,6 +33,28 @@ def lambda_python() -> tuple[str, str]:
     if python := interpreter(LAMBDA_PYTHON):
         return python, LAMBDA_PYTHON
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
+
+
+def folder_with(requirements: Path, python: str, version: str) -> Path:
+    """Return a folder with the lock file's packages for a Python of this version; it is created once and reused."""
+    folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
+    stamp = folder / requirements.name
+    with file_lock(folder):
+        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
+            shutil.rmtree(folder, ignore_errors=True)
+            install: list[str | Path] = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
+            only: list[str | Path] = [
+                "--python-version",
+                version,
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+                "-r",
+                requirements,
+            ]
+            subprocess.run([*install, *only], check=True)
+            stamp.write_bytes(requirements.read_bytes())
+    return folder
 
 
 def alone(python: str, scratch: Path) -> str:

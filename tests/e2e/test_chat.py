@@ -147,7 +147,7 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
 
 
-class Terminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
+class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
     """Terminal with `aion chat`."""
 
     def __init__(self, *arguments: str, **environ: str) -> None:
@@ -183,7 +183,7 @@ class Terminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
 
 
 def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
-    terminal = Terminal(url)
+    terminal = ChatTerminal(url)
     terminal.expect("/help lists the commands")
     terminal.say("hello")
     terminal.expect("word11")
@@ -212,7 +212,7 @@ def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
 
 
 def test_chat_streams_markdown_without_its_markup(url: str) -> None:
-    terminal = Terminal(url)
+    terminal = ChatTerminal(url)
     terminal.say("markup")
     terminal.expect("onerror")
     terminal.expect("\x1b\\[1mbold")
@@ -222,7 +222,7 @@ def test_chat_streams_markdown_without_its_markup(url: str) -> None:
 
 def test_chat_continues_earlier_question(url: str) -> None:
     question = json.loads(send(url, "book a table", "--json").stdout)
-    terminal = Terminal(url, "--context", question["context"])
+    terminal = ChatTerminal(url, "--context", question["context"])
     terminal.expect("Which day")
     terminal.say("Tuesday", prompt="answer>")
     terminal.expect("Booked for Tuesday")
@@ -232,7 +232,7 @@ def test_chat_continues_earlier_question(url: str) -> None:
 def test_interrupt_before_task_returns_to_prompt() -> None:
     """Ctrl-C before the server has answered: the conversation goes on."""
     with silent_agent() as (url, asked):
-        terminal = Terminal(url)
+        terminal = ChatTerminal(url)
         terminal.say("hello")
         assert asked.wait(60)
         terminal.interrupt()
@@ -282,7 +282,7 @@ def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
 def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("quiet")
     with serving(aion_dev(str(ROOT / "examples/files/agent.py"), "--no-reload", "--store", "memory")) as server:
-        terminal = Terminal(server.url)
+        terminal = ChatTerminal(server.url)
         terminal.say(f"/file {tmp_path / 'missing.txt'}")
         terminal.expect("cannot be read")
         terminal.sendline(f"/file {tmp_path / 'note.txt'}")
@@ -318,7 +318,7 @@ def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:
     assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
     refused = send(url, "hello", env={**os.environ, "API_KEY": "wrong"})
     assert (refused.returncode, "does not accept the credentials (401)" in refused.stderr) == (1, True)
-    terminal = Terminal(url, "--agent", "helper", API_KEY=key)
+    terminal = ChatTerminal(url, "--agent", "helper", API_KEY=key)
     terminal.say("hello")
     terminal.expect("word11")
     terminal.leave()

@@ -27,28 +27,6 @@ def python_with(requirements: Path) -> Path:
     return python
 
 
-def folder_with(requirements: Path, python: str, version: str) -> Path:
-    """Return a folder with the lock file's packages for a Python of this version; it is created once and reused."""
-    folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
-    stamp = folder / requirements.name
-    with file_lock(folder):
-        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-            shutil.rmtree(folder, ignore_errors=True)
-            install: list[str | Path] = [find_uv(), "pip", "install", "--quiet", "--target", folder, "--python", python]
-            only: list[str | Path] = [
-                "--python-version",
-                version,
-                "--only-binary",
-                ":all:",
-                "--require-hashes",
-                "-r",
-                requirements,
-            ]
-            subprocess.run([*install, *only], check=True)
-            stamp.write_bytes(requirements.read_bytes())
-    return folder
-
-
 def node_with(folder: Path) -> Path:
     """Return a folder with the programs of the given one and its package-lock.json's packages, installed once.
 
