@@ -41,4 +41,10 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
         833933901070,
         (Aim(Fault.DOUBLED, "append.transact", 1, 4), Aim(Fault.SKEWED, "follow_up.get", 2, -600.0)),
     ),
+    # A process was frozen for longer than the retention while it created a task.
+    (
+        "kept for an hour",
+        67101001187,
+        (Aim(Fault.TIME_IS_SHORT, "invoke", 174, 70.0), Aim(Fault.FROZEN_AFTER, "create.get", 2, 21600.0)),
+    ),
 )
