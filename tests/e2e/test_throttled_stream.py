@@ -61,8 +61,6 @@ async def test_throttled_stream_is_whole_and_bounded(monkeypatch: pytest.MonkeyP
         buffered.append(transport.get_write_buffer_size() - transport.get_write_buffer_limits()[1])
 
     monkeypatch.setattr(RuntimeApiCall, "write", recorded)
-    # The loop sets it for each invocation, and other tests share this process.
-    monkeypatch.setenv("_X_AMZN_TRACE_ID", "")
     app: Any = parts(agent, store, lease_seconds=1.5).app()
     event = function_url_event("/", method="POST", body=json.dumps(send(method="SendStreamingMessage")))
     event["headers"]["content-type"] = "application/json"
