@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 
 class SettingsError(Exception):
     """Error for a missing or invalid environment variable. The message names the variable."""
 
 
-@dataclass(frozen=True)
-class RuntimeSettings:
+class RuntimeSettings(Struct, frozen=True):
     """Settings of the runtime loop."""
 
     runtime_api: str
