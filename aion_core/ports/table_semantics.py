@@ -215,9 +215,9 @@ def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
         case NotEmpty(name):
             return name in there and bool(_length(there[name]))
         case Both(conditions):
-            return all([holds(each, item) for each in conditions])
+            return all(holds(each, item) for each in conditions)
         case Either(conditions):
-            return any([holds(each, item) for each in conditions])
+            return any(holds(each, item) for each in conditions)
 
 
 def _length(value: Any) -> int | None:
