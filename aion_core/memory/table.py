@@ -5,7 +5,7 @@
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ class MemoryTable:
         """Sorted positions of entries (sort key and item key) by index and partition."""
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
         """Recent versions of index entries by index, with the times of their changes."""
-        self._tokens: dict[str, tuple[list[Write], datetime]] = {}
+        self._tokens: OrderedDict[str, tuple[list[Write], datetime]] = OrderedDict()
         """Writes and times of the recent transactions by their tokens, the oldest first."""
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
