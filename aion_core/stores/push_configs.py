@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import ConfigurationError, StoreError, StoreUnavailable, TaskNotFound
 from aion_core.ports import (

@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import (

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.agents.inbound import inbound_of, thread_history
 from aion_core.agents.langgraph.answers import (
