@@ -28,6 +28,7 @@ from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, c
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
+from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.keys import thread_id
 
 logger = logging.getLogger(__name__)
@@ -253,7 +254,10 @@ class GraphThread:
         self._graph, self._config, self._durable = graph, config, durable
 
     async def state(self) -> StateSnapshot | None:
-        """Return the graph's current state including subgraphs, or None without a checkpointer."""
+        """Return the graph's current state including subgraphs, or None without a checkpointer or a stored state."""
+        saver = self._graph.checkpointer
+        if isinstance(saver, TableSaver) and await saver.is_empty(self._config):
+            return None
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
