@@ -354,14 +354,14 @@ def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
 
 def messages_of(values: Any) -> list[BaseMessage]:
     """Return the messages in the values of a state."""
-    return as_messages(values.get(MESSAGES)) if isinstance(values, dict | Mapping) else []
+    return as_messages(values.get(MESSAGES)) if isinstance(values, (dict, Mapping)) else []
 
 
 def as_messages(value: Any) -> list[BaseMessage]:
     """Convert a value to LangChain messages, from any form that LangChain accepts. Skip everything else."""
     if isinstance(value, BaseMessage):
         return [value]
-    if not isinstance(value, list | Sequence) or isinstance(value, str):
+    if not isinstance(value, list) and (not isinstance(value, Sequence) or isinstance(value, str)):
         return []
     messages: list[BaseMessage] = []
     for message in value:
