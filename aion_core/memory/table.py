@@ -49,7 +49,7 @@ from aion_core.ports.table_semantics import (
     outcome,
 )
 
-MAX_TOKENS = 1000
+MAX_TOKENS = 200
 """Number of the recent transactions whose tokens are known. Their writes take memory; a caller repeats one at once."""
 
 

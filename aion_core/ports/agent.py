@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
@@ -36,8 +36,7 @@ class TurnRequest:
     """Returns the task before the message, with its interrupts; None if the message created the task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A streamed part of a model call's text."""
 
     text: str

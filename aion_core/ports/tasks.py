@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from aion_core.protocol.types import Event, Message, TaskState
 
@@ -119,8 +119,7 @@ class Log:
     events: tuple[Numbered, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """A transient chunk of the agent's text, streamed but never part of the task."""
 
     text: str
@@ -134,8 +133,7 @@ class Delta:
     """Metadata of the stream delta: the id of its message, its node and its agent; on the first chunk only."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class Cursor(NamedTuple):
     """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
 
     generation: int = 0

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Numbered, OpenText, TaskKey, TaskStore
@@ -23,8 +24,7 @@ class Resumed:
     context_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamItem:
+class StreamItem(NamedTuple):
     """An item of a stream: an event, a transient chunk or the start of a resumed stream, with its SSE id."""
 
     id: str

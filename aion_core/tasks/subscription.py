@@ -20,7 +20,7 @@ text:
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
@@ -222,4 +222,4 @@ def _continued(chunk: Delta, before: OpenText | None, shown: Cursor) -> Delta | 
         return chunk
     if before is None or before.text is None:
         return None
-    return replace(chunk, text=before.text + chunk.text, append=False, speaker=before.speaker)
+    return chunk._replace(text=before.text + chunk.text, append=False, speaker=before.speaker)

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -142,7 +142,7 @@ class Frames:
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
         # The marker is random, since the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
-        event = as_event(replace(delta, text=marker), self._task)
+        event = as_event(delta._replace(text=marker), self._task)
         before, after = self._encode(event).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
         if not delta.speaker:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import replace
 from typing import Any
 
 from a2a.server.context import ServerCallContext
@@ -89,7 +88,7 @@ def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> Strea
     """Return the stream item. A task in it has at most the requested number of history messages (A2A 3.2.4)."""
     if not isinstance(item.payload, Task):
         return item
-    return replace(item, payload=apply_history_length(item.payload, limit))
+    return item._replace(payload=apply_history_length(item.payload, limit))
 
 
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
