@@ -1,7 +1,7 @@
 """Table port: items, conditions, writes and reads, with the guarantees of DynamoDB."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from aion_core.errors import StoreError
@@ -129,25 +129,28 @@ class Put:
     only_if: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+NO_ATTRIBUTES: Mapping[str, Any] = {}
+"""Default of a change's mappings."""
+
+
+class Change(NamedTuple):
     """A change of some attributes of an item. It does not include the item's key."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = NO_ATTRIBUTES
     """Attributes to set, with their new values."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = NO_ATTRIBUTES
     """Attributes and the values to set if they are absent."""
-    add: Mapping[str, int] = field(default_factory=dict)
+    add: Mapping[str, int] = NO_ATTRIBUTES
     """Numbers to add; an absent attribute counts as 0."""
-    append: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    append: Mapping[str, Sequence[Any]] = NO_ATTRIBUTES
     """Members to append to lists; an absent attribute counts as an empty list."""
     drop_first: tuple[str, ...] = ()
     """Names of lists to remove the first member from."""
     remove: tuple[str, ...] = ()
     """Names of attributes to remove, if they exist."""
-    add_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    add_members: Mapping[str, frozenset[str]] = NO_ATTRIBUTES
     """Members to add to sets; an absent attribute counts as an empty set."""
-    remove_members: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    remove_members: Mapping[str, frozenset[str]] = NO_ATTRIBUTES
     """Members to remove from sets, if they exist; an empty set is removed."""
     only_if: Condition | None = None
 

@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -326,11 +325,11 @@ def context_update(context: ContextKey, change: Change) -> Update:
     """Return the write for a context's change. If the change sets or removes the timer, the timer index changes too."""
     shard = {"due_shard": keys.timer_shard(context)}
     if "due_at" in change.values:
-        change = replace(change, values={**change.values, **shard})
+        change = change._replace(values={**change.values, **shard})
     if "due_at" in change.defaults:
-        change = replace(change, defaults={**change.defaults, **shard})
+        change = change._replace(defaults={**change.defaults, **shard})
     if "due_at" in change.remove:
-        change = replace(change, remove=(*change.remove, "due_shard"))
+        change = change._replace(remove=(*change.remove, "due_shard"))
     return Update(keys.context_key(context), change)
 
 

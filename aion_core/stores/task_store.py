@@ -443,7 +443,7 @@ class TableTaskStore:
         for move in transition.heads:
             change = move.change
             if "timestamp" in change.values:
-                change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
+                change = change._replace(values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
         writes += [await self._log.event_row(event, times) for event in transition.events]
         if transition.recorded_message is not None:
