@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from a2a.types import a2a_pb2 as pb
 from msgspec.structs import replace
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound
 from aion_core.ports import (

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey

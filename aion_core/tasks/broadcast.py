@@ -188,7 +188,7 @@ class DeltaWriter:
         self._speaker: Mapping[str, str] | None = None
         """Speaker of the newest text."""
         self._end = Cursor()
-        """Position after the last chunk."""
+        """Position after the last chunk of the earlier events."""
         self._continues: OpenText | None = None
         """Text before chunk 0 of this event, if chunk 0 continues one."""
         self._pending: list[Delta] = []
@@ -199,6 +199,8 @@ class DeltaWriter:
 
     def follow(self, generation: int) -> None:
         """Number the next chunks from 0, since they follow event number `generation`. Call `flush` before."""
+        if self._number:
+            self._end = Cursor(self._generation, self._fence, self._number)
         self._generation, self._number = generation, 0
 
     def add(self, delta: Delta) -> str:
@@ -210,7 +212,6 @@ class DeltaWriter:
             self._continues = OpenText(self._end, self._text(), self._speaker) if delta.append else None
         self._open.append(delta.text)
         self._number += 1
-        self._end = Cursor(self._generation, self._fence, self._number)
         self._pending.append(delta)
         fits = self._pending_characters < FLUSH_CHARACTERS
         self._pending_characters += _size(delta)
