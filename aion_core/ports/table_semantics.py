@@ -321,9 +321,14 @@ class WriteOutcome(NamedTuple):
     """The error if the reason is INVALID, else None."""
 
 
+def condition_of(write: Write) -> Condition | None:
+    """Return the condition of a write; None if it always holds."""
+    return write.change.only_if if isinstance(write, Update) else write.only_if
+
+
 def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
     """Compute the outcome of the write for the current item with its key. An absent item is None."""
-    if (condition := write.only_if) is not None and not holds(condition, item):
+    if (condition := condition_of(write)) is not None and not holds(condition, item):
         return WriteOutcome(CONDITION_FAILED, item)
     try:
         match write:
@@ -347,7 +352,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
 def check_write(write: Write, *, alone: bool = True) -> None:
     """Raise StoreError if DynamoDB refuses the write for any item. `alone` is False for a write of a transaction."""
     check_key(write.key)
-    if (condition := write.only_if) is not None:
+    if (condition := condition_of(write)) is not None:
         check_condition(condition)
     match write:
         case Update(_, change):
