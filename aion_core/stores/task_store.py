@@ -53,9 +53,9 @@ from aion_core.stores.task_log import TaskLog, context_update, head_item, listin
 from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, transitions
 from aion_core.tasks.admission import KnownMessage
+from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.heads import Transition
-from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."

@@ -37,12 +37,11 @@ from aion_core.ports import (
     WorkQueue,
 )
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.broadcast import EventBroadcast
+from aion_core.tasks.broadcast import EventBroadcast, wake
 from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.exit_guard import exit_guard
 from aion_core.tasks.heartbeat import Heartbeat, LeaseKeeper
-from aion_core.tasks.notifications import wake
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)

@@ -30,9 +30,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
 from aion_core.tasks import admission, lifecycle, replies, resume_input, subscription
-from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
+from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart, wake
 from aion_core.tasks.call import CallContext, head_of, log_of
-from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
 from aion_core.tasks.subscription import SharedReads
