@@ -60,7 +60,7 @@ def test_errors_of_card_are_shown(console: Page) -> None:
     console.route(re.compile("agent-card"), spoil)
     try:
         console.reload()
-        console.click("text=Agent card (", timeout=10_000)
+        console.click("text=Agent card (")
         expect(console.locator("#card-notes .bad")).to_have_text([
             "The card has no version, which A2A requires.",
             "Skill one has no tags, which A2A requires.",
