@@ -66,7 +66,7 @@ def task(url: str) -> str:
     """Return the id of a completed task with a push config `p`."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     sent = {"message": message, "configuration": {"taskPushNotificationConfig": {"id": "p", "url": WEBHOOK}}}
-    task_id: str = httpx.post(f"{url}/message:send", json=sent).json()["task"]["id"]
+    task_id: str = httpx.post(f"{url}/message:send", json=sent, timeout=60).json()["task"]["id"]
     return task_id
 
 
