@@ -80,7 +80,7 @@ class Pushing:
     async def quiet(self) -> None:
         """Wait for the end of all deliveries."""
         assert self.parts.push is not None
-        await asyncio.wait_for(self.parts.push.queue.quiet(), 20)
+        await asyncio.wait_for(self.parts.push.queue.quiet(), 60)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
         """Return the growing list of enqueued messages."""

@@ -198,7 +198,7 @@ async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> No
     )
     assert receiver.stdout is not None
     try:
-        url = (await asyncio.wait_for(receiver.stdout.readline(), 30)).decode().strip()
+        url = (await asyncio.wait_for(receiver.stdout.readline(), 60)).decode().strip()
         one, two = (await posts(token)).posts
         async with httpx.AsyncClient(timeout=60) as client:
             for post in (one, one, two, one, two):
