@@ -79,7 +79,9 @@ def test_rest_binding_matches_openapi_document(url: str, task: str, case: schema
     # empty text): tests/unit/protocol/test_variations.py has the refused variations.
     refused = ":cancel" in case.path or ":subscribe" in case.path
     case.call_and_validate(
-        base_url=url, timeout=60, excluded_checks=[negative_data_rejection, *([positive_data_acceptance] if refused else [])]
+        base_url=url,
+        timeout=60,
+        excluded_checks=[negative_data_rejection, *([positive_data_acceptance] if refused else [])],
     )
 
 
