@@ -13,8 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from aion_core.dev.http_protocol import HeaderTimeoutProtocol
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class ImpatientProtocol(HeaderTimeoutProtocol):
     """Protocol with a limit short enough for a test."""
