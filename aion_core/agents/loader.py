@@ -5,9 +5,10 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, supported_objects

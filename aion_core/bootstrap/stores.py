@@ -4,10 +4,11 @@ import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
 
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.errors import ConfigurationError
@@ -35,8 +36,7 @@ TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.
 KEY_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class PushResources:
+class PushResources(Struct, frozen=True):
     """Store of push configs, and the queue of push deliveries."""
 
     configs: PushConfigs
@@ -45,8 +45,7 @@ class PushResources:
     """True if this function can decrypt configs; a function that only enqueues cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """Resources of a deployment, on AWS or local."""
 
     table: Table
@@ -58,8 +57,7 @@ class Resources:
     """Cipher for sessions and push configs; None without a key in the settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(Struct, frozen=True):
     """Stores and queues of a deployment."""
 
     resources: Resources

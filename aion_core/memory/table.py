@@ -8,10 +8,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
+
+from msgspec import Struct
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock
@@ -53,8 +54,7 @@ MAX_TOKENS = 1000
 """Number of the recent transactions whose tokens are known. Their writes take memory; a caller repeats one at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCall:
+class TableCall(Struct, frozen=True):
     """Description of a call to a table, for `TableFaults`."""
 
     operation: str

@@ -7,10 +7,10 @@ import hashlib
 import json
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from datetime import timedelta
-from functools import cache
 from typing import Any, NamedTuple, cast
+
+from msgspec.structs import asdict
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports.table import (
@@ -406,12 +406,7 @@ def _serializable(value: Any) -> Any:
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
-    return {"type": type(value).__name__, **{name: getattr(value, name) for name in _field_names(value.__class__)}}
-
-
-@cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return {"type": type(value).__name__, **asdict(value)}
 
 
 # ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 
 from a2a.types import a2a_pb2 as pb
+from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar, cast
@@ -32,6 +31,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
     writes_sort_key,
 )
+from msgspec import Struct
 
 from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
@@ -56,8 +56,7 @@ Writes = list[PendingWrite]
 Items = list[Item]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """Item of a checkpoint, with the items of its tasks' writes."""
 
     place: keys.CheckpointSort

@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
@@ -26,8 +26,7 @@ MAX_LOST_ANSWERS = 3
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionPlan(Generic[T]):
+class TransactionPlan(Struct, Generic[T], frozen=True):
     """Writes of a transaction, and the outcome to return after them. It may have an outcome only."""
 
     outcome: T
@@ -98,8 +97,7 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
         await table.write(first)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """Condition of a turn's writes: the context still has this fencing number."""
 
     context: ContextKey

@@ -10,11 +10,11 @@ lost answer it reads and decides again. The requests of a turn:
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import StoreCorrupt

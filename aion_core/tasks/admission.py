@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
@@ -37,8 +38,7 @@ KEEP_LONGER = 24 * 3600
 """A follow-up extends a task's TTL only by more than these seconds, since each extension costs a snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownMessage:
+class KnownMessage(Struct, frozen=True):
     """Record of a stored message id or idempotency key: its task and a hash of its content."""
 
     task_id: str

@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Numbered, OpenText, TaskKey, TaskStore
@@ -15,16 +16,14 @@ from aion_core.tasks import lifecycle, replies
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """First item of a resumed stream: ids of a task that the client already knows."""
 
     id: str
     context_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamItem:
+class StreamItem(Struct, frozen=True):
     """An item of a stream: an event, a transient chunk or the start of a resumed stream, with its SSE id."""
 
     id: str

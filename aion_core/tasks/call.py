@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from aion_core.errors import TaskNotFound
 from aion_core.ports import Head, Log, PushConfig, TaskKey, TaskStore
@@ -17,8 +18,7 @@ LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
 """The shortest time for cancellation and for draining, in a process with little time in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """Deadline of the turns of one process, and events to stop them earlier."""
 
     until: datetime | None = None
@@ -47,8 +47,7 @@ def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(Struct, frozen=True):
     """Caller, agent, headers and deadline of one A2A call."""
 
     owner: str

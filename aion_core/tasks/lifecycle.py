@@ -1,8 +1,9 @@
 """Life cycle of a task: the allowed states, and the effect of an event on its head and on the task. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidTransition, StoreCorrupt
 from aion_core.ports import Head, Numbered

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from uuid_utils.compat import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
@@ -46,8 +46,7 @@ CANCEL_RETRIES = 50
 """Limit of attempts to cancel a task: a new event of its running agent makes an attempt fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """Result of the admission of a message: its task, and the source of the task's events."""
 
     key: TaskKey
@@ -55,7 +54,7 @@ class Admission:
     """The broadcast of the turn, if this process runs it; otherwise the events are read from the log."""
     task: Task | None = None
     """The task at the time of the admission, if it is known."""
-    after: Cursor = Cursor()  # noqa: RUF009  # frozen
+    after: Cursor = Cursor()  # frozen
     """Position of that task in its log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""

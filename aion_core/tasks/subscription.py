@@ -20,8 +20,11 @@ text:
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText, TaskKey, TaskStore
@@ -46,8 +49,7 @@ FRESH_SECONDS = 0.08
 _Position = tuple[TaskKey, int, Cursor]
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """One read of a task's events and chunk batches after a position. `log` is None if the task does not exist."""
 
     log: Log | None

@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from a2a.utils.errors import (
@@ -24,6 +23,7 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
+from msgspec import Struct
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
@@ -61,8 +61,7 @@ class BodyRefused(Exception):
         self.http, self.error = http, error
 
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
+class _Unusable(Struct, frozen=True):
     """Placeholder for an invalid JSON number. It is refused after the whole body has been parsed."""
 
     message: str

@@ -4,10 +4,12 @@ import random
 import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Blobs, Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest

@@ -5,13 +5,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
+from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.inbound import inbound_of, thread_history

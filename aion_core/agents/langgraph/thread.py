@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -22,6 +21,7 @@ from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import Command, Interrupt, StateSnapshot
+from msgspec import Struct
 
 from aion_core.agents.inbound import inbox_of
 from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, data_part
@@ -236,8 +236,7 @@ _TRIGGERS = "branch:to:"
 """Prefix of the channels that name the next node."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateHistory:
+class StateHistory(Struct, frozen=True):
     """Values of a graph's state before a turn and after each of the turn's stored steps."""
 
     before: Mapping[str, Any]

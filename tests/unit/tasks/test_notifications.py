@@ -1,9 +1,9 @@
 """Wake-up messages for push delivery after commits of tasks with subscribers."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import PushConfig, PushWakeUp, TurnStarted

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable

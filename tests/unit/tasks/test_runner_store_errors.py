@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
