@@ -118,7 +118,7 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
     with (
         api_process(own_stack, config, **environ) as third,
         task_process(own_stack, config, sweeps=1.0, **environ),
-        api_process(own_stack, config, **environ) as one,
+        api_process(own_stack, config, HELD_IN=killed_in, **environ) as one,
     ):
         asking = threading.Thread(target=ask, args=(one.url,))
         asking.start()
@@ -140,7 +140,7 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
-        with task_process(own_stack, config, **environ) as first:
+        with task_process(own_stack, config, HELD_IN="two", **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")
             body["params"]["configuration"] = {"returnImmediately": True}
             task = httpx.post(api.url, json=body, timeout=TIMEOUT).json()["result"]["task"]
@@ -157,7 +157,7 @@ def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack) -> No
     config = AGENTS / "speaking.yaml"
     with (
         api_process(own_stack, config, **SHORT_LEASE) as api,
-        task_process(own_stack, config, **SHORT_LEASE, HELD="yes") as first,
+        task_process(own_stack, config, **SHORT_LEASE, HELD_IN="speak") as first,
     ):
         body = send("go", message_id="m-1", contextId="killed")
         body["params"]["configuration"] = {"returnImmediately": True}

@@ -1,6 +1,6 @@
 """Graph with a sentence streamed slowly, word by word.
 
-`HELD` stops it in the middle of the sentence, for a test of killed processes.
+`HELD_IN` stops it in the middle of the sentence, for a test of killed processes.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class WordSpeaker(BaseChatModel):
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         for n, word in enumerate(WORDS):
-            if n == len(WORDS) // 2 and "HELD" in os.environ:
+            if n == len(WORDS) // 2 and "HELD_IN" in os.environ:
                 await asyncio.sleep(300)
             await asyncio.sleep(0.05)
             yield ChatGenerationChunk(message=AIMessageChunk(content=word))
