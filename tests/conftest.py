@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import service_models
 from tests.support.clock import ManualClock
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 # During the collection nearly nothing becomes garbage; looking for it takes two seconds of CPU in each worker.
 gc.disable()
 
-# Explaining a failure traces every line of every example before Python 3.12: ten times the time.
-settings.register_profile("aion", phases=[phase for phase in Phase if phase is not Phase.explain])
+settings.register_profile(
+    "aion",
+    # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+    # An example takes longer on a busy machine.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # `make test` has the same examples in each run, and `make test-deep` new ones.
+    derandomize=not os.environ.get("SIMULATION_DEEP"),
+)
 settings.load_profile("aion")
 
 

@@ -155,7 +155,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
     """One throttled call must not end the heartbeat: the turn would run twice."""
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
@@ -177,7 +177,7 @@ async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, qu
     """The timer already waits for a later step of another lease."""
     lease = (await chat.starts()).lease
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30),
         Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30),
     ):
@@ -188,7 +188,7 @@ async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, qu
 def test_heartbeat_runs_in_forked_process(chat: StoreConversation, queue: Any) -> None:
     async def beats() -> None:
         lease = (await chat.starts()).lease
-        async with asyncio.timeout(20), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
+        async with asyncio.timeout(60), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
 
