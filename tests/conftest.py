@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import certifi
 import pytest
 from hypothesis import Phase, settings
 
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 gc.disable()
 
 _create_context = ssl.create_default_context
-_shared_context = cache(lambda: _create_context(cafile=certifi.where()))
+_context_of = cache(lambda cafile: _create_context(cafile=cafile))
 
 
 def create_context(*args: Any, **options: Any) -> ssl.SSLContext:
     """Create the TLS context of httpx's clients once: to read the certificate authorities takes 20 ms of CPU."""
-    return _create_context(*args, **options) if args or options != {"cafile": certifi.where()} else _shared_context()
+    return _context_of(**options) if not args and options.keys() == {"cafile"} else _create_context(*args, **options)
 
 
 ssl.create_default_context = create_context
