@@ -131,11 +131,8 @@ class SimWorld:
 
     def quiet(self) -> bool:
         """Return True if nothing runs and nothing is pending."""
-        return (
-            not self.queue.open()
-            and not any(process.busy for process in self.processes)
-            and not any(self.watch.promised())
-        )
+        busy = any(process.busy for process in self.processes)
+        return not (busy or self.queue.open() or any(self.watch.promised()))
 
     def promised(self) -> list[str]:
         """Return the work still promised by the table, as sentences."""
