@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -186,6 +186,13 @@ def sweep(process: "Process") -> Awaitable[Any]:
     return swept
 
 
+@cache
+def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
+    """Return the modules of the engine that have such a name; `modules` is the number of those loaded."""
+    ours = [module for name, module in list(sys.modules.items()) if name.startswith("aion_core.")]
+    return [(module, name) for module in ours for name in names if hasattr(module, name)]
+
+
 @contextmanager
 def deterministic(world: "SimWorld") -> Iterator[None]:
     """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
@@ -195,11 +202,12 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
         (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
         (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),
     ]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("aion_core."):
-            patched += [(module, ids, world.new_id) for ids in ("uuid7", "uuid4") if hasattr(module, ids)]
-            if getattr(module, "random", None) is random:
-                patched.append((module, "random", world.random))
+    patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]
+    patched += [
+        (module, name, world.random)
+        for module, name in _places(len(sys.modules), "random")
+        if getattr(module, name) is random
+    ]
     before = [(module, name, getattr(module, name)) for module, name, _ in patched]
     for module, name, replaced in patched:
         setattr(module, name, replaced)

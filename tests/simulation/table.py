@@ -62,10 +62,11 @@ class SimOperations:
 
     def __getattr__(self, name: str) -> Any:
         method, renamed = getattr(self._store, name), self._names.get(name, name)
+        waits = inspect.iscoroutinefunction(method)
 
         def call(*arguments: Any, **options: Any) -> Any:
             made = SimOperation(renamed, name, arguments, options, self._process.world.loop.time())
-            if inspect.iscoroutinefunction(method):
+            if waits:
                 return self._made(made, method)
             token = OPERATION.set(made)
             try:

@@ -64,6 +64,8 @@ class SimWorld:
         self.queue = WakeUpQueue(self.outside, self.random, self._deliver)
         self.entrypoint_url = Entrypoint(self)
         self.processes: list[Process] = []
+        self._usable: list[Process] = []
+        """Living processes with the newest code."""
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
         """Running tasks in idle processes."""
@@ -129,7 +131,8 @@ class SimWorld:
 
     def quiet(self) -> bool:
         """Return True if nothing runs and nothing is pending."""
-        return not self.queue.open() and not any(process.busy for process in self.processes) and not self.promised()
+        busy = any(process.busy for process in self.processes)
+        return not (busy or self.queue.open() or any(self.watch.promised()))
 
     def promised(self) -> list[str]:
         """Return the work still promised by the table, as sentences."""
@@ -223,20 +226,16 @@ class SimWorld:
 
     def process(self, function: str) -> Process:
         """Return an environment of the function for a call: a new one, or an idle one."""
-        idle = [
-            process
-            for process in self.processes
-            if process.alive
-            and process.release == self.release
-            and (process.many or not process.busy)
-            and process.name.startswith(function)
-        ]
+        self._usable = [process for process in self._usable if process.alive and process.release == self.release]
+        named = [process for process in self._usable if process.name.startswith(function)]
+        idle = [process for process in named if process.many or not process.busy]
         if idle and self.random.random() < 0.5:
             return self.random.choice(idle)
         skew = self.random.choice((0.0, 0.0, 0.0, -5.0, -0.2, 0.2, 5.0))
         process = Process(self, f"{function}-{len(self.processes)}", skew=skew)
         process.parts = assembly.assemble(process)
         self.processes.append(process)
+        self._usable.append(process)
         return process
 
     def begin(

@@ -2,14 +2,21 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 STEP_SECONDS = 0.05
 
 
 async def settle() -> None:
     """Run everything ready, until all tasks wait for a clock, an event, a thread or a socket."""
+    loop: Any = asyncio.get_running_loop()
+    idle = 0
     for _ in range(30):
         await asyncio.sleep(0)
+        # An iteration may wake a task by an event of a socket or of another thread: the next one shows it.
+        idle = 0 if loop._ready else idle + 1
+        if idle == 3:
+            return
 
 
 class ManualClock:
