@@ -27,8 +27,8 @@ class Deadline(Struct, frozen=True):
     """Set to suspend running turns before the deadline."""
     grace: float | None = None
     """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
-    leave: asyncio.Event | None = None
-    """Set before the process stops: streams end, and blocking sends return the current task. None if it never is."""
+    leave: asyncio.Future[None] | None = None
+    """Completed before the process stops: streams end, and blocking sends return the current task. May be None."""
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:

@@ -428,16 +428,14 @@ class TaskService:
         if call.deadline.until is not None:
             left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
             seconds = max(0.0, left if seconds is None else min(seconds, left))
-        waiting = asyncio.ensure_future(coroutine)
-        ends: list[asyncio.Future[Any]] = []
-        if call.deadline.leave is not None:
-            ends.append(asyncio.ensure_future(call.deadline.leave.wait()))
+        own: list[asyncio.Future[Any]] = [asyncio.ensure_future(coroutine)]
         if seconds is not None:
-            ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
+            own.append(asyncio.ensure_future(self._clock.sleep(seconds)))
+        leave = [] if call.deadline.leave is None else [call.deadline.leave]
         try:
-            await asyncio.wait({waiting, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                waiting.result()
+            await asyncio.wait([*own, *leave], return_when=asyncio.FIRST_COMPLETED)
+            if own[0].done():
+                own[0].result()
         finally:
-            for each in (*ends, waiting):
+            for each in own:
                 each.cancel()

@@ -117,12 +117,12 @@ async def tail(
     *,
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
-    leave: asyncio.Event | None = None,
+    leave: asyncio.Future[None] | None = None,
     ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
     """Yield a task's events and chunks after the cursor, until it is in one of the `ends` or idle for IDLE_SECONDS.
 
-    `until` is the end of the process. The stream ends shortly before it, or when `leave` is set, and the client may
+    `until` is the end of the process. The stream ends shortly before it, or when `leave` is done, and the client may
     resume it. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
@@ -148,7 +148,7 @@ async def tail(
         idle = 0.0 if items else idle + pause
         if idle >= IDLE_SECONDS:
             return
-        if leave is not None and leave.is_set():
+        if leave is not None and leave.done():
             return
         if until is not None and (until - clock.now()).total_seconds() < LEAVE_SECONDS:
             return
