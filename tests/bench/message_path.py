@@ -75,8 +75,11 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
     path, is_traced = MessagePath(), False
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        # Tasks inherit the context of the message, threads do not; background tasks of the app have another one.
-        if is_traced and event == "call" and (_is_message.get() or threading.current_thread() is not main_thread):
+        # Tasks inherit the context of the message, threads do not; background tasks of the app have another one. A thread
+        # that renews a lease may be that of the message before.
+        thread = threading.current_thread()
+        is_of_message = _is_message.get() or not (thread is main_thread or thread.name.startswith("lease-"))
+        if is_traced and event == "call" and is_of_message:
             path.enter(frame)
 
     main_thread = threading.current_thread()
