@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 import handlers
 from aion_core.local.stack import LocalStack
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
+from tests.unit.auth.guarded import jwt_scheme
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from aion_core.lambda_runtime.invocation import EventReader
 from aion_core.settings import Settings
 from tests.support.asgi import ask
 from tests.support.deployment import at, deployed
-from tests.support.guarded import guarded, jwt_scheme, scheme
 from tests.support.issuer import Issuer
 from tests.support.recorded import recorded_event
 from tests.support.server import ROOT
 from tests.support.service import http
+from tests.unit.auth.guarded import guarded, jwt_scheme, scheme
 
 PLAIN = "aion:\n  agents:\n    a: {path: a.py}\n    b: {path: b.py}\n"
 KEY = "  security: {schemes: {key: {type: api-key}}}\n"

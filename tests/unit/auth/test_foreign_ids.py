@@ -15,8 +15,8 @@ from starlette.routing import Match
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.asgi import ask
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
+from tests.unit.auth.guarded import jwt_scheme
 from tests.unit.auth.id_requests import HOOK, NEVER_WAS, answered, requests
 
 GRAPH = """

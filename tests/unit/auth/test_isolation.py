@@ -7,9 +7,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
+from tests.unit.auth.guarded import guarded, jwt_scheme
 from tests.unit.auth.id_requests import NEVER_WAS
 
 

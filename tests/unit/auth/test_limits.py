@@ -23,8 +23,8 @@ from aion_core.settings import Settings
 from aion_core.stores.limits import TableRateLimits
 from tests.protocol.dialects import DIALECTS, Dialect
 from tests.support.asgi import ask
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
+from tests.unit.auth.guarded import jwt_scheme
 
 GRAPH = """
 import asyncio

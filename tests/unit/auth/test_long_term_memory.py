@@ -10,9 +10,9 @@ from starlette.types import ASGIApp
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
+from tests.unit.auth.guarded import jwt_scheme
 
 AGENT = """
 from langchain_core.messages import AIMessage

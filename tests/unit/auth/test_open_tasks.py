@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.asgi import ask
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
+from tests.unit.auth.guarded import jwt_scheme
 from tests.unit.auth.test_limits import Ask, asking, rpc
 
 GRAPH = """

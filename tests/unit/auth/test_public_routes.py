@@ -13,9 +13,9 @@ from aion_core.protocol.keys import CardKey
 from aion_core.web.cards import server_routes
 from aion_core.web.middleware import LoopbackOnlyMiddleware
 from tests.support.asgi import ask
-from tests.support.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
+from tests.unit.auth.guarded import guarded, jwt_scheme
 
 KEYS = "/.well-known/jwks.json"
 PUBLIC = [

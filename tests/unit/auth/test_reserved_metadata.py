@@ -10,9 +10,9 @@ import pytest
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.protocol.dialects import Dialect, RestDialect, RestV03Dialect, RpcDialect, RpcV03Dialect
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http
+from tests.unit.auth.guarded import jwt_scheme
 
 AION_YAML = """
 aion:

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from tests.support.guarded import jwt_scheme, scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
+from tests.unit.auth.guarded import jwt_scheme, scheme
 
 AION_YAML = """
 aion:

@@ -11,8 +11,8 @@ from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.protocol.dialects import DIALECTS, Dialect
 from tests.support.entrypoints import function_url, rest_api
-from tests.support.guarded import GRAPHS
 from tests.support.service import http, send
+from tests.unit.auth.guarded import GRAPHS
 
 APP, OTHER, ADMIN = "https://app.example.com", "https://other.example.com", "https://admin.example.com"
 

@@ -10,9 +10,9 @@ import pytest
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.adk import answer_text, task_of
-from tests.support.guarded import jwt_scheme
 from tests.support.issuer import Issuer, issuing
 from tests.support.service import http, send
+from tests.unit.auth.guarded import jwt_scheme
 
 AGENT = """
 from google.adk.agents import BaseAgent

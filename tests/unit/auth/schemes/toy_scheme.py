@@ -39,8 +39,8 @@ class ToyScheme(Scheme):
 
 
 async def _responses(folder: Path) -> dict[str, object]:
-    from tests.support.guarded import guarded, scheme
     from tests.support.service import http
+    from tests.unit.auth.guarded import guarded, scheme
 
     found: dict[str, object] = {}
     async with http(guarded(folder, scheme("toy", type="toy", password="open", description="Say open."))) as client:
