@@ -316,8 +316,7 @@ class TableTaskStore:
         self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
-        held = head if head.fence == lease.fence else replace(head, fence=lease.fence)
-        ending = TurnEnding(lease, held, event, run_next)
+        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
