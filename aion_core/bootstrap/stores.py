@@ -29,7 +29,7 @@ from aion_core.settings import Settings
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.broadcast import CommitNotifier
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
 """Files of the `sqlite` store. The key encrypts ADK's sessions and push configs."""

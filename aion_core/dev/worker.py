@@ -187,7 +187,7 @@ class _Worker:
         from aion_core.web.request_context import DEADLINE
 
         loop = asyncio.get_running_loop()
-        ends = Deadline(grace=TURN_GRACE)
+        ends = Deadline(grace=TURN_GRACE, leave=asyncio.Event())
         if self._stack is not None:
             self._answer_turns = task_function_on(loop, ends)
         if self._background is not None:

@@ -147,11 +147,6 @@ class Update(Struct, frozen=True):
     key: Key
     change: Change
 
-    @property
-    def only_if(self) -> Condition | None:
-        """Return the condition of the change."""
-        return self.change.only_if
-
 
 class Delete(Struct, frozen=True):
     """Write that deletes the item, if it exists."""

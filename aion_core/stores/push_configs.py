@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import ConfigurationError, StoreError, StoreUnavailable, TaskNotFound
 from aion_core.ports import (

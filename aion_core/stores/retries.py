@@ -6,11 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey
-from aion_core.ports.table import ConditionCheck, Table, TokenReused, Update, Write, WriteRefused
+from aion_core.ports.table import (
+    Change,
+    ConditionCheck,
+    Delete,
+    Put,
+    Table,
+    TokenReused,
+    Update,
+    Write,
+    WriteRefused,
+)
 from aion_core.stores import keys
 from aion_core.tasks import contexts
 
@@ -138,15 +148,11 @@ class FencedWrites:
         lost_answers = 0
         for attempt in range(MAX_ATTEMPTS if writes else 0):
             try:
-                if (
-                    not check
-                    and len(writes) == 1
-                    and not isinstance(writes[0], ConditionCheck)
-                    and not writes[0].only_if
-                ):
-                    await self._table.write(writes[0])
-                else:
-                    await self._table.transact([*check, *writes], token=token)
+                match [*check, *writes]:
+                    case [Put(only_if=None) | Delete(only_if=None) | Update(change=Change(only_if=None)) as write]:
+                        await self._table.write(write)
+                    case all_writes:
+                        await self._table.transact(all_writes, token=token)
             except WriteRefused as refused:
                 if check and refused.failed(0):
                     raise LeaseLost("Another holder runs this context now.") from None

@@ -27,8 +27,8 @@ class Deadline(Struct, frozen=True):
     """Set to suspend running turns before the deadline."""
     grace: float | None = None
     """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set before the process stops: streams end, and blocking sends return the current task."""
+    leave: asyncio.Event | None = None
+    """Set before the process stops: streams end, and blocking sends return the current task. None if it never is."""
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from typing import Any
 
 from msgspec import Struct
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (
@@ -30,9 +30,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
 from aion_core.tasks import admission, lifecycle, replies, resume_input, subscription
-from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
+from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart, wake
 from aion_core.tasks.call import CallContext, head_of, log_of
-from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
 from aion_core.tasks.subscription import SharedReads
@@ -430,7 +429,9 @@ class TaskService:
             left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
             seconds = max(0.0, left if seconds is None else min(seconds, left))
         waiting = asyncio.ensure_future(coroutine)
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.deadline.leave.wait())]
+        ends: list[asyncio.Future[Any]] = []
+        if call.deadline.leave is not None:
+            ends.append(asyncio.ensure_future(call.deadline.leave.wait()))
         if seconds is not None:
             ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
         try:

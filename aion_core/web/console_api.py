@@ -30,8 +30,8 @@ from aion_core.ports import (
     TaskStore,
 )
 from aion_core.protocol.message_rules import ID_RULE, is_id
+from aion_core.tasks.broadcast import wake_delivery
 from aion_core.tasks.call import CallContext, head_of
-from aion_core.tasks.notifications import wake_delivery
 from aion_core.web.console_receiver import STATUSES, WebhookReceiver
 from aion_core.web.errors import rest_error
 from aion_core.web.request_body import BodyRefused, StrictRequest

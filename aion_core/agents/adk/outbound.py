@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from google.adk.events import Event
 from google.genai import types as genai
 from msgspec import Struct
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams

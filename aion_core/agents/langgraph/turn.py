@@ -204,9 +204,8 @@ class GraphTurn:
         # earlier, interrupted turn.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
-        if question is None:
+        if question is None and (given := state_values(self._graph, self._request.message.parts)):
             # The client knows its own input, so the input is no answer.
-            given = state_values(self._graph, self._request.message.parts)
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,

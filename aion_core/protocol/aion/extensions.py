@@ -141,6 +141,8 @@ def read(message: Message, request: Mapping[str, Any]) -> Inbound:
     The function ignores an event of an unknown type, and the message is then a plain message. An invalid payload raises
     InvalidMessage with the field and without the value. Otherwise its event would be lost.
     """
+    if not request and not message.metadata.fields:
+        return Inbound()
     return Inbound(
         distribution=_on_request(Distribution, DISTRIBUTION, message, request),
         event=_event(message),
