@@ -7,9 +7,10 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from aion_core.errors import ConfigurationError
 
@@ -23,8 +24,7 @@ CONSOLE_RECEIVER = "/console/receiver"
 """Path of the webhook receiver in the console of `aion dev`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Settings of a deployment or of a local server."""
 
     config: Path

@@ -135,7 +135,7 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 def _runtimes_boto3(plan: PackagePlan) -> Path:
     """Return a cached folder with boto3 and its requirements, as in Lambda's runtime."""
-    others = ("a2a-sdk", "click", "pydantic", "pyyaml", "uuid-utils")
+    others = ("a2a-sdk", "click", "msgspec", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
     )

@@ -3,17 +3,15 @@
 import gc
 import logging
 import os
-import ssl
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import service_models
 from tests.support.clock import ManualClock
@@ -24,19 +22,16 @@ if TYPE_CHECKING:
 # During the collection nearly nothing becomes garbage; looking for it takes two seconds of CPU in each worker.
 gc.disable()
 
-_create_context = ssl.create_default_context
-_context_of = cache(lambda cafile: _create_context(cafile=cafile))
-
-
-def create_context(*args: Any, **options: Any) -> ssl.SSLContext:
-    """Create the TLS context of httpx's clients once: to read the certificate authorities takes 20 ms of CPU."""
-    return _context_of(**options) if not args and options.keys() == {"cafile"} else _create_context(*args, **options)
-
-
-ssl.create_default_context = create_context
-
-# Explaining a failure traces every line of every example before Python 3.12: ten times the time.
-settings.register_profile("aion", phases=[phase for phase in Phase if phase is not Phase.explain])
+settings.register_profile(
+    "aion",
+    # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+    # An example takes longer on a busy machine.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    # `make test` has the same examples in each run, and `make test-deep` new ones.
+    derandomize=not os.environ.get("SIMULATION_DEEP"),
+)
 settings.load_profile("aion")
 
 

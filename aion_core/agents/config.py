@@ -4,11 +4,11 @@ import difflib
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
+from msgspec import Struct, field
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.agents.config_sections import (
@@ -211,8 +211,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentConfig:
+class DeploymentConfig(Struct, frozen=True):
     """Contents of aion.yaml, or of a discovered project."""
 
     agents: Mapping[str, AgentConfig]

@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StringConstraints
 
 from aion_core.auth.scheme import Scheme
@@ -190,8 +190,7 @@ _KEY_PREFIXES = re.compile(
 """Pattern of well-known services' API keys, which an author may write in place of a secret's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretSource:
+class SecretSource(Struct, frozen=True):
     """Place of a secret's value in Secrets Manager or in SSM's Parameter Store."""
 
     service: Service

@@ -4,11 +4,11 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from aion_core.agents.config import AgentConfig, read_deployment_config
 from aion_core.agents.source_scan import AgentFile, adk_root, agent_files_below, is_adk_folder
@@ -19,8 +19,7 @@ AION_YAML = "aion.yaml"
 _LONGEST_ID = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Struct, frozen=True):
     """Agents discovered in a folder or a file, with the settings needed to serve them."""
 
     agents: Mapping[str, AgentConfig]
@@ -268,8 +267,7 @@ _USED = ("graphs", "dependencies", "env", "$schema")
 _JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 
 
-@dataclass(frozen=True, slots=True)
-class GraphEntry:
+class GraphEntry(Struct, frozen=True):
     """Graph declared in langgraph.json."""
 
     path: str
@@ -277,8 +275,7 @@ class GraphEntry:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LangGraphJson:
+class LangGraphJson(Struct, frozen=True):
     """Contents of a langgraph.json, as far as aion uses them."""
 
     graphs: Mapping[str, GraphEntry]

@@ -1,16 +1,16 @@
 """Registry of the supported agent frameworks, with one entry for each adapter package."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
+
+from msgspec import Struct
 
 from aion_core.ports import Agent, Blobs, Cipher, Clock, TaskStore
 from aion_core.ports.table import Table
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDependencies:
+class AgentDependencies(Struct, frozen=True):
     """Stores and services of a deployment for the adapters of its agents."""
 
     tasks: TaskStore
@@ -22,8 +22,7 @@ class AgentDependencies:
     retention: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Framework(Struct, frozen=True, kw_only=True):
     """Description of an agent framework for code outside of its adapter package.
 
     Creating this description does not import the framework.

@@ -6,11 +6,12 @@ import inspect
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
@@ -18,8 +19,7 @@ from aion_core.agents.load_errors import assignment_line, did_you_mean, display_
 from aion_core.errors import AgentLoadError, ConfigurationError
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedObject:
+class LoadedObject(Struct, frozen=True):
     """Agent object, with its module and its name there."""
 
     agent: Any
@@ -236,8 +236,7 @@ _CONFIG = "config"
 """Name of the parameter for the run's config, as in LangGraph's server."""
 
 
-@dataclass(frozen=True, slots=True)
-class PerTurnFactory:
+class PerTurnFactory(Struct, frozen=True):
     """Author's function that makes the agent for each turn, from the turn's config or as a context manager."""
 
     make: Callable[..., Any]

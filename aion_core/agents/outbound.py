@@ -3,11 +3,12 @@
 import logging
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.agents.inbound import inbound_of
 from aion_core.authoring.types import A2AOutbox
@@ -104,8 +105,7 @@ def speaker_of(message_id: str, **names: str) -> dict[str, str]:
     return {key: name for key, name in {"messageId": message_id, **names}.items() if name}
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyChunk:
+class ReplyChunk(Struct, frozen=True):
     """Streamed text chunk of a reply, from a helper of the author's code."""
 
     text: str
@@ -118,23 +118,20 @@ class ReplyChunk:
     """Branch of the ADK agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamAborted:
+class StreamAborted(Struct, frozen=True):
     """Abort of a streamed reply or model message, which stays incomplete."""
 
     message_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DurableReply:
+class DurableReply(Struct, frozen=True):
     """Complete reply from a helper of the author's code, to be recorded in the task's event log."""
 
     message: Message
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(Struct, frozen=True):
     """Reaction of the agent to a message, such as an emoji."""
 
     key: str
@@ -142,8 +139,7 @@ class Reaction:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class TypingSignal:
+class TypingSignal(Struct, frozen=True):
     """Request to show a typing indicator to clients."""
 
 
@@ -302,8 +298,7 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
 # ── End of the turn ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOutput:
+class TurnOutput(Struct, frozen=True):
     """Possible answers of a turn, in order of precedence. The first non-empty one is the answer."""
 
     buffered: Message | None = None

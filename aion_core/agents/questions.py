@@ -1,15 +1,15 @@
 """Message of an interrupted turn: the question of each interrupt, with its id beside its text, data and schema."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Question of one interrupt to the client."""
 
     id: str

@@ -2,8 +2,9 @@
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aion_core.agents.frameworks import agent_classes, constructors, scanned_imports
 from aion_core.agents.importing import YAML_AGENT
@@ -18,8 +19,7 @@ _MAX_DEPTH = 4
 _MAX_FILES = 400
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFile:
+class AgentFile(Struct, frozen=True):
     """Python file with an agent at its top level."""
 
     file: Path

@@ -6,15 +6,15 @@ client writes the headers, so no header is trusted as information from AWS.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 MAX_CREDENTIALS = 16 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCredentials:
+class RequestCredentials(Struct, frozen=True):
     """Headers and Lambda event of a request, for the verifiers of its credentials."""
 
     headers: Mapping[str, tuple[str, ...]]

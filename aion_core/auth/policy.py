@@ -4,7 +4,8 @@ The agent card shows the same requirements as the enforced policy (A2A 4.5).
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from aion_core.auth.principal import Principal
 from aion_core.auth.scheme import AuthFailure, Scheme
@@ -18,8 +19,7 @@ Results = Mapping[str, Principal | AuthFailure]
 """Result of verification by the name of the required scheme: the principal, or the reason of the failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthPolicy:
+class AuthPolicy(Struct, frozen=True):
     """Authentication schemes of an agent, and its requirements for access."""
 
     schemes: Mapping[str, Scheme]
@@ -43,8 +43,7 @@ _TEMPORARY = frozenset({AuthFailure.UNAVAILABLE, AuthFailure.TOO_MANY_ATTEMPTS})
 """Reasons of failures after which a later request with the same credentials may succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessGranted:
+class AccessGranted(Struct, frozen=True):
     """Decision to give the caller access to the agent, with its principal and skills."""
 
     principal: Principal
@@ -52,8 +51,7 @@ class AccessGranted:
     """Ids of the restricted skills permitted to the caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessDenied:
+class AccessDenied(Struct, frozen=True):
     """Decision to refuse the caller access to the agent, with the HTTP status and the details of the challenge."""
 
     status: int

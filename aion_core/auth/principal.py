@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 API_KEY_ISSUER = "urn:aion:api-key"
 BASIC_ISSUER = "urn:aion:basic"
@@ -10,8 +11,7 @@ IAM_ISSUER = "urn:aws:iam"
 """Issuers of principals without a token. The issuer of a token is a URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(Struct, frozen=True):
     """Authenticated caller: a subject of an issuer, with the limits of its credentials."""
 
     issuer: str

@@ -7,11 +7,11 @@ the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES`
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, ClassVar, Protocol
 
 from a2a.types import a2a_pb2 as pb
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from aion_core.auth.credentials import RequestCredentials
@@ -44,8 +44,7 @@ class Verifier(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class VerifierResources:
+class VerifierResources(Struct, frozen=True):
     """Resources of a deployment for the verifiers: clock, API keys and users."""
 
     clock: Clock

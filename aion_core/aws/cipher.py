@@ -6,10 +6,11 @@ The encrypted form contains its data key, encrypted by KMS: `version | length | 
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt
@@ -30,8 +31,7 @@ CONTEXT = {"application": "aion"}
 _VERSION, _NONCE, _NEW = b"\x01", 12, b""
 
 
-@dataclass(frozen=True, slots=True)
-class _DataKey:
+class _DataKey(Struct, frozen=True):
     wrapped: bytes
     key: "AESGCM"
     made: datetime

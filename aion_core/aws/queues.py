@@ -7,9 +7,10 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from aion_core.errors import ConfigurationError
 from aion_core.ports.queues import DeadLetter, PushWakeUp, WakeUp, body_of, limited, push_body_of
@@ -74,8 +75,7 @@ _BATCH = 10
 """Maximum number of messages in one response of SQS."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueState(Struct, frozen=True):
     """Approximate numbers of the messages in a queue, by their state."""
 
     waiting: int

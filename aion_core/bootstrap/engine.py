@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from uuid import uuid4
+
+from msgspec import Struct
 
 from aion_core import log
 from aion_core.agents.config import AgentConfig, read_deployment_config
@@ -94,8 +95,7 @@ class Background:
             await self._clock.sleep(pause)
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Services of a process that runs turns."""
 
     clock: Clock

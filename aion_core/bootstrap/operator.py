@@ -1,9 +1,10 @@
 """Composition of the operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
 from aion_core.clock import SystemClock
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from aion_core.stores.erasure import Erasure
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """Services for inspecting and cancelling a deployment's tasks."""
 
     clock: Clock
@@ -37,8 +37,7 @@ class Operator:
     inspection: Inspection
 
 
-@dataclass(frozen=True, slots=True)
-class PushOperator:
+class PushOperator(Struct, frozen=True):
     """Services for inspecting a deployment's push notifications. They decrypt no secrets."""
 
     clock: Clock

@@ -1,8 +1,9 @@
 """Secrets of the server, from Secrets Manager, SSM or, in development, a file."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import KEYS_PATH

@@ -4,10 +4,11 @@ import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
+
+from msgspec import Struct
 
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.errors import ConfigurationError
@@ -28,15 +29,14 @@ from aion_core.settings import Settings
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.broadcast import CommitNotifier
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
 """Files of the `sqlite` store. The key encrypts ADK's sessions and push configs."""
 KEY_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class PushResources:
+class PushResources(Struct, frozen=True):
     """Store of push configs, and the queue of push deliveries."""
 
     configs: PushConfigs
@@ -45,8 +45,7 @@ class PushResources:
     """True if this function can decrypt configs; a function that only enqueues cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """Resources of a deployment, on AWS or local."""
 
     table: Table
@@ -58,8 +57,7 @@ class Resources:
     """Cipher for sessions and push configs; None without a key in the settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stores:
+class Stores(Struct, frozen=True):
     """Stores and queues of a deployment."""
 
     resources: Resources

@@ -187,7 +187,7 @@ class _Worker:
         from aion_core.web.request_context import DEADLINE
 
         loop = asyncio.get_running_loop()
-        ends = Deadline(grace=TURN_GRACE)
+        ends = Deadline(grace=TURN_GRACE, leave=loop.create_future())
         if self._stack is not None:
             self._answer_turns = task_function_on(loop, ends)
         if self._background is not None:
@@ -252,7 +252,7 @@ class _Worker:
         server.should_exit = True
         ends.now.set()
         loop, leave = asyncio.get_running_loop(), TURN_GRACE + (STREAM_GRACE if has_successor else 0.0)
-        loop.call_later(leave, ends.leave.set)
+        loop.call_later(leave, ends.leave.set_result, None)
         loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
 
     async def _turns_ended(self, *, beside: bool) -> None:

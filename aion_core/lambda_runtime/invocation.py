@@ -4,11 +4,11 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, cast
 
 from mangum import Mangum
 from mangum.types import ASGI, LambdaContext, Scope
+from msgspec import Struct
 
 from .settings import RuntimeSettings
 
@@ -17,8 +17,7 @@ class NotAnHttpEvent(Exception):
     """Error for a Lambda event that is not an HTTP event of API Gateway or a Function URL, or is invalid JSON."""
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """Invocation of the Lambda function, from the Runtime API's endpoint `next`."""
 
     request_id: str
@@ -51,8 +50,7 @@ class Invocation:
         return self.deadline_ms / 1000 - time.time()
 
 
-@dataclass(frozen=True)
-class InvocationContext:
+class InvocationContext(Struct, frozen=True):
     """Context of an invocation, with the attributes of Lambda's context object. Powertools uses them."""
 
     aws_request_id: str

@@ -5,12 +5,12 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
 
 from mangum.exceptions import UnexpectedMessage
 from mangum.types import Message
+from msgspec import Struct
 
 from .runtime_api import ErrorReport, Headers, RuntimeApiCall
 
@@ -44,8 +44,7 @@ class Stage(Enum):
     DISCONNECTED = auto()
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Error response for a failed app. Its text is fixed, and the log has the cause."""
 
     status: HTTPStatus

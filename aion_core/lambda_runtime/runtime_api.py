@@ -8,11 +8,11 @@ import asyncio
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
 
 import h11
+from msgspec import Struct
 
 from .invocation import Invocation
 
@@ -28,8 +28,7 @@ class RuntimeApiError(ConnectionError):
     """Error for a lost connection to the Runtime API, or an unexpected response."""
 
 
-@dataclass(frozen=True)
-class ErrorReport:
+class ErrorReport(Struct, frozen=True):
     """Error report in the Runtime API's format. The client of the function may receive it."""
 
     error_type: str
@@ -45,8 +44,7 @@ class ErrorReport:
         return [(_ERROR_TYPE, self.error_type), (_ERROR_BODY, base64.b64encode(self.as_json()).decode())]
 
 
-@dataclass(frozen=True)
-class RuntimeApiResponse:
+class RuntimeApiResponse(Struct, frozen=True):
     """HTTP response of the Runtime API."""
 
     status: int

@@ -2,24 +2,27 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
+
+APP = "handlers.api:app"
+LOG_LEVEL = "WARNING"
 
 
 class SettingsError(Exception):
     """Error for a missing or invalid environment variable. The message names the variable."""
 
 
-@dataclass(frozen=True)
-class RuntimeSettings:
+class RuntimeSettings(Struct, frozen=True):
     """Settings of the runtime loop."""
 
     runtime_api: str
-    app: str = "handlers.api:app"
+    app: str = APP
     # Seconds between the cancellation of the app and the deadline of the invocation. The canceled app, the end of the
     # response and the request for the next invocation get a third each.
     deadline_margin: float = 3.0
-    log_level: str = "WARNING"
+    log_level: str = LOG_LEVEL
     function_name: str = ""
     function_version: str = ""
     memory_limit_in_mb: int = 0
@@ -35,9 +38,9 @@ class RuntimeSettings:
             raise SettingsError("AWS_LAMBDA_RUNTIME_API is not set: Lambda or an emulator of its Runtime API sets it")
         return cls(
             runtime_api=environ["AWS_LAMBDA_RUNTIME_API"],
-            app=environ.get("AION_ASGI_APP") or cls.app,
+            app=environ.get("AION_ASGI_APP") or APP,
             deadline_margin=_whole_number(environ, "AION_DEADLINE_MARGIN_MS", default=3000) / 1000,
-            log_level=environ.get("AWS_LAMBDA_LOG_LEVEL") or cls.log_level,
+            log_level=environ.get("AWS_LAMBDA_LOG_LEVEL") or LOG_LEVEL,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME", ""),
             function_version=environ.get("AWS_LAMBDA_FUNCTION_VERSION", ""),
             memory_limit_in_mb=_whole_number(environ, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", default=0),

@@ -5,13 +5,14 @@
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zlib import crc32
+
+from msgspec import Struct
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import Clock
@@ -49,12 +50,11 @@ from aion_core.ports.table_semantics import (
     outcome,
 )
 
-MAX_TOKENS = 1000
+MAX_TOKENS = 200
 """Number of the recent transactions whose tokens are known. Their writes take memory; a caller repeats one at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableCall:
+class TableCall(Struct, frozen=True):
     """Description of a call to a table, for `TableFaults`."""
 
     operation: str
@@ -78,6 +78,12 @@ class TableFaults:
     """Time during which an index may show earlier versions of an entry."""
     page_items: int | None = None
     """Largest number of items in a page."""
+    partway: Callable[[Sequence[Write]], Awaitable[None]] | None = None
+    """Wait before the remaining writes of a transaction. The table calls this after each of its writes.
+
+    Meanwhile queries see the earlier writes, `get` returns the old items, and other writes of these items conflict.
+    None for transactions without a wait.
+    """
 
     def before(self, call: TableCall) -> None:
         """Raise StoreUnavailable to throttle the call before its effect."""
@@ -95,12 +101,6 @@ class TableFaults:
         The table calls this for entries changed within `index_lag`. A query may see both an old and a new version.
         """
         return versions[-1:]
-
-    async def partway(self, writes: Sequence[Write]) -> None:
-        """Wait before the remaining `writes` of a transaction. The table calls this after each of its writes.
-
-        Meanwhile queries see the earlier writes, `get` returns the old items, and other writes of these items conflict.
-        """
 
     def read(self, item: Item) -> Item:
         """Return the item as a reader sees it."""
@@ -126,7 +126,7 @@ class MemoryTable:
         """Sorted positions of entries (sort key and item key) by index and partition."""
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
         """Recent versions of index entries by index, with the times of their changes."""
-        self._tokens: dict[str, tuple[list[Write], datetime]] = {}
+        self._tokens: OrderedDict[str, tuple[list[Write], datetime]] = OrderedDict()
         """Writes and times of the recent transactions by their tokens, the oldest first."""
         self._tokens_in_flight: set[str] = set()
         self._in_flight: dict[Key, Item | None] = {}
@@ -265,11 +265,14 @@ class MemoryTable:
                 befores = [self._items.get(key) for key in call.keys]
                 decided = self._decided(writes, befores)
                 check_transaction_size([item for item in (*befores, *decided) if item])
-                self._in_flight |= zip(call.keys, befores, strict=True)
-                self._tokens_in_flight.add(token)
+                if self.faults.partway is None:
+                    self._finish(call.keys, decided, token, writes)
+                else:
+                    self._in_flight |= zip(call.keys, befores, strict=True)
+                    self._tokens_in_flight.add(token)
             elif fingerprint(known) != fingerprint(writes):
                 raise TokenReused("IdempotentParameterMismatchException")
-        if known is None:
+        if known is None and self.faults.partway is not None:
             # The accepted writes are completed even if the caller is cancelled meanwhile.
             made = 0
             try:
@@ -279,21 +282,20 @@ class MemoryTable:
                     if made < len(writes):
                         await self.faults.partway(writes[made:])
             finally:
-                self._finish(call.keys, decided, made, token, writes)
+                with self._lock:
+                    self._finish(call.keys, decided[made:], token, writes)
+                    for key in call.keys:
+                        del self._in_flight[key]
+                    self._tokens_in_flight.discard(token)
         self.faults.after(call)
 
-    def _finish(
-        self, keys: Sequence[Key], decided: Sequence[Item | None], made: int, token: str, writes: Sequence[Write]
-    ) -> None:
-        with self._lock:
-            for key, after in zip(keys[made:], decided[made:], strict=True):
-                self._store(key, after)
-            for key in keys:
-                del self._in_flight[key]
-            self._tokens_in_flight.discard(token)
-            if token:
-                self._tokens.pop(token, None)
-                self._tokens[token] = list(writes), self._clock.now()
+    def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
+        """Store the items `left` of a transaction, the last of its keys, and its token."""
+        for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
+            self._store(key, after)
+        if token:
+            self._tokens.pop(token, None)
+            self._tokens[token] = list(writes), self._clock.now()
 
     def _known(self, token: str) -> list[Write] | None:
         """Return the writes recently made with this token, or None for an unknown token."""
@@ -333,22 +335,22 @@ class MemoryTable:
             del sorts[bisect_left(sorts, key.sort)]
         for index in self._indexes.values():
             if (before and index.partition in before) or (after and index.partition in after):
-                self._store_entry(index, key, index_entry(index, before), index_entry(index, after))
+                self._store_entry(index, key, before, after)
 
     # ── Indexes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _store_entry(self, index: Index, key: Key, before: Item | None, after: Item | None) -> None:
-        if before == after:
-            return
-        if before is not None:
-            positions = self._positions[index.name, before[index.partition]]
-            del positions[bisect_left(positions, (before[index.sort], key))]
-        if after is not None:
-            insort(self._positions[index.name, after[index.partition]], (after[index.sort], key))
-        if self.faults.index_lag:
+        old, new = _position(index, key, before), _position(index, key, after)
+        if old != new:
+            if old is not None:
+                positions = self._positions[index.name, old[0]]
+                del positions[bisect_left(positions, old[1])]
+            if new is not None:
+                insort(self._positions[index.name, new[0]], new[1])
+        if self.faults.index_lag and (entry := index_entry(index, after)) != (earlier := index_entry(index, before)):
             now = self._clock.now()
-            versions = self._versions[index.name].setdefault(key, [(now, before)])
-            versions.append((now, after))
+            versions = self._versions[index.name].setdefault(key, [(now, earlier)])
+            versions.append((now, entry))
 
     def _entries(self, index: Index, partition: str, first: Any, last: Any) -> dict[tuple[Any, Key], Item]:
         """Return the visible entries of an index partition, by their position (sort key and item key)."""
@@ -413,3 +415,10 @@ class MemoryTable:
         with self._lock:
             yield
         self.faults.after(call)
+
+
+def _position(index: Index, key: Key, item: Item | None) -> tuple[str, tuple[Any, Key]] | None:
+    """Return the partition of the item's entry in the index and its position there; None without an entry."""
+    if item is None or index.partition not in item or index.sort not in item:
+        return None
+    return item[index.partition], (item[index.sort], key)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
@@ -13,8 +14,7 @@ History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
 """Function that returns the last `limit` messages of a context, oldest first; with a messageId, those before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRequest:
+class TurnRequest(Struct, frozen=True):
     """Input of the agent for one turn."""
 
     context: ContextKey
@@ -36,8 +36,7 @@ class TurnRequest:
     """Returns the task before the message, with its interrupts; None if the message created the task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A streamed part of a model call's text."""
 
     text: str
@@ -51,8 +50,7 @@ class Chunk:
     """Metadata of the message's stream delta: its messageId, node and agent. Only a delta's first chunk uses them."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMessage:
+class AgentMessage(Struct, frozen=True):
     """A message of the agent before its final answer, stored in the task."""
 
     message: Message
@@ -61,16 +59,14 @@ class AgentMessage:
     """Metadata of the status update, merged into the task's."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMetadata:
+class AgentMetadata(Struct, frozen=True):
     """Metadata to merge into the task's metadata, key by key."""
 
     metadata: Mapping[str, Any]
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentArtifact:
+class AgentArtifact(Struct, frozen=True):
     """An artifact of the task, whole or a part of it."""
 
     artifact: Artifact
@@ -81,13 +77,11 @@ class AgentArtifact:
     """Metadata of the artifact update event, besides the artifact's own metadata."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTyping:
+class AgentTyping(Struct, frozen=True):
     """Typing indicator, streamed but not stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputRequired:
+class InputRequired(Struct, frozen=True):
     """Ending of a turn that interrupts its task: it requires input. Message and metadata name the interrupts."""
 
     message: Message
@@ -95,8 +89,7 @@ class InputRequired:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Ending of a turn with a final answer, or without an answer."""
 
     message: Message | None
@@ -106,18 +99,15 @@ class Reply:
     """True if the agent answered with a Message in place of a task, as an `AgentExecutor` may do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Struct, frozen=True):
     """Ending of a drained turn at a step boundary; another process resumes it from there."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepCompleted:
+class StepCompleted(Struct, frozen=True):
     """Notice that a step was completed and stored: an interrupted turn resumes after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskUsed:
+class TaskUsed(Struct, frozen=True):
     """Notice that the agent uses the task: its answer will not be a Message in place of the task."""
 
 
@@ -176,8 +166,7 @@ class Agent(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StateEntry:
+class StateEntry(Struct, frozen=True):
     """One entry of an agent's stored state: a checkpoint of a LangGraph thread, or an event of an ADK session."""
 
     id: str
@@ -189,8 +178,7 @@ class StateEntry:
     """The whole entry as plain JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredState:
+class StoredState(Struct, frozen=True):
     """Stored state of a context in the terms of its framework, as plain JSON."""
 
     kind: str

@@ -1,13 +1,13 @@
 """API key port: stores the hashes and principals of a deployment's API keys."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
+
+class KeyRecord(Struct, frozen=True):
     """An API key as stored: its hash, principal and permissions, without the key itself."""
 
     id: str

@@ -1,9 +1,10 @@
 """Rate limit port: limits and counts of each owner's requests per minute, open streams and open tasks."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, Self
+
+from msgspec import Struct
 
 from aion_core.ports.tasks import TaskKey
 
@@ -13,8 +14,7 @@ STREAMS_PER_OWNER = 50
 """Default limit of a caller's open streams and waiting sends, a part of an account's concurrency."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of a deployment for each of its callers; None means no limit."""
 
     requests_per_minute: int | None = None
@@ -33,8 +33,7 @@ class Limits:
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStream:
+class OpenStream(Struct, frozen=True):
     """An open stream or waiting send, which occupies an execution environment."""
 
     id: str
@@ -44,8 +43,7 @@ class OpenStream:
     """End of the stream's count, in case its process dies."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTask:
+class OpenTask(Struct, frozen=True):
     """A task counted as open."""
 
     key: TaskKey

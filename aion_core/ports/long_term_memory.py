@@ -1,9 +1,10 @@
 """Long-term memory port: items stored by an agent for an owner, across conversations."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 MAX_MEMORY_BYTES = 350_000
 """Longest value of a memory item, in bytes."""
@@ -21,8 +22,7 @@ class MemoryScope(NamedTuple):
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryItem:
+class MemoryItem(Struct, frozen=True):
     """A stored item of long-term memory."""
 
     namespace: Namespace
@@ -35,8 +35,7 @@ class MemoryItem:
     """Lifetime after the item's last write or touch; None for no expiry."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryWrite:
+class MemoryWrite(Struct, frozen=True):
     """A write of a memory item: a put, or a delete if `value` is None."""
 
     namespace: Namespace

@@ -1,9 +1,10 @@
 """Payload ports: storage of large payloads by name, versions of stored objects, and encryption."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 
 class Blobs(Protocol):
@@ -57,8 +58,7 @@ class Cipher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectVersion:
+class ObjectVersion(Struct, frozen=True):
     """A version of a stored object, or a delete marker."""
 
     name: str
@@ -69,8 +69,7 @@ class ObjectVersion:
     modified: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class VersionPage:
+class VersionPage(Struct, frozen=True):
     """One page of object versions."""
 
     versions: Sequence[ObjectVersion]

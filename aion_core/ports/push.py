@@ -1,10 +1,11 @@
 """Push notification port: the push configs of tasks and the state of their deliveries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 from aion_core.ports.tasks import Head, PushEvents, TaskKey
 
@@ -19,20 +20,19 @@ class PushVersion(StrEnum):
     V03 = "0.3"
 
 
-@dataclass(frozen=True, slots=True)
-class PushConfig:
+class PushConfig(Struct, frozen=True):
     """A client's webhook for a task, with its credentials. The repr omits the secrets."""
 
     id: str
     """Id of the config, unique within its task. The server generates one if the client gives no id."""
-    url: str = field(repr=False)
+    url: str
     """URL of the webhook. Its query may hold a secret."""
-    token: str = field(default="", repr=False)
+    token: str = ""
     """The client's token, sent in a header of each notification unless it is a signing key."""
     scheme: str = ""
     """The HTTP authentication scheme (`Bearer`, `Basic`, …); "" without authentication."""
-    credentials: str = field(default="", repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    credentials: str = ""
+    secrets: tuple[str, ...] = ()
     """The secrets that sign notifications, the newest first; two during a rotation."""
     older_until: datetime | None = None
     """End of a rotation: afterwards only the newest secret signs. None outside of a rotation."""
@@ -40,9 +40,11 @@ class PushConfig:
     events: PushEvents = PushEvents.STATUS
     """The kinds of events to post, as configured for the agent in aion.yaml."""
 
+    def __repr__(self) -> str:
+        return f"PushConfig(id={self.id!r}, scheme={self.scheme!r}, version={self.version!r}, events={self.events!r})"
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+
+class Delivery(Struct, frozen=True):
     """State of one push config's notifications, without secrets."""
 
     task: TaskKey
@@ -71,8 +73,7 @@ class Delivery:
     """New value after each change, compared by conditional writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Right of a process to post for a push config, until it expires or the config is deleted or replaced."""
 
     delivery: Delivery
@@ -80,8 +81,7 @@ class Claim:
     """None if the stored config cannot be decrypted: its key is gone, or its item was tampered with."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiredPushTimer:
+class ExpiredPushTimer(Struct, frozen=True):
     """An expired timer of a task's push notifications, from a lagging index."""
 
     task: TaskKey

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from aion_core.errors import UnreadableWakeUp
 from aion_core.ports.tasks import ContextKey, TaskKey
@@ -20,8 +21,7 @@ def limited(delay: float) -> float:
     return min(max(delay, 0.0), LONGEST_DELAY)
 
 
-@dataclass(frozen=True, slots=True)
-class WakeUp:
+class WakeUp(Struct, frozen=True):
     """Wake-up message for a context; it may be lost, late, repeated or needless."""
 
     context: ContextKey
@@ -41,8 +41,7 @@ class WorkQueue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PushWakeUp:
+class PushWakeUp(Struct, frozen=True):
     """Wake-up message for the push delivery of a task; it may be lost, late, repeated or needless."""
 
     task: TaskKey
@@ -58,8 +57,7 @@ class PushQueue(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True):
     """A queue message that could not be handled after all retries."""
 
     id: str

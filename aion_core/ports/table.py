@@ -1,8 +1,9 @@
 """Table port: items, conditions, writes and reads, with the guarantees of DynamoDB."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from aion_core.errors import StoreError
 
@@ -38,76 +39,66 @@ class Index(NamedTuple):
 # ── Conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Struct, frozen=True):
     """Condition: the attribute exists; without a name, the item exists."""
 
     name: str = PARTITION
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """Condition: the attribute does not exist; without a name, the item does not exist."""
 
     name: str = PARTITION
 
 
-@dataclass(frozen=True, slots=True)
-class Equals:
+class Equals(Struct, frozen=True):
     """Condition: the attribute exists and has this value."""
 
     name: str
     value: str | int | bool | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(Struct, frozen=True):
     """Condition: the attribute exists and is this number or less."""
 
     name: str
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoreThan:
+class MoreThan(Struct, frozen=True):
     """Condition: the attribute exists and is greater than this number."""
 
     name: str
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Struct, frozen=True):
     """Condition: the attribute exists and has one of these values."""
 
     name: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShorterThan:
+class ShorterThan(Struct, frozen=True):
     """Condition: the list or set has fewer members than this. An absent attribute counts as empty."""
 
     name: str
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotEmpty:
+class NotEmpty(Struct, frozen=True):
     """Condition: the list or set exists and has at least one member."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Both:
+class Both(Struct, frozen=True):
     """Condition: all of these conditions hold."""
 
     conditions: tuple["Condition", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Either:
+class Either(Struct, frozen=True):
     """Condition: at least one of these conditions holds."""
 
     conditions: tuple["Condition", ...]
@@ -119,8 +110,7 @@ Condition = Exists | Absent | Equals | AtMost | MoreThan | OneOf | ShorterThan |
 # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Write that creates an item, or replaces it as a whole."""
 
     key: Key
@@ -129,8 +119,7 @@ class Put:
     only_if: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change of some attributes of an item. It does not include the item's key."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -152,29 +141,21 @@ class Change:
     only_if: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """Write that changes some attributes of an item. An absent item is created."""
 
     key: Key
     change: Change
 
-    @property
-    def only_if(self) -> Condition | None:
-        """Return the condition of the change."""
-        return self.change.only_if
 
-
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Write that deletes the item, if it exists."""
 
     key: Key
     only_if: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionCheck:
+class ConditionCheck(Struct, frozen=True):
     """Part of a transaction without a change: the other writes depend on its condition."""
 
     key: Key
@@ -215,8 +196,7 @@ class TokenReused(StoreError):
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """One page of items from a query or scan."""
 
     items: Sequence[Item]

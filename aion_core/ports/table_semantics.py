@@ -7,10 +7,10 @@ import hashlib
 import json
 import marshal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from datetime import timedelta
-from functools import cache
 from typing import Any, NamedTuple, cast
+
+from msgspec.structs import asdict
 
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports.table import (
@@ -78,18 +78,24 @@ def plain(value: Any, depth: int = 0) -> Any:
     """
     if depth > MAX_DEPTH:
         raise _invalid("a value is nested too deeply")
-    kind = type(value)
-    if (kind is str and value.isascii()) or kind is bytes or kind is bool or (kind is int and -_LARGE < value < _LARGE):
-        # Most values: they are immutable, and a table can store them as they are.
-        return value
     match value:
         case str():
             _utf8_size(value)
             return str.__str__(value)
         case dict():
             depth += 1
+            if value and depth > MAX_DEPTH:
+                raise _invalid("a value is nested too deeply")
             return {
-                name if type(name) is str and name else _name(name): plain(member, depth)
+                name if type(name) is str and name else _name(name): (
+                    member
+                    # Most values: they are immutable, and a table can store them as they are.
+                    if (kind := type(member)) is bytes
+                    or kind is bool
+                    or (kind is str and member.isascii())
+                    or (kind is int and -_LARGE < member < _LARGE)
+                    else plain(member, depth)
+                )
                 for name, member in value.items()
             }
         case list():
@@ -146,12 +152,6 @@ def item_size(item: Mapping[str, Any]) -> int:
     return size
 
 
-def _is_large(item: Item) -> bool:
-    """Return True if the item is larger than an item may be."""
-    # First a bound that is quickly computed: DynamoDB counts at most twice as many bytes as marshal writes.
-    return 2 * len(marshal.dumps(item, 2)) > MAX_ITEM_BYTES and item_size(item) > MAX_ITEM_BYTES
-
-
 def _digits(number: int) -> int:
     """Return the number of significant digits of an integer."""
     return len(str(abs(number)).rstrip("0"))
@@ -159,11 +159,11 @@ def _digits(number: int) -> int:
 
 def _same(one: Any, other: Any) -> bool:
     # True == 1 in Python; in DynamoDB a number never equals a BOOL.
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    return (type(one) is bool) == (type(other) is bool) and one == other
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int or (isinstance(value, int) and type(value) is not bool) else None
 
 
 def _utf8_size(text: str) -> int:
@@ -192,10 +192,10 @@ def _invalid(sentence: str) -> StoreError:
 
 def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
     """Return True if the condition holds for the item. An absent item is None; a condition of None always holds."""
+    if condition is None:
+        return True
     there = item or {}
     match condition:
-        case None:
-            return True
         case Exists(name):
             return name in there
         case Absent(name):
@@ -248,12 +248,19 @@ def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
 
     Raises StoreError if an attribute has the wrong type for the change.
     """
-    before = dict(item) if item is not None else {PARTITION: key.partition, SORT: key.sort}
-    after = dict(before)
-    for name, value in change.values.items():
-        after[name] = plain(value)
-    for name, value in change.defaults.items():
-        after.setdefault(name, plain(value))
+    before = item if item is not None else {PARTITION: key.partition, SORT: key.sort}
+    after = {**before, **plain(dict(change.values), -1)}
+    if change.defaults:
+        after |= {name: value for name, value in plain(dict(change.defaults), -1).items() if name not in before}
+    if change.add or change.append or change.drop_first or change.add_members or change.remove_members:
+        _combine(change, before, after)
+    for name in change.remove:
+        after.pop(name, None)
+    return after
+
+
+def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
+    """Change the attributes of `after` whose new values depend on those before."""
     for name, summand in change.add.items():
         number = _number(before.get(name, 0))
         if number is None:
@@ -273,9 +280,6 @@ def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
             after[name] = left
         else:
             after.pop(name, None)
-    for name in change.remove:
-        after.pop(name, None)
-    return after
 
 
 def _of_type(kind: type, item: Mapping[str, Any], name: str, default: Any) -> Any:
@@ -317,9 +321,14 @@ class WriteOutcome(NamedTuple):
     """The error if the reason is INVALID, else None."""
 
 
+def condition_of(write: Write) -> Condition | None:
+    """Return the condition of a write; None if it always holds."""
+    return write.change.only_if if isinstance(write, Update) else write.only_if
+
+
 def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
     """Compute the outcome of the write for the current item with its key. An absent item is None."""
-    if (condition := write.only_if) is not None and not holds(condition, item):
+    if (condition := condition_of(write)) is not None and not holds(condition, item):
         return WriteOutcome(CONDITION_FAILED, item)
     try:
         match write:
@@ -331,7 +340,8 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 return WriteOutcome(FINE, None)
             case ConditionCheck():
                 return WriteOutcome(FINE, item)
-        if _is_large(after):
+        # First a bound that is quickly computed: DynamoDB counts at most twice as many bytes as marshal writes.
+        if 2 * len(marshal.dumps(after, 2)) > MAX_ITEM_BYTES and item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)
     except StoreError as error:
@@ -342,7 +352,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
 def check_write(write: Write, *, alone: bool = True) -> None:
     """Raise StoreError if DynamoDB refuses the write for any item. `alone` is False for a write of a transaction."""
     check_key(write.key)
-    if (condition := write.only_if) is not None:
+    if (condition := condition_of(write)) is not None:
         check_condition(condition)
     match write:
         case Update(_, change):
@@ -372,26 +382,25 @@ def check_transaction_size(items: Sequence[Item]) -> None:
 
 def check_key(key: Key) -> None:
     """Raise StoreError if DynamoDB refuses the key: both parts must be texts within its limits."""
-    _check_key_part(key.partition, MAX_PARTITION_BYTES)
-    _check_key_part(key.sort, MAX_SORT_BYTES)
+    for value, most in ((key.partition, MAX_PARTITION_BYTES), (key.sort, MAX_SORT_BYTES)):
+        if not (type(value) is str and value.isascii() and 0 < len(value) <= most):
+            _check_key_part(value, most)
 
 
 def _check_key_part(value: Any, most: int) -> None:
-    match value:
-        case str() if 0 < (len(value) if value.isascii() else _utf8_size(value)) <= most:
-            return
-    raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
+    if not isinstance(value, str) or not 0 < _utf8_size(value) <= most:
+        raise _invalid(f"a part of a key is a text of 1 to {most} bytes")
 
 
 def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
-    for index in indexes:
-        if index.partition in item:
-            _check_key_part(item[index.partition], MAX_PARTITION_BYTES)
-        if index.sort in item:
-            if index.sort_type == "S":
-                _check_key_part(item[index.sort], MAX_SORT_BYTES)
-            elif _number(item[index.sort]) is None:
-                raise _invalid(f"{index.sort} is not a number")
+    for _, partition, sort, sort_type, _ in indexes:
+        if partition in item:
+            _check_key_part(item[partition], MAX_PARTITION_BYTES)
+        if sort in item:
+            if sort_type == "S":
+                _check_key_part(item[sort], MAX_SORT_BYTES)
+            elif type(item[sort]) is not int:
+                raise _invalid(f"{sort} is not a number")
 
 
 def fingerprint(writes: Sequence[Write]) -> str:
@@ -406,12 +415,7 @@ def _serializable(value: Any) -> Any:
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
-    return {"type": type(value).__name__, **{name: getattr(value, name) for name in _field_names(value.__class__)}}
-
-
-@cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return {"type": type(value).__name__, **asdict(value)}
 
 
 # ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────

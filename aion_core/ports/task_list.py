@@ -1,15 +1,15 @@
 """Task list port: lists of tasks by owner, agent, context, state and time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from aion_core.protocol.types import TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFilter:
+class TaskFilter(Struct, frozen=True):
     """Filter of an owner's tasks with one agent. Each further field excludes more tasks; None excludes no task."""
 
     owner: str
@@ -20,8 +20,7 @@ class TaskFilter:
     """Only tasks with a status of this time or later."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ListCursor:
+class ListCursor(Struct, frozen=True, order=True):
     """Position of a task in a list, ordered by the time of its status, then by its id."""
 
     timestamp: datetime

@@ -1,18 +1,18 @@
 """Task store port: an ordered event log per task, one running turn per context, and the operations' outcomes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from aion_core.ports.push import PushConfig
 from aion_core.ports.tasks import ContextKey, Cursor, DeltaBatch, Head, Lease, Log, StoppedBy, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskStatusUpdateEvent
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(Struct, frozen=True):
     """Input of `TaskStore.create`: a task with its message, first events and turn."""
 
     key: TaskKey
@@ -32,8 +32,7 @@ class NewTask:
     """The client's push config, stored in the task's transaction. Its webhook receives all events."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowUp:
+class FollowUp(Struct, frozen=True):
     """Input of `TaskStore.follow_up`: a message to an existing task, and its turn."""
 
     head: Head
@@ -62,16 +61,14 @@ class WhenBusy(StrEnum):
     """The running task is canceled first."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     """Outcome: the caller holds the lease of a turn now, and must run the turn."""
 
     lease: Lease
     head: Head
 
 
-@dataclass(frozen=True, slots=True)
-class TurnQueued:
+class TurnQueued(Struct, frozen=True):
     """Outcome: a turn waits in the queue of its context."""
 
     head: Head
@@ -79,16 +76,14 @@ class TurnQueued:
     """End of the running turn's lease, if a turn runs and its lease is known; None otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextInUse:
+class ContextInUse(Struct, frozen=True):
     """Outcome: the context is busy, and the message was not stored."""
 
     task_id: str
     """Task of the running turn, or of the first waiting one."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseHeld:
+class LeaseHeld(Struct, frozen=True):
     """Outcome: another holder has the lease of the context."""
 
     fence: int
@@ -97,8 +92,7 @@ class LeaseHeld:
     """End of the other holder's lease, unless it is renewed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(Struct, frozen=True):
     """Outcome: the end of a turn is recorded."""
 
     head: Head
@@ -108,8 +102,7 @@ class TurnFinished:
     """True if a turn waits without a holder: the caller has to enqueue a wake-up message."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiredTimer:
+class ExpiredTimer(Struct, frozen=True):
     """An expired timer of a context, from a lagging index."""
 
     context: ContextKey
@@ -117,15 +110,13 @@ class ExpiredTimer:
     """Time at which the timer expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True):
     """Outcome: the message repeats an earlier one; with the task of the earlier one."""
 
     task_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """Outcome: a task of the context requires input, and the message must answer it. The message was not stored."""
 
     task_id: str

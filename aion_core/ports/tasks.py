@@ -1,10 +1,11 @@
 """Data types of a task: keys, head, turns, leases, and log entries."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from aion_core.protocol.types import Event, Message, TaskState
 
@@ -12,8 +13,7 @@ ANONYMOUS = "anonymous"
 """Owner of all calls to an agent without an auth scheme; deployed agents must have a scheme."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextKey:
+class ContextKey(Struct, frozen=True):
     """Key of a context (conversation). The same contextId of another owner or agent is another context."""
 
     owner: str
@@ -21,8 +21,7 @@ class ContextKey:
     context_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskKey:
+class TaskKey(Struct, frozen=True):
     """Key of a task. It includes the owner, so that no read can reach another owner's task."""
 
     owner: str
@@ -40,8 +39,7 @@ class PushEvents(StrEnum):
     """Every durable event, also the new task and messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """Head of a task: its state, newest event number, fence and push subscribers, without its log."""
 
     key: TaskKey
@@ -71,8 +69,7 @@ class StoppedBy(StrEnum):
     """The process of the try ended or froze, and its lease expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Execution of one client message. A turn waits in the queue of its context, then it runs."""
 
     id: str
@@ -87,8 +84,7 @@ class Turn:
     """Cause of the stop of the last counted try; None in the first try."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Right to run one turn of a context and to append to its task, until the fence grows."""
 
     context: ContextKey
@@ -97,8 +93,7 @@ class Lease:
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(Struct, frozen=True):
     """A durable event with its number in the task's log."""
 
     generation: int
@@ -111,16 +106,14 @@ class Numbered:
     """Metadata of the request with the client's message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """A task's head and its durable events after some generation, in order and without a gap."""
 
     head: Head
     events: tuple[Numbered, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """A transient chunk of the agent's text, streamed but never part of the task."""
 
     text: str
@@ -134,8 +127,7 @@ class Delta:
     """Metadata of the stream delta: the id of its message, its node and its agent; on the first chunk only."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class Cursor(Struct, frozen=True, order=True):
     """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
 
     generation: int = 0
@@ -143,8 +135,7 @@ class Cursor:
     n: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenText:
+class OpenText(Struct, frozen=True):
     """Text of a stream delta that was open while an event was recorded."""
 
     until: Cursor
@@ -155,8 +146,7 @@ class OpenText:
     """Metadata of the stream delta, from its first chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaBatch:
+class DeltaBatch(Struct, frozen=True):
     """Consecutive chunks after event `generation`; `first` is the number of the first chunk, from 0."""
 
     generation: int

@@ -1,9 +1,10 @@
 """Webhook port: notifications, their HTTP requests, and the outcomes of a post."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from aion_core.ports.push import PushConfig
 from aion_core.ports.tasks import TaskKey
@@ -13,8 +14,7 @@ POST_SECONDS = 20.0
 """Longest total duration of a post, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """One event for one push config, the same at each attempt to post it."""
 
     id: str
@@ -26,12 +26,14 @@ class Notification:
     """The task as of this event, for receivers of version 0.3; None for other receivers."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRequest:
+class WebhookRequest(Struct, frozen=True):
     """Headers and body of a post to a webhook. Both may hold secrets, so the repr omits them."""
 
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return "WebhookRequest()"
 
 
 class Render(Protocol):
@@ -42,18 +44,15 @@ class Render(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """Outcome of a post: the webhook accepted it with a 2xx response."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookGone:
+class WebhookGone(Struct, frozen=True):
     """Outcome of a post: response 410. The receiver accepts no more posts at this URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostRefused:
+class PostRefused(Struct, frozen=True):
     """Outcome of a post: any other response, also a redirect, since redirects are not followed."""
 
     status: int
@@ -61,16 +60,14 @@ class PostRefused:
     """Value of the Retry-After header in seconds; None without the header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreachable:
+class Unreachable(Struct, frozen=True):
     """Outcome of a post without a response: no connection, no valid certificate, or a timeout."""
 
     reason: str
     """Short reason for logs, without secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """Outcome of a post to an address forbidden by the SSRF check. No request was sent."""
 
     reason: str

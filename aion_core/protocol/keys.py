@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -19,6 +18,7 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
+from msgspec import Struct
 
 from aion_core.errors import ConfigurationError
 
@@ -33,8 +33,7 @@ _KINDS = "an EC key of curve P-256, an RSA key, or an Ed25519 key"
 _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 
 
-@dataclass(frozen=True, slots=True)
-class CardKey:
+class CardKey(Struct, frozen=True):
     """Private or public key for card signatures. `public_jwk` never contains the private part."""
 
     public: PublicKey

@@ -8,9 +8,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+import msgspec
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
@@ -248,8 +248,7 @@ _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 """Matches a media type, or a wildcard such as `text/*` (RFC 6838 4.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Modes:
+class Modes(msgspec.Struct, frozen=True):
     """Media types of an agent's input and output. An empty tuple allows all types.
 
     Parameters (`; charset=…`) and letter case are ignored. `*/*` and `text/*` are wildcards as in HTTP. Markdown and

@@ -41,6 +41,11 @@ from a2a.types.a2a_pb2 import (
     TaskStatusUpdateEvent,
 )
 
+for _enum in (Role, TaskState):
+    for _name, _number in _enum.items():
+        # Without this attribute, protobuf searches the descriptor of the enum at each access.
+        setattr(_enum, _name, _number)
+
 Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 """Event of a stream (A2A 3.2.3), also stored in the event log of a task."""
 
@@ -199,9 +204,9 @@ def with_integers(value: Any) -> Any:
             is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
             return int(value) if is_whole else value
         case list():
-            return [with_integers(item) for item in value]
+            return [item if type(item) is str else with_integers(item) for item in value]
         case dict() | Mapping():
-            return {key: with_integers(item) for key, item in value.items()}
+            return {key: item if type(item) is str else with_integers(item) for key, item in value.items()}
     return value
 
 

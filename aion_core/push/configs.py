@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 
 from a2a.types import a2a_pb2 as pb
-from uuid_utils.compat import uuid7
+from msgspec.structs import replace
+from uuid_utils import uuid7
 
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound
 from aion_core.ports import (
@@ -25,8 +25,8 @@ from aion_core.protocol.message_rules import is_id
 from aion_core.push.registration import check_config, client_config, stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.tasks import page_tokens
+from aion_core.tasks.broadcast import wake_delivery
 from aion_core.tasks.call import CallContext
-from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
 

@@ -43,8 +43,8 @@ from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.push import schedule
 from aion_core.push.attempts import DeliveryAttempts
 from aion_core.tasks import heads
+from aion_core.tasks.broadcast import wake_delivery
 from aion_core.tasks.lifecycle import milliseconds, time_of
-from aion_core.tasks.notifications import wake_delivery
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,10 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.errors import WebhookBlocked
 from aion_core.push.special_addresses import Address, Network, is_metadata, is_public, leads_to_metadata
@@ -33,8 +35,7 @@ _PRIVATE_DOMAINS = frozenset(
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookPolicy:
+class WebhookPolicy(Struct, frozen=True):
     """A deployment's rules for webhook URLs; by default https to public addresses."""
 
     http: bool = False
@@ -75,8 +76,7 @@ class WebhookPolicy:
         return replace(self, own=self.own | _own(base_url)) if base_url else self
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookTarget:
+class WebhookTarget(Struct, frozen=True):
     """An allowed webhook URL in its normal form: ASCII, and unambiguous for every parser."""
 
     scheme: str

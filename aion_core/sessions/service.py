@@ -3,7 +3,6 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
+from msgspec import Struct, field
 
 from aion_core.ports import Clock
 from aion_core.sessions.serialization import plain_state
@@ -20,8 +20,7 @@ from aion_core.sessions.serialization import plain_state
 # ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedState:
+class ScopedState(Struct, frozen=True):
     """ADK state, or a change of it, divided by scope. Keys have no prefix `app:` or `user:`."""
 
     app: Mapping[str, Any] = field(default_factory=dict)
@@ -82,8 +81,7 @@ class Revision(NamedTuple):
         return cls(int(number), made)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
+class SessionRecord(Struct, frozen=True):
     """Stored ADK session, with its own state and the requested events, oldest first."""
 
     key: SessionKey

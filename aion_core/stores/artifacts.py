@@ -7,7 +7,6 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -16,6 +15,8 @@ from google.adk.artifacts import artifact_util
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArtifactService, ensure_part
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import Blobs, Clock
@@ -39,8 +40,7 @@ class ArtifactKey(NamedTuple):
     filename: str
 
 
-@dataclass(frozen=True, slots=True)
-class VersionInfo:
+class VersionInfo(Struct, frozen=True):
     """Description of an artifact's version, stored as the blob's metadata."""
 
     created: float

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar, cast
@@ -32,6 +31,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
     writes_sort_key,
 )
+from msgspec import Struct
 
 from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
@@ -56,8 +56,7 @@ Writes = list[PendingWrite]
 Items = list[Item]
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """Item of a checkpoint, with the items of its tasks' writes."""
 
     place: keys.CheckpointSort
@@ -186,10 +185,17 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint named by the config, by default the thread's newest, or None if it is missing."""
+        found = await self._found(config)
+        return await self._tuple(config["configurable"]["thread_id"], found) if found is not None else None
+
+    async def is_empty(self, config: RunnableConfig) -> bool:
+        """Return True if `aget_tuple` finds no checkpoint for this config."""
+        return await self._found(config) is None
+
+    async def _found(self, config: RunnableConfig) -> _Stored | None:
         thread_id, ns, checkpoint_id = _place(config)
         if checkpoint_id is None and self._newest is not None and self._newest[:2] == (thread_id, ns):
-            found = self._newest[2]
-            return await self._tuple(thread_id, found) if found is not None else None
+            return self._newest[2]
         newest = None
         async with aclosing(self._newest_first(thread_id, keys.checkpoint_sort(ns, checkpoint_id or ""))) as stored:
             async for each in stored:
@@ -198,7 +204,7 @@ class TableSaver(BaseCheckpointSaver[int]):
                     break
         if checkpoint_id is None and self._fenced:
             self._newest = thread_id, ns, newest
-        return await self._tuple(thread_id, newest) if newest is not None else None
+        return newest
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`. A synchronous graph calls it first, and must run in a thread of its own."""
@@ -317,7 +323,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         for page, slots in pages.items():
             key = keys.writes_key(thread_id, ns, checkpoint_id, task_id, page)
             attributes = await self._attributes(thread_id, slots)
-            once = {slot: value for slot, value in attributes.items() if _is_ordinary(slot)}
+            once = {slot: value for slot, value in attributes.items() if slot[0] == "w"}
             special = {slot: value for slot, value in attributes.items() if slot not in once}
             change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
             changes.append(Update(key, change))
@@ -374,7 +380,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         for item in writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
             for slot, payload in (await self._payloads.of(item)).items():
-                order = writes_sort_key(item["task_path"], task_id, _index(slot))
+                index = int(slot[1:]) if slot[0] == "w" else -int(slot[1:])
+                order = writes_sort_key(item["task_path"], task_id, index)
                 found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
@@ -410,14 +417,6 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 def _slot(index: int) -> str:
     """Return the attribute name for the write with this index, such as w0 for 0, or s1 for -1 (a special channel)."""
     return f"w{index}" if index >= 0 else f"s{-index}"
-
-
-def _index(slot: str) -> int:
-    return int(slot[1:]) if _is_ordinary(slot) else -int(slot[1:])
-
-
-def _is_ordinary(name: str) -> bool:
-    return name[0] == "w"
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:

@@ -1,8 +1,9 @@
 """Reads for operators: contexts with their timers, and scans of the table for tasks and push deliveries."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
 from aion_core.ports.schema import TTL_ATTRIBUTE
@@ -16,8 +17,7 @@ from aion_core.tasks.contexts import ContextRecord, moment, record_of
 HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
 
 
-@dataclass(frozen=True, slots=True)
-class ContextStatus:
+class ContextStatus(Struct, frozen=True):
     """Record of a context, with the time of its timer."""
 
     record: ContextRecord

@@ -3,10 +3,11 @@
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 from uuid import uuid4
+
+from msgspec import Struct
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
@@ -147,8 +148,7 @@ def compress(content: bytes) -> bytes:
     return packer.compress(content) + packer.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPayload:
+class StoredPayload(Struct, frozen=True):
     """Stored form of a serialized value, with the serializer's type, the compressed bytes and LangGraph's channel."""
 
     type: str

@@ -5,10 +5,11 @@ partition of an unknown kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from aion_core.ports import ContextKey
 from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER, SESSIONS, TASKS, THREADS
@@ -33,8 +34,7 @@ class NamedBy(StrEnum):
     """No owner, since the data belongs to the deployment or to all users of an app."""
 
 
-@dataclass(frozen=True, slots=True)
-class Partitions:
+class Partitions(Struct, frozen=True):
     """Kind of partition in the table, identified by the prefix of its key."""
 
     prefix: str
@@ -47,8 +47,7 @@ class Partitions:
         return next(store for pattern, store in self.stores.items() if fnmatchcase(sort, pattern))
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """Kind of object in the bucket, identified by the prefix of its name. The prefix ends with a slash."""
 
     prefix: str

@@ -3,11 +3,12 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from uuid_utils.compat import uuid7
+from msgspec import Struct
+from msgspec.structs import replace
+from uuid_utils import uuid7
 
 from aion_core.errors import ConfigurationError, StoreError, StoreUnavailable, TaskNotFound
 from aion_core.ports import (
@@ -41,8 +42,7 @@ from aion_core.tasks.contexts import Times, moment
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredConfig:
+class RegisteredConfig(Struct, frozen=True):
     """Write of a push config, with the state of its delivery after the write."""
 
     write: Put | Update

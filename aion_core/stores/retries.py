@@ -3,14 +3,24 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from uuid_utils.compat import uuid7
+from msgspec import Struct
+from uuid_utils import uuid7
 
 from aion_core.errors import LeaseLost, StoreUnavailable
 from aion_core.ports import ContextKey
-from aion_core.ports.table import ConditionCheck, Table, TokenReused, Update, Write, WriteRefused
+from aion_core.ports.table import (
+    Change,
+    ConditionCheck,
+    Delete,
+    Put,
+    Table,
+    TokenReused,
+    Update,
+    Write,
+    WriteRefused,
+)
 from aion_core.stores import keys
 from aion_core.tasks import contexts
 
@@ -26,8 +36,7 @@ MAX_LOST_ANSWERS = 3
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionPlan(Generic[T]):
+class TransactionPlan(Struct, Generic[T], frozen=True):
     """Writes of a transaction, and the outcome to return after them. It may have an outcome only."""
 
     outcome: T
@@ -98,8 +107,7 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
         await table.write(first)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """Condition of a turn's writes: the context still has this fencing number."""
 
     context: ContextKey
@@ -140,15 +148,11 @@ class FencedWrites:
         lost_answers = 0
         for attempt in range(MAX_ATTEMPTS if writes else 0):
             try:
-                if (
-                    not check
-                    and len(writes) == 1
-                    and not isinstance(writes[0], ConditionCheck)
-                    and not writes[0].only_if
-                ):
-                    await self._table.write(writes[0])
-                else:
-                    await self._table.transact([*check, *writes], token=token)
+                match [*check, *writes]:
+                    case [Put(only_if=None) | Delete(only_if=None) | Update(change=Change(only_if=None)) as write]:
+                        await self._table.write(write)
+                    case all_writes:
+                        await self._table.transact(all_writes, token=token)
             except WriteRefused as refused:
                 if check and refused.failed(0):
                     raise LeaseLost("Another holder runs this context now.") from None

@@ -8,8 +8,9 @@ import asyncio
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.ports import Blobs, Cipher
@@ -65,8 +66,7 @@ def _about(key: Key) -> str:
     return f"{key.partition}/{key.sort}"
 
 
-@dataclass(frozen=True, slots=True)
-class SharedChange:
+class SharedChange(Struct, frozen=True):
     """Writes of shared state, with the names of the new and the replaced blobs by item key."""
 
     writes: list[Put] = field(default_factory=list)

@@ -16,12 +16,13 @@ quarter of a retention, so each outlives HEAD.
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Cipher, Clock
@@ -75,8 +76,7 @@ ROW = RETENTIONS[SESSIONS]
 """Life of a session's event or state item, in retentions."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """Items of a session: its head, its state and the requested events, oldest first."""
 
     head: Item

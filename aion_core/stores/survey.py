@@ -8,10 +8,12 @@ unknown. The survey returns these items as leftovers, since they may belong to o
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Clock, ContextKey, TaskKey
@@ -53,8 +55,7 @@ KeyOwner = Callable[[str, str], str]
 """Function of an API key's principal and tenant. It returns the owner of the key's data."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedItem:
+class OwnedItem(Struct, frozen=True):
     """Item of the table to delete."""
 
     owner: str
@@ -63,8 +64,7 @@ class OwnedItem:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedVersion:
+class OwnedVersion(Struct, frozen=True):
     """Version of an object in the bucket, or a delete marker, to delete."""
 
     owner: str
@@ -75,8 +75,7 @@ class OwnedVersion:
     is_marker: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """References to an owner's open tasks in another owner's item, such as its principal's count of open tasks."""
 
     owner: str
@@ -84,8 +83,7 @@ class Mention:
     texts: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedData:
+class OwnedData(Struct, frozen=True):
     """All data of some owners, found by a survey."""
 
     rows: list[OwnedItem] = field(default_factory=list)

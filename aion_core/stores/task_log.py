@@ -5,9 +5,10 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (

@@ -10,12 +10,12 @@ lost answer it reads and decides again. The requests of a turn:
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from uuid_utils.compat import uuid7
+from msgspec.structs import replace
+from uuid_utils import uuid7
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import (
@@ -53,9 +53,9 @@ from aion_core.stores.task_log import TaskLog, context_update, head_item, listin
 from aion_core.stores.timers import TimerIndex
 from aion_core.tasks import admission, contexts, heads, transitions
 from aion_core.tasks.admission import KnownMessage
+from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.heads import Transition
-from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -316,7 +316,8 @@ class TableTaskStore:
         self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
         """See `ports.TaskStore.finish`."""
-        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
+        held = head if head.fence == lease.fence else replace(head, fence=lease.fence)
+        ending = TurnEnding(lease, held, event, run_next)
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending

@@ -1,30 +1,49 @@
-"""Output of a running turn: its events and chunks for a stream in the same process, and its stored chunks for others."""
+"""Output of a turn: events and chunks for a stream in the same process, stored chunks and wake-up messages for others.
+
+A wake-up message may be lost. The work of each message also has a timer in the table, found later by the sweep.
+"""
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from msgspec import Struct
+
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Numbered, OpenText, TaskKey, TaskStore
+from aion_core.ports import (
+    Clock,
+    ContextKey,
+    Cursor,
+    Delta,
+    DeltaBatch,
+    Head,
+    Numbered,
+    OpenText,
+    PushQueue,
+    PushWakeUp,
+    TaskKey,
+    TaskStore,
+    TurnStarted,
+    WakeUp,
+    WorkQueue,
+)
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, replies
+from aion_core.tasks.heads import has_subscriber_for
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """First item of a resumed stream: ids of a task that the client already knows."""
 
     id: str
     context_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamItem:
+class StreamItem(Struct, frozen=True):
     """An item of a stream: an event, a transient chunk or the start of a resumed stream, with its SSE id."""
 
     id: str
@@ -189,7 +208,7 @@ class DeltaWriter:
         self._speaker: Mapping[str, str] | None = None
         """Speaker of the newest text."""
         self._end = Cursor()
-        """Position after the last chunk."""
+        """Position after the last chunk of the earlier events."""
         self._continues: OpenText | None = None
         """Text before chunk 0 of this event, if chunk 0 continues one."""
         self._pending: list[Delta] = []
@@ -200,6 +219,8 @@ class DeltaWriter:
 
     def follow(self, generation: int) -> None:
         """Number the next chunks from 0, since they follow event number `generation`. Call `flush` before."""
+        if self._number:
+            self._end = Cursor(self._generation, self._fence, self._number)
         self._generation, self._number = generation, 0
 
     def add(self, delta: Delta) -> str:
@@ -211,7 +232,6 @@ class DeltaWriter:
             self._continues = OpenText(self._end, self._text(), self._speaker) if delta.append else None
         self._open.append(delta.text)
         self._number += 1
-        self._end = Cursor(self._generation, self._fence, self._number)
         self._pending.append(delta)
         fits = self._pending_characters < FLUSH_CHARACTERS
         self._pending_characters += _size(delta)
@@ -291,3 +311,78 @@ def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
 
 def _size(chunk: Delta) -> int:
     return len(chunk.text) + (sum(map(len, chunk.speaker.values())) if chunk.speaker else 0)
+
+
+# ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+ENQUEUE_SECONDS = 1.0
+"""Longest wait for the push queue at the end of a turn, in seconds."""
+
+
+async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
+    """Enqueue a wake-up message for the context. Log an error of the queue instead of raising it."""
+    try:
+        await work_queue.enqueue(WakeUp(context), delay=delay)
+    except StoreError as error:
+        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
+
+
+async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+    """Enqueue a wake-up message for the push delivery of a task. Log an error of the queue instead of raising it."""
+    try:
+        await work_queue.enqueue(wake_up, delay=delay)
+    except StoreError as error:
+        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"task_id": wake_up.task.task_id})
+
+
+class CommitNotifier:
+    """Notifier of push delivery, called by the task store after each commit of a task.
+
+    It enqueues a wake-up message if the task has push subscribers. It enqueues a task's messages one after the other:
+    events recorded meanwhile share the next message.
+    """
+
+    def __init__(self, work_queue: PushQueue | None = None) -> None:
+        """Without a queue, as in deployments without push notifications, it enqueues no message."""
+        self._work_queue = work_queue
+        self._enqueuing: dict[TaskKey, asyncio.Task[None]] = {}
+        self._newest: dict[TaskKey, int] = {}
+
+    async def committed(self, head: Head) -> None:
+        """Enqueue a message for a committed create, follow-up, finish or cancel, and wait up to ENQUEUE_SECONDS."""
+        if head.push_events is not None:
+            self._enqueue_beside(head)
+            await self.settle(head.key)
+
+    async def begun(self, begun: TurnStarted) -> None:
+        """Enqueue a message if the client's message is the task's newest event: the turn may have recorded it."""
+        if begun.lease.turn.message_generation == begun.head.generation:
+            await self.committed(begun.head)
+
+    def appended(self, head: Head, event: Event) -> None:
+        """Enqueue a message for an appended event in the background, if a push subscriber receives the event."""
+        if has_subscriber_for(head, event):
+            self._enqueue_beside(head)
+
+    async def settle(self, task: TaskKey) -> None:
+        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the rest. Call it before leaving a turn."""
+        enqueuing = self._enqueuing.get(task)
+        if enqueuing is not None:
+            await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)
+            # Lambda freezes the process after its response; timers replace the dropped messages.
+            enqueuing.cancel()
+
+    def _enqueue_beside(self, head: Head) -> None:
+        if self._work_queue is None:
+            return
+        self._newest[head.key] = head.generation
+        if head.key not in self._enqueuing:
+            self._enqueuing[head.key] = asyncio.create_task(self._enqueue(head.key, self._work_queue))
+
+    async def _enqueue(self, task: TaskKey, work_queue: PushQueue) -> None:
+        try:
+            while (newest := self._newest.pop(task, None)) is not None:
+                await wake_delivery(work_queue, PushWakeUp(task, newest))
+        finally:
+            self._enqueuing.pop(task, None)
+            self._newest.pop(task, None)

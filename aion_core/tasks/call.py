@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, field
 
 from aion_core.errors import TaskNotFound
 from aion_core.ports import Head, Log, PushConfig, TaskKey, TaskStore
@@ -17,8 +18,7 @@ LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
 """The shortest time for cancellation and for draining, in a process with little time in all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """Deadline of the turns of one process, and events to stop them earlier."""
 
     until: datetime | None = None
@@ -27,8 +27,8 @@ class Deadline:
     """Set to suspend running turns before the deadline."""
     grace: float | None = None
     """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set before the process stops: streams end, and blocking sends return the current task."""
+    leave: asyncio.Future[None] | None = None
+    """Completed before the process stops: streams end, and blocking sends return the current task. May be None."""
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
@@ -47,8 +47,7 @@ def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(Struct, frozen=True):
     """Caller, agent, headers and deadline of one A2A call."""
 
     owner: str

@@ -15,9 +15,10 @@ Each change has the condition that the record is unchanged since it was read. `f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
+
+from msgspec import Struct
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import MAX_WAITING, Clock, ContextKey, Lease, LeaseHeld, StoppedBy, TaskKey, Turn
@@ -39,8 +40,7 @@ VERSION = 2
 """Version of the context items. Since version 2 a context has a queue counter and a timer, and a turn has `hops`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """Current time, lease term and retention of one attempt to write, from one reading of the clock."""
 
     now: int
@@ -76,8 +76,7 @@ class Times:
         return {"v": VERSION, "expires": self.expires}
 
 
-@dataclass(frozen=True, slots=True)
-class ContextRecord:
+class ContextRecord(Struct, frozen=True):
     """Record of a context as read from the table; times are milliseconds since 1970."""
 
     fence: int = 0

@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from itertools import takewhile
+
+from msgspec import Struct
 
 from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.ports import ContextKey, Head, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore
@@ -25,8 +26,7 @@ MOST_TASKS_LISTED = 1000
 LISTED_AT_ONCE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """Conversation: the messages and artifacts of a context, oldest first."""
 
     context_id: str

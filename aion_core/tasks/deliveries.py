@@ -1,9 +1,10 @@
 """State of a push config's delivery: its transitions, and the changes of the config's item in the table. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from aion_core.errors import ClaimLost
 from aion_core.ports import Delivery, TaskKey

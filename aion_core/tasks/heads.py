@@ -1,9 +1,11 @@
 """Heads of tasks (state, last event number, fence): their changes by events and by push subscribers. Pure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt, TooManyPushConfigs
 from aion_core.ports import MAX_PUSH_CONFIGS, ContextKey, Head, PushConfig, PushEvents, TaskKey
@@ -96,8 +98,7 @@ def without_subscribers(head: Head) -> Change:
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(Struct, frozen=True):
     """A new event to write to a task's log."""
 
     task: TaskKey
@@ -113,16 +114,14 @@ class NewEvent:
     """True if a push subscriber may want the event."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadMove:
+class HeadMove(Struct, frozen=True):
     """A change of a task's head item, and the head after the change."""
 
     change: Change
     after: Head
 
 
-@dataclass(frozen=True, slots=True)
-class Transition(Generic[T]):
+class Transition(Struct, Generic[T], frozen=True):
     """The changes of one transaction (context record, task heads, new events), and its outcome for the caller."""
 
     outcome: T

@@ -175,16 +175,30 @@ class _Timer:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._due or self._due[0][0] > time.monotonic():
+                while (heartbeat := self._expired()) is None:
                     self._changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
-                heartbeat = heapq.heappop(self._due)[2]()
-            if heartbeat is not None and not heartbeat.stopped:
-                try:
-                    heartbeat.start_step()
-                except RuntimeError:
-                    logger.exception("No thread could be started to renew a lease; the next step tries again.")
-                    heartbeat.schedule()
+            try:
+                heartbeat.start_step()
+            except RuntimeError:
+                logger.exception("No thread could be started to renew a lease; the next step tries again.")
+                heartbeat.schedule()
             del heartbeat
+
+    def _expired(self) -> Heartbeat | None:
+        """Remove the first heartbeat and return it if its step is due. Also remove the ended ones before it.
+
+        So the thread wakes up for running turns only: each of its wake-ups interrupts the event loop.
+        """
+        while self._due:
+            at, _, reference = self._due[0]
+            heartbeat = reference()
+            runs = heartbeat is not None and not heartbeat.stopped
+            if runs and at > time.monotonic():
+                return None
+            heapq.heappop(self._due)
+            if runs:
+                return heartbeat
+        return None
 
 
 def _renew_timer() -> None:

@@ -1,8 +1,9 @@
 """Life cycle of a task: the allowed states, and the effect of an event on its head and on the task. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidTransition, StoreCorrupt
 from aion_core.ports import Head, Numbered
@@ -43,6 +44,9 @@ _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
 }
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def may_follow(before: TaskState, after: TaskState) -> bool:
     """Return True if a task in state `before` may enter state `after`."""
     return after in _FOLLOWS.get(before, frozenset())
@@ -71,7 +75,8 @@ def advance(head: Head, event: Event) -> Head:
 
 def timestamp_of(status: TaskStatus) -> datetime:
     """Return the timestamp of a task status as a datetime in UTC."""
-    return status.timestamp.ToDatetime(tzinfo=UTC)
+    # As protobuf's ToDatetime, without its calls.
+    return _EPOCH + timedelta(seconds=status.timestamp.seconds, microseconds=status.timestamp.nanos // 1000)
 
 
 def status_at(state: TaskState, at: datetime) -> TaskStatus:
@@ -81,7 +86,8 @@ def status_at(state: TaskState, at: datetime) -> TaskStatus:
     format, or sort timestamps as text, would fail.
     """
     status = TaskStatus(state=state)
-    status.timestamp.FromDatetime(at.astimezone(UTC).replace(microsecond=max(at.microsecond // 1000, 1) * 1000))
+    since_1970 = (at - _EPOCH) // timedelta(milliseconds=1)
+    status.timestamp.FromMilliseconds(since_1970 + (since_1970 % 1000 == 0))
     return status
 
 
@@ -89,7 +95,7 @@ def time_of(event: Event) -> datetime | None:
     """Return the time of a task or status event; None for an event without a timestamp."""
     if not isinstance(event, Task | TaskStatusUpdateEvent) or not event.status.HasField("timestamp"):
         return None
-    return event.status.timestamp.ToDatetime(tzinfo=UTC)
+    return timestamp_of(event.status)
 
 
 def milliseconds(since: datetime, until: datetime) -> float:

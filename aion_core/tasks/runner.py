@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core import log
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
@@ -37,11 +37,11 @@ from aion_core.ports import (
     WorkQueue,
 )
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.broadcast import EventBroadcast
+from aion_core.tasks.broadcast import EventBroadcast, wake
 from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
 from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.exit_guard import exit_guard
 from aion_core.tasks.heartbeat import Heartbeat, LeaseKeeper
-from aion_core.tasks.notifications import wake
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)
@@ -188,11 +188,12 @@ class TaskRunner:
         try:
             try:
                 logger.info("A turn begins.", extra=turn.start)
-                async with aclosing(self._agent(turn).run(turn.request())) as emissions:
-                    ending = await self._record(turn, metrics, emissions)
-                    if not isinstance(ending, Paused):
-                        await turn.end(ending, run_next=self._has_time(deadline))
-                        await self._run_out(turn, emissions)
+                with exit_guard():
+                    async with aclosing(self._agent(turn).run(turn.request())) as emissions:
+                        ending = await self._record(turn, metrics, emissions)
+                        if not isinstance(ending, Paused):
+                            await turn.end(ending, run_next=self._has_time(deadline))
+                            await self._run_out(turn, emissions)
                 if isinstance(ending, Paused):
                     turn.made_progress = True
                     await self._suspend(turn)

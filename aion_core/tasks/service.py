@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from uuid_utils.compat import uuid7
+from msgspec import Struct
+from uuid_utils import uuid7
 
 from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
 from aion_core.ports import (
@@ -30,9 +30,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
 from aion_core.tasks import admission, lifecycle, replies, resume_input, subscription
-from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart
+from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart, wake
 from aion_core.tasks.call import CallContext, head_of, log_of
-from aion_core.tasks.notifications import wake
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
 from aion_core.tasks.subscription import SharedReads
@@ -46,8 +45,7 @@ CANCEL_RETRIES = 50
 """Limit of attempts to cancel a task: a new event of its running agent makes an attempt fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """Result of the admission of a message: its task, and the source of the task's events."""
 
     key: TaskKey
@@ -55,7 +53,7 @@ class Admission:
     """The broadcast of the turn, if this process runs it; otherwise the events are read from the log."""
     task: Task | None = None
     """The task at the time of the admission, if it is known."""
-    after: Cursor = Cursor()  # noqa: RUF009  # frozen
+    after: Cursor = Cursor()  # frozen
     """Position of that task in its log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""
@@ -430,14 +428,14 @@ class TaskService:
         if call.deadline.until is not None:
             left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
             seconds = max(0.0, left if seconds is None else min(seconds, left))
-        waiting = asyncio.ensure_future(coroutine)
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(call.deadline.leave.wait())]
+        own: list[asyncio.Future[Any]] = [asyncio.ensure_future(coroutine)]
         if seconds is not None:
-            ends.append(asyncio.ensure_future(self._clock.sleep(seconds)))
+            own.append(asyncio.ensure_future(self._clock.sleep(seconds)))
+        leave = [] if call.deadline.leave is None else [call.deadline.leave]
         try:
-            await asyncio.wait({waiting, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                waiting.result()
+            await asyncio.wait([*own, *leave], return_when=asyncio.FIRST_COMPLETED)
+            if own[0].done():
+                own[0].result()
         finally:
-            for each in (*ends, waiting):
+            for each in own:
                 each.cancel()

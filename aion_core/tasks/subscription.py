@@ -20,8 +20,11 @@ text:
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText, TaskKey, TaskStore
@@ -46,8 +49,7 @@ FRESH_SECONDS = 0.08
 _Position = tuple[TaskKey, int, Cursor]
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """One read of a task's events and chunk batches after a position. `log` is None if the task does not exist."""
 
     log: Log | None
@@ -115,12 +117,12 @@ async def tail(
     *,
     after: Cursor = Cursor(),  # noqa: B008  # frozen
     until: datetime | None = None,
-    leave: asyncio.Event | None = None,
+    leave: asyncio.Future[None] | None = None,
     ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
     """Yield a task's events and chunks after the cursor, until it is in one of the `ends` or idle for IDLE_SECONDS.
 
-    `until` is the end of the process. The stream ends shortly before it, or when `leave` is set, and the client may
+    `until` is the end of the process. The stream ends shortly before it, or when `leave` is done, and the client may
     resume it. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
@@ -146,7 +148,7 @@ async def tail(
         idle = 0.0 if items else idle + pause
         if idle >= IDLE_SECONDS:
             return
-        if leave is not None and leave.is_set():
+        if leave is not None and leave.done():
             return
         if until is not None and (until - clock.now()).total_seconds() < LEAVE_SECONDS:
             return

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aion_core.errors import StoreError
 from aion_core.ports import (
@@ -31,8 +32,7 @@ PARALLEL = 16
 """Number of push timers claimed in parallel."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(Struct, frozen=True):
     """Result of one sweep: the numbers of found timers and enqueued messages."""
 
     found: int

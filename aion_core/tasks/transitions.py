@@ -6,9 +6,11 @@ unchanged since it was read. If a condition fails, the store reads the records a
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from aion_core.errors import LeaseLost, PendingInput
 from aion_core.ports import ContextKey, Head, Lease, StoppedBy, Turn, TurnFinished, TurnStarted
@@ -19,8 +21,7 @@ from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedMessage:
+class QueuedMessage(Struct, frozen=True):
     """A message waiting for the running turn of its task, with the metadata of its request."""
 
     message: Message | None = None
@@ -153,8 +154,7 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: St
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class TurnEnding:
+class TurnEnding(Struct, frozen=True, dict=True):
     """Input for the end of a turn: its lease, the task's head, the last event, and the choice of the next holder."""
 
     lease: Lease

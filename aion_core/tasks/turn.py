@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.errors import PendingInput, StoreCorrupt
 from aion_core.ports import (

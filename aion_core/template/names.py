@@ -1,7 +1,8 @@
 """Names and ARNs of resources in a template, as returned by Ref and GetAtt."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FUNCTION = "AWS::Serverless::Function"
 TABLE = "AWS::DynamoDB::Table"
@@ -15,8 +16,7 @@ TOPIC = "AWS::SNS::Topic"
 ALARM = "AWS::CloudWatch::Alarm"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """Account, region, endpoint and stack name of a template's resources. Their names and ARNs follow from these."""
 
     account: str

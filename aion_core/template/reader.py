@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.template.file import TemplateError, UnresolvableError, load
 from aion_core.template.names import (
@@ -46,8 +48,7 @@ _UUID = "00000000-0000-4000-8000-000000000000"
 """Last part of the resolved id of a stack."""
 
 
-@dataclass(frozen=True)
-class _ParentValue:
+class _ParentValue(Struct, frozen=True):
     """Parameter value given to a nested stack by its parent template, resolved on first use."""
 
     template: "Template"

@@ -5,12 +5,12 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
@@ -62,8 +62,7 @@ _V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
 """Matches the request paths of v0.3's HTTP+JSON binding."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedAgent:
+class ServedAgent(Struct, frozen=True):
     """Agent of the app, with its public card and its extended card."""
 
     agent: Agent
@@ -72,8 +71,7 @@ class ServedAgent:
     input_modes: InputModes = tuple
 
 
-@dataclass(frozen=True, slots=True)
-class CallerLimits:
+class CallerLimits(Struct, frozen=True):
     """Rate and stream limits of each caller, with the stored counters and the clock."""
 
     limits: Limits

@@ -3,15 +3,15 @@
 They are routes of each agent, so that its authentication applies. A caller reads its own contexts and tasks only.
 """
 
-import dataclasses
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.utils.errors import A2AError
+from msgspec import Struct
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,8 +30,8 @@ from aion_core.ports import (
     TaskStore,
 )
 from aion_core.protocol.message_rules import ID_RULE, is_id
+from aion_core.tasks.broadcast import wake_delivery
 from aion_core.tasks.call import CallContext, head_of
-from aion_core.tasks.notifications import wake_delivery
 from aion_core.web.console_receiver import STATUSES, WebhookReceiver
 from aion_core.web.errors import rest_error
 from aion_core.web.request_body import BodyRefused, StrictRequest
@@ -44,8 +44,7 @@ BuildContext = Callable[[Request], ServerCallContext]
 Answer = Callable[[CallContext, Request], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class DevelopmentConsole:
+class DevelopmentConsole(Struct, frozen=True):
     """Services of the console in `aion dev`."""
 
     receiver: WebhookReceiver
@@ -108,7 +107,7 @@ class _ConsoleRequests:
             return None
         context = ContextKey(call.owner, call.agent, context_id)
         state = await self._agent.stored_state(context, limit=ENTRIES)
-        return dataclasses.asdict(state) if state is not None else None
+        return {**asdict(state), "entries": [asdict(entry) for entry in state.entries]} if state is not None else None
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:
         """Return the webhooks of a task with the state of their deliveries, and the posts that the receiver got."""

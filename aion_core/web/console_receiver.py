@@ -3,10 +3,10 @@
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -22,8 +22,7 @@ STATUSES = (204, 500, 410)
 """Statuses of the responses: accepted, failed, gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookPost:
+class WebhookPost(Struct, frozen=True):
     """Received notification, with the status of its response."""
 
     at: datetime

@@ -5,8 +5,8 @@ No response allows cookies: a page sends its credentials in headers of its own.
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from msgspec import Struct
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
@@ -41,8 +41,7 @@ EXPOSED_HEADERS = (
 """Response headers that a page's script may read, besides those that browsers always show to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CorsPolicy:
+class CorsPolicy(Struct, frozen=True):
     """Origins of the pages that may call an agent, with the request headers of their scripts."""
 
     origins: Collection[str] = ()

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from a2a.utils.errors import (
@@ -24,6 +24,7 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
+from msgspec import Struct
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
@@ -61,8 +62,7 @@ class BodyRefused(Exception):
         self.http, self.error = http, error
 
 
-@dataclass(frozen=True, slots=True)
-class _Unusable:
+class _Unusable(Struct, frozen=True):
     """Placeholder for an invalid JSON number. It is refused after the whole body has been parsed."""
 
     message: str
@@ -325,11 +325,9 @@ def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> N
     """Check the types of an object's known fields. Add their texts, outside of free JSON values, to `texts`."""
     if not isinstance(given, dict):
         _refuse(path, "an object", given)
-    for field in descriptor.fields:
-        if field.json_name not in given and field.name not in given:
-            continue
-        names = [name for name in dict.fromkeys((field.json_name, field.name)) if name in given]
-        if given[names[0]] is None:
+    for field, spellings in _fields(descriptor):
+        names = [name for name in spellings if name in given]
+        if not names or given[names[0]] is None:
             continue
         where = f"{path}.{names[0]}" if path else names[0]
         if len(names) > 1:
@@ -342,6 +340,12 @@ def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> N
         check_list(given[names[0]], where)
         for index, item in enumerate(given[names[0]]):
             _check_value(item, field, f"{where}[{index}]", texts)
+
+
+@cache
+def _fields(descriptor: Any) -> list[tuple[Any, tuple[str, ...]]]:
+    """Return the fields of a protobuf message, each with the spellings of its name in JSON."""
+    return [(field, tuple(dict.fromkeys((field.json_name, field.name)))) for field in descriptor.fields]
 
 
 def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:

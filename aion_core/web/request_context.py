@@ -4,12 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from a2a.server.context import ServerCallContext
 from a2a.utils.errors import ExtensionSupportRequiredError, VersionNotSupportedError
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -61,8 +61,7 @@ MAX_DECLARED = 64
 """Maximum number of extensions in a request. The server ignores further ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Negotiated:
+class Negotiated(Struct, frozen=True):
     """Extensions of a request, declared by the client and active for the agent."""
 
     declared: tuple[str, ...]
@@ -199,8 +198,7 @@ DEADLINE = "aion.deadline"
 """Key in an ASGI scope. Its value is the deadline of the request in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Authenticated caller of an agent."""
 
     agent_id: str

@@ -8,10 +8,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -38,8 +39,7 @@ Encode = Callable[[Event], str]
 """Function from an event to the JSON text of its SSE `data` field."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFormat:
+class StreamFormat(Struct, frozen=True):
     """Format of a stream's events and errors in one version and binding of A2A."""
 
     encode: Encode

@@ -4,7 +4,6 @@ The import builds the SDK's models of v0.3, a fifteenth of a cold start. The bin
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
@@ -13,6 +12,7 @@ from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import InvalidRequestError
+from msgspec import Struct
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
@@ -28,8 +28,7 @@ from aion_core.web.v03_proto import response_json, task_json
 from aion_core.web.v03_stream import REST_V03, REST_V03_KINDS, jsonrpc_v03
 
 
-@dataclass(frozen=True, slots=True)
-class V03Conversion:
+class V03Conversion(Struct, frozen=True):
     """Conversions of an operation between v0.3 and v1.0.
 
     `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3: to the

@@ -26,9 +26,9 @@ def imported(module: str) -> set[str]:
     ("table", "vendors"),
     [
         ("aion_core.aws.dynamodb_table", {"boto3", "botocore"}),
-        ("aion_core.memory.table", set[str]()),
+        ("aion_core.memory.table", {"msgspec"}),
         ("aion_core.sqlite.table", {"sqlite3"}),
-        ("aion_core.ports.table_semantics", set[str]()),
+        ("aion_core.ports.table_semantics", {"msgspec"}),
     ],
 )
 def test_table_imports_port_and_vendor_only(table: str, vendors: set[str]) -> None:

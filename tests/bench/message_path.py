@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("aion_core", "handlers"))
 EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 
+QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
+"""Settings of both stores. A turn of a slow machine ends before the first renewal of such a lease, which enters two more files."""
+
 MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
@@ -109,13 +112,13 @@ async def _send(client: httpx.AsyncClient, message_id: str) -> None:
 
 def memory_environment() -> dict[str, str]:
     """Return the settings of the echo agent on the memory store."""
-    return {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml")}
+    return QUIET
 
 
 def dynamodb_environment(stack: LocalStack) -> dict[str, str]:
     """Return the settings of the echo agent on the emulated stack."""
     deployed = stack.environment("ApiFunction")
-    return {**deployed, **ENVIRONMENT, "AION_STORE": "dynamodb", "AION_CONFIG": str(ROOT / "aion.yaml")}
+    return {**deployed, **QUIET, "AION_STORE": "dynamodb"}
 
 
 def main() -> None:

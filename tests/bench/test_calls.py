@@ -31,7 +31,7 @@ LangChain checks for a coroutine function in our callback at each chunk; from 3.
 
 
 SENDS = 10
-SEND_BUDGET = 1.95
+SEND_BUDGET = 1.8
 """Maximum ratio of the calls of a blocking send to those of a bare Starlette app with the same graph."""
 
 

@@ -1,9 +1,9 @@
 """Contract of `ports.ApiKeys` on each table."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.errors import StoreError

@@ -1,9 +1,9 @@
 """Contract of `ports.TaskStore`: cancellation, on each adapter."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidTransition, LeaseLost
 from aion_core.ports import Interrupted, Numbered, TurnFinished, TurnStarted

@@ -1,11 +1,12 @@
 """Task store on DynamoDB with faults: each write is made once or not at all, and the caller knows."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy

@@ -1,8 +1,7 @@
 """Contract of `ports.TaskStore`: finish and suspension of turns, on each adapter."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.ports import LeaseHeld, Numbered, TurnStarted

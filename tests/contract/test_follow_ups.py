@@ -1,10 +1,10 @@
 """Contract of `ports.TaskStore`: messages to existing tasks, on each adapter."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, PendingInput
 from aion_core.ports import MAX_WAITING, ContextInUse, Duplicate, LeaseHeld, Numbered, TurnQueued, TurnStarted, WhenBusy

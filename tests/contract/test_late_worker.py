@@ -96,7 +96,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     service = TaskService(savers.tasks, late, work_queue, clock)
     call = CallContext(context.owner, "test")
     sending = asyncio.create_task(service.send(call, request("go")))
-    await asyncio.wait_for(graphs.stands.wait(), 20)
+    await asyncio.wait_for(graphs.stands.wait(), 60)
 
     clock.move(31)
     begun = await savers.tasks.begin(context, holder="heir")
@@ -179,7 +179,7 @@ async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: 
         graph.deadly = STEPS[death + 1 if advances else 1]
         graph.reached.clear()
         running = asyncio.create_task(run(begun))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await graph.reached.wait()
         running.cancel()
         await asyncio.wait({running})

@@ -1,10 +1,10 @@
 """Contract of `ports.PushConfigs`, and of the task store's push timers, on each adapter."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import (

@@ -1,10 +1,10 @@
 """Push timers of expired events, configs and tasks."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryPushQueue
 from aion_core.memory.table import MemoryTable, TableCall, TableFaults

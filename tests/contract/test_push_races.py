@@ -1,10 +1,10 @@
 """Push configs and deliveries that change between another writer's read and write."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushConfigs
 from aion_core.ports import MAX_PUSH_CONFIGS, TurnStarted

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
+from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryPushQueue
 from aion_core.ports import Delivered, Delivery, PostOutcome, PushVersion, PushWakeUp, TurnStarted

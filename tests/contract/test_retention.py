@@ -1,10 +1,10 @@
 """Retention of tasks on DynamoDB, and expired items that are not deleted yet."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.aws.expressions import encoded_key
 from aion_core.errors import LeaseLost

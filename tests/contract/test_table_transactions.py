@@ -1,10 +1,10 @@
 """Table port: transactions and tokens, on each table and engine."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.errors import StoreError, StoreUnavailable

@@ -3,12 +3,13 @@
 import asyncio
 import random
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import ContextKey, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted

@@ -1,10 +1,10 @@
 """Contract of `ports.TaskStore`: new tasks, turns and logs, on each adapter."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import (

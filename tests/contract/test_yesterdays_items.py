@@ -5,11 +5,11 @@
 
 import base64
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ContextBusy, LeaseLost
 from aion_core.ports import (

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import httpx
 
 from aion_core.local.stack import LocalStack
 from tests.e2e.forked import ForkedProcess
+from tests.support.server import TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -25,32 +25,24 @@ class ApiProcess:
 @contextmanager
 def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[ApiProcess]:
     """Serve the config's agents on the stack; yield the process once it answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    process = ForkedProcess(
-        *("uvicorn", "handlers.api:app", "--port", str(port), "--log-level", "warning"),
-        env={
-            **os.environ,
-            **stack.environment("ApiFunction"),
-            "AION_AUTH": "off",
-            **environ,
-            "AION_CONFIG": str(config),
-            "AION_BASE_URL": url,
-        },
-    )
+    # Bound here, so that no other process can take the port in between. A request waits until the process accepts it.
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        process = ForkedProcess(
+            *("uvicorn", "handlers.api:app", "--fd", "0", "--log-level", "warning"),
+            env={
+                **os.environ,
+                **stack.environment("ApiFunction"),
+                "AION_AUTH": "off",
+                **environ,
+                "AION_CONFIG": str(config),
+                "AION_BASE_URL": url,
+            },
+            stdin=listener.fileno(),
+        )
     try:
-        # One client for all attempts: its construction reads the CA certificates, and takes longer than a request.
-        with httpx.Client() as client:
-            for _ in range(1500):
-                assert process.poll() is None, "the process ended"
-                try:
-                    client.get(f"{url}/.well-known/agent-card.json")
-                    break
-                except httpx.TransportError:
-                    time.sleep(0.02)
+        httpx.get(f"{url}/.well-known/agent-card.json", timeout=TIMEOUT)
         yield ApiProcess(process, url)
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(TIMEOUT)

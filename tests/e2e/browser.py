@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
@@ -16,6 +16,8 @@ from aion_core.packaging.cache import file_lock
 from tests.support.listening import listening
 from tests.support.server import ROOT
 
+SECONDS = 60.0
+"""Longest wait for a page; it expires only on a failure."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # Another process may be installing a package.
 APT = ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=300"]
@@ -61,5 +63,7 @@ def browser_page(url: str) -> Iterator[Page]:
     program = chromium()
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as browser:
         page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
+        expect.set_options(timeout=SECONDS * 1000)
         page.goto(url)
         yield page

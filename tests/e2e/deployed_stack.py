@@ -207,7 +207,7 @@ def _streaming_api(stack: DeployedStack) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:

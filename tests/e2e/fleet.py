@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
+from msgspec.structs import replace
 
 from aion_core.local import REGION
 from aion_core.local.stack import LocalStack

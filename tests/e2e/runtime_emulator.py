@@ -104,7 +104,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while True:
         assert process.poll() is None, "the emulator ended"
         try:

@@ -29,6 +29,13 @@ class RuntimeProcess:
         """Return the process's id."""
         return self._process.pid
 
+    async def logged(self, text: str, *, after: int = 0) -> list[str]:
+        """Return the lines with the text, without the first lines; wait for one: lines may arrive later than an answer."""
+        async with asyncio.timeout(TIMEOUT):
+            while not (found := [line for line in self.lines[after:] if text in line]):
+                await asyncio.sleep(0.01)
+        return found
+
     def terminate(self) -> None:
         """Send SIGTERM, as Lambda does at the shutdown of the environment."""
         self._process.terminate()

@@ -101,7 +101,7 @@ class SamProject:
             except OSError:  # the other end is closed
                 break
         os.close(ours)
-        return process.wait(timeout=10), shown.decode().replace("\r\n", "\n")
+        return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
 
     def process(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start `aion` without a terminal, with readable output."""

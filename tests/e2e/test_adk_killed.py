@@ -16,7 +16,8 @@ from aion_core.local.stack import LocalStack
 from tests.e2e.agents.paying import AGAIN, WORDS
 from tests.e2e.api_process import api_process
 from tests.e2e.function_process import task_process
-from tests.e2e.test_killed import AGENTS, SHORT_LEASE, KilledSubscriber, at_rest
+from tests.e2e.test_killed import AGENTS, SHORT_LEASE, KilledSubscriber, at_rest, streamed_texts, wait_until
+from tests.support.server import TIMEOUT
 from tests.support.service import send
 
 CONFIG = AGENTS / "paying.yaml"
@@ -32,18 +33,18 @@ class Streaming:
         self._thread.start()
 
     def task_id(self) -> str:
-        assert self._told.wait(60), "no task was begun"
+        assert self._told.wait(TIMEOUT), "no task was begun"
         return self._ids[0]
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the stream outlived its process"
 
     def _read(self) -> None:
         body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
         with (
             contextlib.suppress(httpx.TransportError),
-            httpx.stream("POST", self._url, json=body, timeout=90) as answer,
+            httpx.stream("POST", self._url, json=body, timeout=TIMEOUT) as answer,
         ):
             for line in answer.iter_lines():
                 if line.startswith("data: ") and not self._ids:
@@ -51,24 +52,8 @@ class Streaming:
                     self._told.set()
 
 
-def streamed_texts(reading: KilledSubscriber) -> list[str]:
-    """Return the streamed texts; a chunk with append=false starts a new one."""
-    begun: list[str] = []
-    for _, result in list(reading.frames):
-        update = result.get("artifactUpdate")
-        if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
-            if not update.get("append"):
-                begun.append("")
-            begun[-1] += "".join(part.get("text", "") for part in update["artifact"]["parts"])
-    return begun
-
-
 def wait_for_text(reading: KilledSubscriber, text: str) -> None:
-    for _ in range(1500):
-        if streamed_texts(reading)[-1:] == [text]:
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{text!r} was never streamed, but {streamed_texts(reading)}")
+    wait_until(lambda: streamed_texts(reading)[-1:] == [text], f"{text!r} was never streamed")
 
 
 def partial_text(agent: str) -> str:
@@ -89,7 +74,7 @@ def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
 def check_next_turn(url: str) -> None:
     """Check the session's record of the turn: each agent's text and tool call once."""
     body = send(AGAIN, message_id="m-2", contextId="killed")
-    task = httpx.post(url, json=body, timeout=60).json()["result"]["task"]
+    task = httpx.post(url, json=body, timeout=TIMEOUT).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     (shown,) = (part["text"] for part in task["history"][-1]["parts"])
     assert shown.splitlines().count("user: go") == 1

@@ -250,7 +250,7 @@ def test_destroy_resumes_after_kill(project: SamProject) -> None:
     assert killed.stdout is not None
     assert any("stack halfway: deleted" in line for line in killed.stdout)
     killed.kill()
-    killed.communicate(timeout=10)
+    killed.communicate(timeout=60)
     again = project.run("destroy", "--stack", "halfway", "--data", "--yes")
     assert again.returncode == 0, again.stdout + again.stderr
     assert names["BucketName"] not in [each["Name"] for each in project.client("s3").list_buckets()["Buckets"]]

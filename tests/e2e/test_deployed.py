@@ -143,7 +143,7 @@ async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None
     """Run the function without BaseUrl: the card's URL leads the official client to the agent."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
-    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=60) as http:
+    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=120) as http:
         url = f"{stack.entrypoint_url.url}/agents/echo"
         card = await A2ACardResolver(http, url).get_agent_card()
         assert {each.url.rstrip("/") for each in card.supported_interfaces} == {url}
@@ -204,6 +204,8 @@ def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Check
 
 def test_smoke_finds_turns_without_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("TaskFunction")
+    # A cold start of the API may take longer than the check.
+    assert checked(ONLY="card")["card"][0] == "ok"
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
     assert "no result within 4 s" in said["subscribe"][1]
@@ -224,10 +226,10 @@ def test_api_function_without_streaming_returns_buffered_response(stack: Deploye
     """Answer buffered, as under `sam local` with the same package."""
     event = recorded_event("rest_api_v1")
     with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
-        unsigned = httpx.post(url, json=event, timeout=60).json()
+        unsigned = httpx.post(url, json=event, timeout=120).json()
         event["requestContext"]["identity"]["userArn"] = ARN
-        unknown = httpx.post(url, json=event, timeout=60).json()
-        answer = httpx.post(url, json={**event, "path": "/agents/echo/message:send"}, timeout=60).json()
+        unknown = httpx.post(url, json=event, timeout=120).json()
+        answer = httpx.post(url, json={**event, "path": "/agents/echo/message:send"}, timeout=120).json()
     assert unsigned["statusCode"] == 401
     assert unknown["statusCode"] == 404
     assert answer["statusCode"] == 200
@@ -259,7 +261,7 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
     head = await orphan(stack, "who is there?", agent="echo")
     swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
     assert swept["found"] >= swept["enqueued"] >= 1
-    store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 60
+    store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 120
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)

@@ -28,7 +28,7 @@ from google.protobuf.json_format import ParseDict
 
 from tests.e2e import forked
 from tests.e2e.clients import official_client
-from tests.support.server import ROOT, ServerProcess, aion_dev, serving
+from tests.support.server import ROOT, TIMEOUT, ServerProcess, aion_dev, serving
 
 VERSIONS = ["1.0", pytest.param("0.3", marks=pytest.mark.deep)]
 """In v0.3, `test_old_client` and `test_js_client` take the same steps with clients of that version."""
@@ -148,7 +148,7 @@ async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None
 @pytest.mark.parametrize("prefix", ["", "/agents/echo"])
 async def test_card_is_served_in_both_versions(server: ServerProcess, prefix: str, path: str) -> None:
     """Serve the card of v1 and of v0.3."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT) as http:
         answer = await http.get(f"{server.url}{prefix}{path}")
         card = answer.json()
         assert (
@@ -172,7 +172,7 @@ async def test_agent_answers_at_its_path(server: ServerProcess, path: str) -> No
         "method": "SendMessage",
         "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
     }
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT) as http:
         answer = (await http.post(f"{server.url}{path}", json=body)).json()
     assert answer["id"] == "a"
     assert answer["result"]["task"]["status"]["message"]["parts"] == [{"text": "hi"}]
@@ -217,7 +217,8 @@ def test_ctrl_c_leaves_no_dev_server_process() -> None:
 
 def has_ended(group: int) -> bool:
     """Return True once no process of the group is left; wait a moment for it."""
-    for _ in range(200):
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
@@ -281,7 +282,7 @@ def test_unloadable_agent_is_reported_and_fails_tasks(tmp_path: Path) -> None:
             "method": "message/send",
             "params": {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}},
         }
-        task = httpx.post(server.url, json=body, timeout=30).json()["result"]
+        task = httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]
         assert task["status"]["state"] == "failed"
         server.stop()
     assert "no_such_module" in "".join(server.printed)
@@ -315,7 +316,7 @@ def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None
         assert len(told) == 1, server.printed
         call = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
-        answer = httpx.post(server.url + "/", json=body, timeout=60).json()
+        answer = httpx.post(server.url + "/", json=body, timeout=TIMEOUT).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
         # The author's AWS credentials reach the agents if no AWS is emulated: docs/models.md needs this for Bedrock.
         profile = "of-the-developer" if store == "sqlite" else "none"

@@ -33,10 +33,14 @@ def test_dev_server_with_auth_accepts_only_printed_credentials(tmp_path: Path) -
         assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         refused = httpx.post(server.url, json=send(), timeout=60)
         assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "ApiKey")
-        assert httpx.get(f"{server.url}/.well-known/agent-card.json").json()["security"] == [{"key": ["chat"]}]
-        strange = httpx.post(server.url, json=send(), headers={**credentials, "Host": "evil.example.com"})
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=60).json()["security"] == [
+            {"key": ["chat"]}
+        ]
+        strange = httpx.post(server.url, json=send(), headers={**credentials, "Host": "evil.example.com"}, timeout=60)
         assert strange.status_code == 403
-        page = httpx.post(server.url, json=send(), headers={**credentials, "Origin": "https://evil.example.com"})
+        page = httpx.post(
+            server.url, json=send(), headers={**credentials, "Origin": "https://evil.example.com"}, timeout=60
+        )
         assert page.status_code == 403
         whole = "".join(server.printed).replace(printed, "")
         assert header[2] not in whole, "the key is not logged"

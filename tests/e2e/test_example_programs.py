@@ -73,6 +73,6 @@ def test_receiver_prints_events_of_readmes_task(example: str, server: ServerProc
         lines = [next(printed).split() for _ in states]
         assert [state for _, state in lines] == states
         assert {task for task, _ in lines} == set(re.findall(r'"task": ?{"id": ?"([^"]+)"', sent.stdout)), sent.stdout
-        assert httpx.post(url, content=b"{}").status_code == 401
+        assert httpx.post(url, content=b"{}", timeout=60).status_code == 401
         forged = {"webhook-id": "a", "webhook-timestamp": "1", "webhook-signature": "v1,AAAA"}
-        assert httpx.post(url, content=b"{}", headers=forged).status_code == 401
+        assert httpx.post(url, content=b"{}", headers=forged, timeout=60).status_code == 401

@@ -24,7 +24,7 @@ from aion_core.ports.queues import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from aion_core.tasks.call import Deadline
-from tests.support.queues import messages_in
+from tests.support.queues import messages_in, received
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
@@ -113,9 +113,7 @@ async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack, capl
     stack.poll(retry_after=0)
     sqs = stack.client("sqs")
     sqs.send_message(QueueUrl=stack.physical_id("TaskQueue"), MessageBody="poison")
-    dead_letters = stack.physical_id("TaskDeadLetters")
-    (dead,) = (await asyncio.to_thread(sqs.receive_message, QueueUrl=dead_letters, WaitTimeSeconds=20))["Messages"]
-    assert dead["Body"] == "poison"
+    assert await asyncio.to_thread(received, stack, "TaskDeadLetters") == ["poison"]
     await asyncio.to_thread(stack.stop_polling)
     assert messages_in(stack, "TaskQueue") == 0
     told = [record for record in caplog.records if record.name == "handlers.run_task"]

@@ -46,6 +46,7 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
                 got = httpx.post(
                     elsewhere.url,
                     json={"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": first["id"]}},
+                    timeout=60,
                 ).json()["result"]
     assert answer.trailers == {}, "the stream was not cut"
     assert "did one" in whole

@@ -133,7 +133,7 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         process.stdout.close()
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,31 @@ from tests.e2e.agents.steps import STEPS
 from tests.e2e.api_process import api_process
 from tests.e2e.forked import ForkedProcess
 from tests.e2e.function_process import task_process
+from tests.support.server import TIMEOUT
 from tests.support.service import send
 
 AGENTS = Path(__file__).parent / "agents"
-SHORT_LEASE = {"AION_LEASE_SECONDS": "2"}
+SHORT_LEASE: dict[str, Any] = {"AION_LEASE_SECONDS": "2"}
 
 
 def wait_for_line(notes: Path, line: str, process: ForkedProcess) -> None:
-    for _ in range(1500):
-        if notes.exists() and line in notes.read_text().split():
-            return
-        assert process.poll() is None
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{line} never ran")
+    wait_until(lambda: notes.exists() and line in notes.read_text().split(), f"{line} never ran", process)
 
 
-def at_rest(url: str, task_id: str, *, within: float = 60.0) -> dict[str, Any]:
+def wait_until(holds: Callable[[], bool], failure: str, process: ForkedProcess | None = None) -> None:
+    """Wait until the condition holds. Raise AssertionError if it never does, or if the process ends before."""
+    end = time.monotonic() + TIMEOUT
+    while not holds():
+        assert process is None or process.poll() is None, "the process ended"
+        assert time.monotonic() < end, failure
+        time.sleep(0.02)
+
+
+def at_rest(url: str, task_id: str) -> dict[str, Any]:
     """Return the task in a terminal or interrupted state."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
-    end = time.monotonic() + within
-    with httpx.Client(timeout=60) as client:
+    end = time.monotonic() + TIMEOUT
+    with httpx.Client(timeout=TIMEOUT) as client:
         while time.monotonic() < end:
             task: dict[str, Any] = client.post(url, json=asked).json()["result"]
             if task["status"]["state"] not in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"):
@@ -57,18 +63,30 @@ class KilledSubscriber:
         self._thread.start()
 
     def join(self) -> None:
-        self._thread.join(90)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the stream never ended"
 
     def _read(self) -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": self._task_id}}
-        with httpx.stream("POST", self._url, json=body, timeout=90) as answer:
+        with httpx.stream("POST", self._url, json=body, timeout=TIMEOUT) as answer:
             frame_id = ""
             for line in answer.iter_lines():
                 if line.startswith("id: "):
                     frame_id = line.removeprefix("id: ")
                 elif line.startswith("data: "):
                     self.frames.append((frame_id, json.loads(line.removeprefix("data: "))["result"]))
+
+
+def streamed_texts(reading: KilledSubscriber) -> list[str]:
+    """Return the streamed texts; a chunk with append=false starts a new one."""
+    begun: list[str] = []
+    for _, result in list(reading.frames):
+        update = result.get("artifactUpdate")
+        if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
+            if not update.get("append"):
+                begun.append("")
+            begun[-1] += "".join(part.get("text", "") for part in update["artifact"]["parts"])
+    return begun
 
 
 def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
@@ -91,7 +109,7 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
     ids: list[str] = []
 
     def ask(url: str) -> None:
-        with contextlib.suppress(httpx.TransportError), httpx.stream("POST", url, json=body, timeout=60) as answer:
+        with contextlib.suppress(httpx.TransportError), httpx.stream("POST", url, json=body, timeout=TIMEOUT) as answer:
             for line in answer.iter_lines():
                 if line.startswith("data: ") and not ids:
                     ids.append(json.loads(line.removeprefix("data: "))["result"]["task"]["id"])
@@ -100,11 +118,11 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
     with (
         api_process(own_stack, config, **environ) as third,
         task_process(own_stack, config, sweeps=1.0, **environ),
-        api_process(own_stack, config, **environ) as one,
+        api_process(own_stack, config, HELD_IN=killed_in, **environ) as one,
     ):
         asking = threading.Thread(target=ask, args=(one.url,))
         asking.start()
-        assert told.wait(30)
+        assert told.wait(TIMEOUT)
         reading = KilledSubscriber(third.url, ids[0])
         wait_for_line(notes, killed_in, one.process)
         os.kill(one.process.pid, signal.SIGKILL)
@@ -122,10 +140,10 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
-        with task_process(own_stack, config, **environ) as first:
+        with task_process(own_stack, config, HELD_IN="two", **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")
             body["params"]["configuration"] = {"returnImmediately": True}
-            task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+            task = httpx.post(api.url, json=body, timeout=TIMEOUT).json()["result"]["task"]
             assert task["status"]["state"] == "TASK_STATE_WORKING"
             wait_for_line(notes, "two", first)
             os.kill(first.pid, signal.SIGKILL)
@@ -134,29 +152,24 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
     check_steps(task, notes, "two")
 
 
-def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack, tmp_path: Path) -> None:
+def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack) -> None:
     """Start the killed process's text anew with append=false."""
-    notes, config = tmp_path / "notes", AGENTS / "speaking.yaml"
-    environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
-    with api_process(own_stack, config, **environ) as api, task_process(own_stack, config, **environ) as first:
+    config = AGENTS / "speaking.yaml"
+    with (
+        api_process(own_stack, config, **SHORT_LEASE) as api,
+        task_process(own_stack, config, **SHORT_LEASE, HELD_IN="speak") as first,
+    ):
         body = send("go", message_id="m-1", contextId="killed")
         body["params"]["configuration"] = {"returnImmediately": True}
-        task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+        task = httpx.post(api.url, json=body, timeout=TIMEOUT).json()["result"]["task"]
         reading = KilledSubscriber(api.url, task["id"])
-        wait_for_line(notes, "half", first)
+        half = "".join(WORDS[: len(WORDS) // 2])
+        wait_until(lambda: streamed_texts(reading) == [half], "the first half was never streamed", first)
         os.kill(first.pid, signal.SIGKILL)
-        with task_process(own_stack, config, sweeps=1.0, **environ):
+        with task_process(own_stack, config, sweeps=1.0, **SHORT_LEASE):
             at_rest(api.url, task["id"])
             reading.join()
-    text, begun = "", 0
-    for _, result in reading.frames:
-        update = result.get("artifactUpdate")
-        if update is not None and update["artifact"]["artifactId"] == "aion:stream-delta":
-            if not update.get("append"):
-                text, begun = "", begun + 1
-            text += "".join(part.get("text", "") for part in update["artifact"]["parts"])
-    assert begun == 2, "by the first process, and anew by the second"
-    assert text == "".join(WORDS)
+    assert streamed_texts(reading) == [half, "".join(WORDS)], "by the first process, and anew by the second"
 
 
 @pytest.mark.deep
@@ -168,7 +181,7 @@ def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Pa
         with task_process(own_stack, config, **environ) as first:
             body = send("go", message_id="m-1", contextId="killed")
             body["params"]["configuration"] = {"returnImmediately": True}
-            task = httpx.post(api.url, json=body, timeout=60).json()["result"]["task"]
+            task = httpx.post(api.url, json=body, timeout=TIMEOUT).json()["result"]["task"]
             wait_for_line(notes, "two", first)
             os.kill(first.pid, signal.SIGKILL)
             killed = time.monotonic()
@@ -177,5 +190,5 @@ def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Pa
                 assert time.monotonic() - killed < 60, "it was not taken over within a minute"
                 assert second.poll() is None
                 time.sleep(0.2)
-            task = at_rest(api.url, task["id"], within=120)
+            task = at_rest(api.url, task["id"])
     check_steps(task, notes, "two")

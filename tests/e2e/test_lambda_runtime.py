@@ -125,7 +125,7 @@ async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: Runti
     }
     assert await still_serves(api)
     # The log has the error as one line.
-    [story] = [json.loads(line) for line in runtime.lines if "the secret reason" in line]
+    [story] = map(json.loads, await runtime.logged("the secret reason"))
     assert story["message"] == "Invocation invocation-1: the app failed"
     assert "midstream_error" in story["stackTrace"]
     # Lambda reads the level and the time of a line with LogFormat JSON.
@@ -232,7 +232,7 @@ async def test_unread_response_does_not_stop_loop(api: FakeRuntimeApi, gates: Ga
     await gates.reached("behind-0")
     invocation.break_off()
     assert await still_serves(api)
-    assert "did not acknowledge" in runtime.log
+    assert await runtime.logged("did not acknowledge")
 
 
 async def test_app_receives_disconnect_after_response(
@@ -251,7 +251,7 @@ async def test_asgi_message_after_response_end_fails_only_app(api: FakeRuntimeAp
     assert answer.body == b"hello"
     assert answer.trailers == {}
     assert await still_serves(api)
-    assert "http.response.body while the response is ENDED" in runtime.log
+    assert await runtime.logged("http.response.body while the response is ENDED")
 
 
 async def test_broken_client_connection_does_not_stop_app(
@@ -266,7 +266,7 @@ async def test_broken_client_connection_does_not_stop_app(
     assert api.asked == 1
     gates.open("finished")
     assert await still_serves(api)
-    assert "ran to its end; heard early: False then: http.disconnect" in runtime.lines
+    assert await runtime.logged("ran to its end; heard early: False then: http.disconnect")
 
 
 async def test_fastapi_stream_continues_after_its_connection_breaks(api: FakeRuntimeApi, gates: Gates) -> None:
@@ -436,7 +436,7 @@ async def test_hanging_app_is_stopped_before_deadline(
     assert answer.body == b"data: one\n\n"
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     assert await still_serves(api)
-    assert "the app was stopped" in runtime.log
+    assert await runtime.logged("the app was stopped")
 
 
 async def test_app_without_response_is_reported_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
@@ -464,7 +464,7 @@ async def test_stubborn_app_cannot_write_next_response(
     await gates.reached("spoke up")
     gates.open("second")
     assert (await following.answered()).body == b"data: one\n\ndata: two\n\n"
-    assert "does not stop" in runtime.log
+    assert await runtime.logged("does not stop")
 
 
 async def test_blocked_reader_is_abandoned_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
@@ -472,7 +472,7 @@ async def test_blocked_reader_is_abandoned_before_deadline(api: FakeRuntimeApi, 
     await invocation.begun()
     invocation.hold()
     assert await still_serves(api)
-    assert "did not read the response in time" in runtime.log
+    assert await runtime.logged("did not read the response in time")
 
 
 async def test_huge_response_is_sent_completely(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:

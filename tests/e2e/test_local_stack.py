@@ -24,7 +24,7 @@ from aion_core.local.stack import LocalStack
 from aion_core.template.reader import TemplateError
 from tests.e2e import forked
 from tests.e2e.forked import ForkedProcess
-from tests.support.queues import messages_in
+from tests.support.queues import messages_in, received
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
@@ -192,8 +192,7 @@ def test_handler_is_imported_from_template_folder(tmp_path: Path, monkeypatch: p
             monkeypatch.setenv(name, value)
         stack.poll({"TickFunction": lambda event, context: None})
         send(stack, "work")
-        url = stack.physical_id("DeadLetters")
-        assert stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"][0]["Body"] == "done"
+        assert received(stack, "DeadLetters") == ["done"]
 
 
 def test_function_is_imported_with_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,9 +316,7 @@ def test_poison_message_ends_in_dead_letter_queue(stack: LocalStack, answer: Any
     work = StackWork(poisoned)
     poll(stack, work, retry_after=0)
     send(stack, "poison")
-    url = stack.physical_id("DeadLetters")
-    (dead,) = stack.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
-    assert dead["Body"] == "poison"
+    assert received(stack, "DeadLetters") == ["poison"]
     stack.stop_polling()
     counts = [event["Records"][0]["attributes"]["ApproximateReceiveCount"] for event in work.events.queue]
     assert counts == ["1", "2", "3"]
@@ -688,8 +685,6 @@ def test_stopped_poller_returns_received_messages(stack: LocalStack) -> None:
     while stack.emulator.polls_waiting == 0:
         time.sleep(0.01)
     attached.stop_polling()
-    queue, sqs = stack.physical_id("Queue"), stack.client("sqs")
-    sqs.send_message(QueueUrl=queue, MessageBody="for another")
-    (message,) = sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"]
-    assert message["Body"] == "for another"
+    send(stack, "for another")
+    assert received(stack, "Queue") == ["for another"]
     assert work.events.empty()

@@ -48,7 +48,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_build(folder: Path, function: str, target: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
     return forked.run(
-        "aion_core.cli", "build", function, "--to", str(target), cwd=folder, env={**os.environ, **environ}
+        "aion_core.cli", "build", function, "--to", str(target), cwd=folder, env={**os.environ, **environ}, timeout=600
     )
 
 

@@ -80,10 +80,17 @@ class SignedClient:
         answer = await self.rpc(agent, "SendMessage", message=message, configuration=configuration)
         return answer["task"]
 
-    async def stream(self, agent: str, method: str, **params: Any) -> list[str]:
+    async def stream(self, agent: str, method: str, begun: asyncio.Event | None = None, **params: Any) -> list[str]:
+        """Return the lines of the stream; set `begun` at the first."""
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        lines = []
         async with self._http.stream("POST", f"/agents/{agent}/", json=call) as answer:
-            return [line async for line in answer.aiter_lines() if line.startswith("data")]
+            async for line in answer.aiter_lines():
+                if line.startswith("data"):
+                    lines.append(line)
+                if begun is not None:
+                    begun.set()
+        return lines
 
     async def ended(self, agent: str, task: Any) -> Any:
         for _ in range(TIMEOUT * 10):
@@ -277,7 +284,9 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
     asked = await client.send("graph", "ask")
     # The subscription of an interrupted task continues until its end.
-    subscribed = asyncio.create_task(client.stream("graph", "SubscribeToTask", id=asked["id"]))
+    begun = asyncio.Event()
+    subscribed = asyncio.create_task(client.stream("graph", "SubscribeToTask", begun, id=asked["id"]))
+    await begun.wait()
     task = {"taskId": asked["id"]}
     for config in ("p-1", "p-2"):
         told = {"id": config, "url": receiver.url(), "token": "t"}

@@ -14,8 +14,8 @@ import pytest
 
 import handlers
 from aion_core.local.stack import LocalStack
-from tests.support.queues import messages_in
-from tests.support.receiver import WebhookReceiver, answers, receiving
+from tests.support.queues import messages_in, received
+from tests.support.receiver import TIMEOUT, WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.service import http
 
@@ -71,7 +71,7 @@ async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.
     async with receiving(answers(500), answers(200)) as receiver:
         task = await send(client, receiver)
         state = ""
-        for _ in range(600):
+        for _ in range(TIMEOUT * 20):
             state = (await rpc(client, "GetTask", id=task["id"]))["status"]["state"]
             if state == "TASK_STATE_COMPLETED" and any(state in post.body.decode() for post in receiver.posts):
                 break
@@ -85,7 +85,7 @@ async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
     # An earlier wake-up message may have delivered the last event: then its own message is handled without effect.
     # The same holds for the delayed message of the first event's next attempt.
-    for _ in range(600):
+    for _ in range(TIMEOUT * 20):
         if messages_in(stack, "PushQueue") == 0:
             break
         await asyncio.sleep(0.05)
@@ -98,9 +98,7 @@ async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.
 async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack) -> None:
     sqs = stack.client("sqs")
     sqs.send_message(QueueUrl=stack.physical_id("PushQueue"), MessageBody='{"v": 1, "owner": "ann"}')
-    dead_letters = stack.physical_id("PushDeadLetters")
-    (dead,) = (await asyncio.to_thread(sqs.receive_message, QueueUrl=dead_letters, WaitTimeSeconds=20))["Messages"]
-    assert dead["Body"] == '{"v": 1, "owner": "ann"}'
+    assert await asyncio.to_thread(received, stack, "PushDeadLetters") == ['{"v": 1, "owner": "ann"}']
 
 
 def test_push_function_loads_no_framework() -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import AwsClient

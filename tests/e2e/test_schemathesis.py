@@ -66,7 +66,7 @@ def task(url: str) -> str:
     """Return the id of a completed task with a push config `p`."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     sent = {"message": message, "configuration": {"taskPushNotificationConfig": {"id": "p", "url": WEBHOOK}}}
-    task_id: str = httpx.post(f"{url}/message:send", json=sent).json()["task"]["id"]
+    task_id: str = httpx.post(f"{url}/message:send", json=sent, timeout=60).json()["task"]["id"]
     return task_id
 
 
@@ -79,7 +79,9 @@ def test_rest_binding_matches_openapi_document(url: str, task: str, case: schema
     # empty text): tests/unit/protocol/test_variations.py has the refused variations.
     refused = ":cancel" in case.path or ":subscribe" in case.path
     case.call_and_validate(
-        base_url=url, excluded_checks=[negative_data_rejection, *([positive_data_acceptance] if refused else [])]
+        base_url=url,
+        timeout=60,
+        excluded_checks=[negative_data_rejection, *([positive_data_acceptance] if refused else [])],
     )
 
 

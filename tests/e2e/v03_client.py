@@ -65,21 +65,20 @@ class Steps:
         return {"sent": sent, "stored": await self._stored(sent["id"])}
 
     async def resubscribe(self) -> Any:
-        """Resubscribe to a task without a client. A task that has ended before is sent again, with more to say."""
-        times = 1
-        while True:
-            task_id = await self._begun(self._long * times)
-            try:
-                return {"times": times, "heard": await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))}
-            except Exception:
-                if (await self._stored(task_id))["status"]["state"] != "completed" or times == 16:
-                    raise
-            times *= 2
+        """Resubscribe to a task without a client."""
+
+        async def use(task_id: str) -> Any:
+            heard = await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))
+            # Without an artifact, its text had been streamed before.
+            return heard if any(event["kind"] == "artifact-update" for event in heard) else None
+
+        times, heard = await self._while_it_runs(1, use)
+        return {"times": times, "heard": heard}
 
     async def cancel(self) -> Any:
         """Cancel a running task."""
-        canceled = shown(await self._send.cancel_task(TaskIdParams(id=await self._begun(self._long * 6))))
-        return {"canceled": canceled, "stored": await self._stored(canceled["id"])}
+        _, canceled = await self._while_it_runs(6, lambda task: self._send.cancel_task(TaskIdParams(id=task)))
+        return {"canceled": shown(canceled), "stored": await self._stored(canceled.id)}
 
     async def cancel_an_ended_task(self) -> Any:
         """Cancel a finished task."""
@@ -126,6 +125,19 @@ class Steps:
     async def card(self) -> Any:
         """Return the client's card, after its request for an extended one."""
         return shown(await self._send.get_card())
+
+    async def _while_it_runs(self, times: int, use: Callable[[str], Awaitable[Any]]) -> tuple[int, Any]:
+        """Use a running task; return its length and the result. A task that has ended before is sent again, longer."""
+        while times <= 48:
+            task_id = await self._begun(self._long * times)
+            try:
+                if used := await use(task_id):
+                    return times, used
+            except Exception:
+                if (await self._stored(task_id))["status"]["state"] != "completed":
+                    raise
+            times *= 2
+        raise AssertionError("each task had ended before its use")
 
     async def _begun(self, text: str) -> str:
         (sent,) = await all_of(self._poll.send_message(message(text)))

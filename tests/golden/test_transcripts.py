@@ -33,8 +33,6 @@ from aion_core.ports import Agent
 from tests.golden import graphs
 from tests.support.service import http, parts, send
 
-pytestmark = pytest.mark.timeout(30)
-
 HERE = Path(__file__).parent
 METHODS = {"v1": "SendStreamingMessage", "v03": "message/stream"}
 READS = {"SendStreamingMessage": "GetTask", "message/stream": "tasks/get"}

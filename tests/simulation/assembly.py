@@ -4,10 +4,12 @@ import random
 import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Blobs, Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
@@ -19,10 +21,10 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
+from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.call import CallContext, Deadline
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService

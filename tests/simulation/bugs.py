@@ -9,8 +9,7 @@ from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.retries import FencedWrites
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import contexts, deliveries, heads, lifecycle, subscription, transitions
-from aion_core.tasks.broadcast import DeltaWriter
-from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks.broadcast import CommitNotifier, DeltaWriter
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import MessageAdmission, TaskService
 from aion_core.tasks.sweep import Sweep

@@ -1,8 +1,9 @@
 """Scripted clients: requests, timeouts, and reconnections after a broken connection."""
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from aion_core.errors import ClientError, StoreCorrupt, StoreError
 from aion_core.ports import Delta, PushConfig, TaskKey

@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.ports import ContextKey, Delta, Numbered, PostOutcome, PushConfig, TaskKey
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
@@ -40,8 +43,7 @@ class Hold:
     """Time of its release, or of its removal by a cancel."""
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """Commit under a lease."""
 
     at: float
@@ -97,8 +99,7 @@ class Hearing:
     task_id: str = ""
 
 
-@dataclass(frozen=True)
-class Did:
+class Did(Struct, frozen=True):
     """One act of an agent."""
 
     at: float

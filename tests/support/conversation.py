@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from aion_core.errors import PendingInput
 from aion_core.ports import (

@@ -25,7 +25,7 @@ def listening(app: ASGIApp, port: int = 0) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=60)
 
 
 def free_port() -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.environments import python_with
 
 ACCOUNT = "000000000000"
-TIMEOUT = 60
+TIMEOUT = 120
 
 REQUIREMENTS = Path(__file__).with_name("ministack.txt")
 PROGRAM = Path(__file__).with_name("ministack_program.py")

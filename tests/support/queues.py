@@ -10,6 +10,15 @@ _COUNTED = (
 )
 
 
+def received(stack: LocalStack, queue: str) -> list[str]:
+    """Return the bodies of the queue's next messages; wait for one. They come late from a queue that redrives them."""
+    for _ in range(6):
+        answer = stack.client("sqs").receive_message(QueueUrl=stack.physical_id(queue), WaitTimeSeconds=20)
+        if "Messages" in answer:
+            return [message["Body"] for message in answer["Messages"]]
+    raise AssertionError(f"{queue} is empty")
+
+
 def messages_in(stack: LocalStack, queue: str) -> int:
     """Return the number of messages in the stack's queue of this logical id."""
     answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id(queue), AttributeNames=list(_COUNTED))

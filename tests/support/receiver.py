@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 
 from standardwebhooks import Webhook
 
+TIMEOUT = 120
+"""Longest wait in seconds; it expires only on a failure."""
+
 
 @dataclass(frozen=True)
 class ReceivedPost:
@@ -60,7 +63,7 @@ class WebhookReceiver:
 
     async def heard(self, number: int) -> None:
         """Wait for this number of requests."""
-        for _ in range(2000):
+        for _ in range(TIMEOUT * 100):
             if len(self.posts) >= number:
                 return
             await asyncio.sleep(0.01)
@@ -88,9 +91,7 @@ async def receiving(
 ) -> AsyncIterator[WebhookReceiver]:
     """Yield a receiver on a new port, or on this one."""
     receiver = WebhookReceiver(list(behaviours) or [answers(200)])
-    server = await asyncio.start_server(
-        receiver._serve, "127.0.0.1", port, ssl=tls, ssl_handshake_timeout=5 if tls else None
-    )
+    server = await asyncio.start_server(receiver._serve, "127.0.0.1", port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from tests.e2e.forked import ForkedProcess, started
 
 ROOT = Path(__file__).parents[2]
 _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
+TIMEOUT = 120
+"""Timeout in seconds; it expires only on a failure."""
 
 
 @dataclass
@@ -26,11 +28,15 @@ class ServerProcess:
     process: "subprocess.Popen[bytes] | ForkedProcess"
     url: str
     printed: list[str]
+    reading: threading.Thread
+    """Thread that adds the lines to `printed` until the end of the output."""
 
     def stop(self) -> int:
-        """Press Ctrl-C, as a terminal does: the whole process group receives it."""
+        """Press Ctrl-C, as a terminal does: the whole process group receives it. Then `printed` is the whole output."""
         os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(timeout=30)
+        code = self.process.wait(TIMEOUT)
+        self.reading.join(TIMEOUT)
+        return code
 
 
 @contextmanager
@@ -56,12 +62,24 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
         assert url is not None, f"{command} did not start:\n{''.join(printed)}"
         reading = threading.Thread(target=lambda: printed.extend(output), daemon=True)
         reading.start()
-        yield ServerProcess(process, url[1], printed)
+        try:
+            yield ServerProcess(process, url[1], printed, reading)
+        finally:
+            kill(process)
+            # Closing the output during a read would raise an error in the thread.
+            reading.join(TIMEOUT)
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        kill(process)
         output.close()
+
+
+def kill(process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
+    """Kill the process's group, unless the process has ended."""
+    if process.poll() is None:
+        # It may end by itself meanwhile.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def make_dev() -> list[str]:

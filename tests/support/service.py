@@ -35,10 +35,10 @@ from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.long_term_memory import TableLongTermMemory
+from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.notifications import CommitNotifier
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService
 from aion_core.web.app import ServedAgent, build_app

@@ -3,10 +3,10 @@
 import json
 import re
 import tomllib
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.packaging.plan import BUILD_PLACE
 from aion_core.settings import Settings

@@ -83,7 +83,7 @@ async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixtu
     lease = Lease(ContextKey("o", "a", "c-1"), Turn("turn-1", "t-1", 1), "holder", 1)
     with log.request("r-1"), log.about(task_id="t-1"):
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(60),
             Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
         ):
             await refused.wait()
@@ -99,7 +99,7 @@ async def test_canceled_request_flushes_metrics() -> None:
     made = parts(agent, metrics=metrics)
     served = {"test": ServedAgent(agent, made.card)}
     app = build_app(made.service, made.lister, made.conversations, served, metrics=metrics)
-    async with asyncio.timeout(20), http(app) as client:
+    async with asyncio.timeout(60), http(app) as client:
         request = asyncio.create_task(client.post("/", json=send("hi", method="SendStreamingMessage")))
         await agent.spoke.wait()
         request.cancel()

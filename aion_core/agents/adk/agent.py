@@ -38,7 +38,6 @@ from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import exception_text
-from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.readable_json import readable_json
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
@@ -110,7 +109,7 @@ class AdkAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return run_guarded(self._run(request))
+        return self._run(request)
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
         """Return the state and the newest events of the context's session. See `ports.InspectableAgent`."""

@@ -6,13 +6,13 @@ a credential request. The call is pending until the session contains the user's 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from google.adk.auth import AuthConfig, AuthCredential
 from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events import Event
 from google.genai import types as genai
+from msgspec import Struct
 from pydantic import ValidationError
 
 from aion_core.agents.adk.parts import data_part
@@ -33,8 +33,7 @@ _YES = frozenset({"yes", "y", "ok", "okay", "confirm", "confirmed", "approve", "
 _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCall:
+class PendingCall(Struct, frozen=True):
     """Long-running function call without a user's response, with the session event that contains it."""
 
     call: genai.FunctionCall

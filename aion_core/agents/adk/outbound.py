@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from google.adk.events import Event
 from google.genai import types as genai
-from uuid_utils.compat import uuid7
+from msgspec import Struct
+from uuid_utils import uuid7
 
 from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
@@ -185,16 +185,14 @@ LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentInvoked:
+class AgentInvoked(Struct, frozen=True):
     """Event sent when a sub-agent starts."""
 
     name: str
     branch: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentEnded:
+class AgentEnded(Struct, frozen=True):
     """Event sent when an agent has ended by itself. A stream without a complete event is its whole message then."""
 
     name: str

@@ -2,14 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aion_core.ports import Chunk
 from aion_core.protocol.types import Message
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteMessage:
+class CompleteMessage(Struct, frozen=True):
     """Complete message of an agent, to be recorded after its stream."""
 
     stream: str

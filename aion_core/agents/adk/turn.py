@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from google.adk.agents import BaseAgent
@@ -28,6 +27,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
+from msgspec import Struct
 
 from aion_core.agents.adk.outbound import (
     AdkOutbound,
@@ -168,8 +168,7 @@ class Drained(Exception):  # like LangGraph's GraphDrained
     """Signal that the agent has stopped after a stored event because its runner's deadline is near."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerInput:
+class RunnerInput(Struct, frozen=True):
     """Input of ADK's Runner for one turn."""
 
     message: genai.Content | None
@@ -179,8 +178,7 @@ class RunnerInput:
     """Further messages, each for a run after the one before. They answer pending calls of other branches."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdkServices:
+class AdkServices(Struct, frozen=True, kw_only=True):
     """ADK App of an agent, with the services and settings that all its turns share."""
 
     name: str

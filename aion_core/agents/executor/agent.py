@@ -20,7 +20,6 @@ from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import context_of
-from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject
 from aion_core.authoring.context import aion_context_set
 from aion_core.errors import AgentFailed, StoreError
@@ -76,7 +75,7 @@ class ExecutorAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
-        return run_guarded(self._run(request))
+        return self._run(request)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         self._check_restart(request)

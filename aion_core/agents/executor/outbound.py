@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from google.protobuf.struct_pb2 import Struct
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from aion_core.agents.executor.queue import ExecutorEvent, RecordingQueue
 from aion_core.agents.inbound import thread_history

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 from a2a.server.events import EventQueue
+from msgspec import Struct
 
 from aion_core.agents.outbound import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -18,8 +18,7 @@ ExecutorEvent = Event | ReplyChunk | StreamAborted | TypingSignal | Reaction | D
 """Event of the SDK, or a call of a helper such as `thread.reply`."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEntry:
+class QueueEntry(Struct, frozen=True):
     """Queued event, with a future that its sender awaits."""
 
     event: ExecutorEvent

@@ -38,7 +38,6 @@ from aion_core.agents.langgraph.thread import (
     node_names,
 )
 from aion_core.agents.langgraph.turn import GraphTurn
-from aion_core.agents.loader import run_guarded
 from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
@@ -84,8 +83,8 @@ class LangGraphAgent:
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `ports.Agent.run`."""
         if self._prepared is None:
-            return run_guarded(self._run(request))
-        return run_guarded(_turn(request, *self._prepared))
+            return self._run(request)
+        return _turn(request, *self._prepared)
 
     def input_modes(self) -> tuple[str, ...]:
         """Return the media types that reach the graph; empty for all, and for a factory. See `ports.InputAwareAgent`."""

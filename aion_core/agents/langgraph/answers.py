@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
+from msgspec import Struct
 
 from aion_core.agents.langgraph.content import (
     INBOX,
@@ -137,8 +137,7 @@ def _identity(message: BaseMessage) -> Identity:
     return message.id, message.type, content if isinstance(content, str) else repr(content)
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnedMessages:
+class ReturnedMessages(Struct, frozen=True):
     """Several AIMessages that one node returns at once, not yet recorded."""
 
     namespace: tuple[str, ...]

@@ -9,13 +9,14 @@ import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Union
 
 from google.protobuf.json_format import ParseDict, ParseError
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from aion_core.authoring.context import AionContext, get_aion_context
@@ -208,8 +209,7 @@ def ai_messages(messages: Sequence[BaseMessage]) -> Iterator[AIMessage]:
 JSON, TEXT = "application/json", "text/plain"
 
 
-@dataclass(frozen=True, slots=True)
-class InputFields:
+class InputFields(Struct, frozen=True):
     """Keys of a graph's input schema that a message without LangChain messages can fill."""
 
     names: Sequence[str]

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
+from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
@@ -25,8 +25,7 @@ _DECISION_WORDS = {
 _KINDS = ("approve", "edit", "reject", "respond")
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """Tool calls that a human must approve, as requested by LangChain's HumanInTheLoopMiddleware.
 
     The middleware accepts decisions of one fixed structure, and any other answer fails the turn. A client sends that

@@ -1,7 +1,7 @@
 """Model calls of a LangGraph turn: their callbacks, their streams one message at a time, and the streamed texts."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -189,6 +189,17 @@ class LangChainCallbacks(BaseCallbackHandler):
             mark_quiet(metadata)
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Return the output of a run. With this method, a model streams for this handler; LangGraph's has it too.
+
+        Without it, LangChain compares the handler with a protocol of its own before each model call, which is slow.
+        """
+        return output
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """See `tap_output_aiter`."""
+        return output
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Mark the model call as streaming, and remember its message id."""

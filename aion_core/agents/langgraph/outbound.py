@@ -5,14 +5,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
-from uuid_utils.compat import uuid7
+from msgspec.structs import replace
+from uuid_utils import uuid7
 
 from aion_core.agents.inbound import inbound_of, thread_history
 from aion_core.agents.langgraph.answers import (
@@ -293,12 +293,14 @@ class LangGraphOutbound:
         if every and self._earlier and self._earlier not in [text for _, text, _ in texts]:
             texts.insert(0, ("", self._earlier, self._request.turn.id))
         for call, text, run in texts:
-            key, message = f"{STREAMED}{run}", self._as_stated(call, text)
-            if message is None or self._emitted.get(key) is not None:
+            if self._emitted.get(key := f"{STREAMED}{run}") is not None:
                 continue
             # Two model calls may say the same. A text of an earlier process may be that of a call which runs again.
             known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
-            if not any(each.message_id == call != "" or _text(each) == _text(message) for each in known):
+            if any(each.message_id == call != "" for each in known):
+                continue
+            message = self._as_stated(call, text)
+            if message is not None and not any(_text(each) == _text(message) for each in known):
                 yield from self._message(message, key)
 
     def _is_done(self, call: str) -> bool:

@@ -1,7 +1,6 @@
 """Settings and services that all turns of a LangGraph graph share, and the graph as it is run."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from langgraph.channels import LastValue
@@ -9,6 +8,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
+from msgspec import Struct
 
 from aion_core.agents.langgraph.content import INBOX, OUTBOX, Graph
 from aion_core.checkpointing.persistence import BeforePut
@@ -36,8 +36,7 @@ class MemoryFactory(Protocol):
         """Return a long-term memory that checks the turn's fencing number before each write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphSetup:
+class GraphSetup(Struct, frozen=True, kw_only=True):
     """Settings and services that all turns of a graph share."""
 
     name: str

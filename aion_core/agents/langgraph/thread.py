@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -22,12 +21,14 @@ from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import Command, Interrupt, StateSnapshot
+from msgspec import Struct
 
 from aion_core.agents.inbound import inbox_of
 from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, data_part
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
+from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.keys import thread_id
 
 logger = logging.getLogger(__name__)
@@ -236,8 +237,7 @@ _TRIGGERS = "branch:to:"
 """Prefix of the channels that name the next node."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateHistory:
+class StateHistory(Struct, frozen=True):
     """Values of a graph's state before a turn and after each of the turn's stored steps."""
 
     before: Mapping[str, Any]
@@ -253,7 +253,10 @@ class GraphThread:
         self._graph, self._config, self._durable = graph, config, durable
 
     async def state(self) -> StateSnapshot | None:
-        """Return the graph's current state including subgraphs, or None without a checkpointer."""
+        """Return the graph's current state including subgraphs, or None without a checkpointer or a stored state."""
+        saver = self._graph.checkpointer
+        if isinstance(saver, TableSaver) and await saver.is_empty(self._config):
+            return None
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
@@ -350,14 +353,14 @@ def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
 
 def messages_of(values: Any) -> list[BaseMessage]:
     """Return the messages in the values of a state."""
-    return as_messages(values.get(MESSAGES)) if isinstance(values, dict | Mapping) else []
+    return as_messages(values.get(MESSAGES)) if isinstance(values, (dict, Mapping)) else []
 
 
 def as_messages(value: Any) -> list[BaseMessage]:
     """Convert a value to LangChain messages, from any form that LangChain accepts. Skip everything else."""
     if isinstance(value, BaseMessage):
         return [value]
-    if not isinstance(value, list | Sequence) or isinstance(value, str):
+    if not isinstance(value, list) and (not isinstance(value, Sequence) or isinstance(value, str)):
         return []
     messages: list[BaseMessage] = []
     for message in value:

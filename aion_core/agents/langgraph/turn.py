@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
+from msgspec.structs import replace
 
 from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
@@ -204,9 +204,8 @@ class GraphTurn:
         # earlier, interrupted turn.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
-        if question is None:
+        if question is None and (given := state_values(self._graph, self._request.message.parts)):
             # The client knows its own input, so the input is no answer.
-            given = state_values(self._graph, self._request.message.parts)
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,

@@ -9,11 +9,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
 from a2a.types import a2a_pb2 as pb
+from msgspec import Struct
 from pydantic import AfterValidator, StringConstraints
 
 from aion_core import log
@@ -74,8 +74,7 @@ class ApiKeyScheme(Scheme):
         return ApiKeyVerifier(self, resources.api_keys())
 
 
-@dataclass(frozen=True, slots=True)
-class NewApiKey:
+class NewApiKey(Struct, frozen=True):
     """New API key: its text, available only at its creation, and its record for the store."""
 
     text: str

@@ -7,11 +7,11 @@ data parts         the event's payload, by the schema in the part's metadata
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import unquote
 
+import msgspec
 from a2a.types.a2a_pb2 import AgentExtension
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
@@ -105,8 +105,7 @@ _PAYLOADS: dict[EventKind, type[EventPayload]] = {
 _EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
 
 
-@dataclass(frozen=True, slots=True)
-class InboundEvent:
+class InboundEvent(msgspec.Struct, frozen=True):
     """Event of a source network in a received message, of a known kind."""
 
     kind: EventKind
@@ -116,8 +115,7 @@ class InboundEvent:
     source: SourceEvent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True):
     """Payloads of the Aion extensions in a received request, as far as the request has them."""
 
     distribution: Distribution | None = None
@@ -143,6 +141,8 @@ def read(message: Message, request: Mapping[str, Any]) -> Inbound:
     The function ignores an event of an unknown type, and the message is then a plain message. An invalid payload raises
     InvalidMessage with the field and without the value. Otherwise its event would be lost.
     """
+    if not request and not message.metadata.fields:
+        return Inbound()
     return Inbound(
         distribution=_on_request(Distribution, DISTRIBUTION, message, request),
         event=_event(message),

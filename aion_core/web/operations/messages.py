@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import replace
 from typing import Any
 
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
+from msgspec.structs import replace
 
 from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions

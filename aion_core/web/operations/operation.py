@@ -8,6 +8,7 @@ from typing import Any
 
 from a2a.server.context import ServerCallContext
 from google.protobuf.message import Message as ProtoMessage
+from msgspec import Struct
 
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
 from aion_core.protocol.card import with_input_modes
@@ -71,8 +72,7 @@ class Body(Enum):
     REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRoute:
+class HttpRoute(Struct, frozen=True):
     """HTTP method and path of an operation. A path parameter has the name of its request field."""
 
     method: str
@@ -91,8 +91,7 @@ def write_json(result: ProtoMessage | None, request: Any = None) -> Json:
     return None if result is None else to_json(result)
 
 
-@dataclass(frozen=True, slots=True)
-class V03Form:
+class V03Form(Struct, frozen=True):
     """Names of an operation in A2A v0.3. `v03_operations` has its conversions."""
 
     method: str = ""
@@ -102,8 +101,7 @@ class V03Form:
     routes: tuple[HttpRoute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Doc:
+class Doc(Struct, frozen=True):
     """Description of an operation in the OpenAPI document."""
 
     summary: str
@@ -117,8 +115,7 @@ class Doc:
     """Example of the request body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """Entry of the operations table. Each binding, each version and the OpenAPI document are built from it."""
 
     name: str

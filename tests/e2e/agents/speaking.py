@@ -1,9 +1,11 @@
-"""Graph with a sentence streamed slowly, word by word, and a note of each start."""
+"""Graph with a sentence streamed slowly, word by word.
+
+`HELD_IN` stops it in the middle of the sentence, for a test of killed processes.
+"""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -27,13 +29,10 @@ class WordSpeaker(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        with Path(os.environ["NOTED_IN"]).open("a") as notes:
-            notes.write("began\n")
         for n, word in enumerate(WORDS):
-            if n == len(WORDS) // 2:
-                with Path(os.environ["NOTED_IN"]).open("a") as notes:
-                    notes.write("half\n")
-            await asyncio.sleep(0.1)
+            if n == len(WORDS) // 2 and "HELD_IN" in os.environ:
+                await asyncio.sleep(300)
+            await asyncio.sleep(0.05)
             yield ChatGenerationChunk(message=AIMessageChunk(content=word))
 
 

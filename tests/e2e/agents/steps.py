@@ -1,4 +1,7 @@
-"""Graph of steps: each notes its run in a file, emits a message, and takes a moment."""
+"""Graph of steps: each notes its run in a file, emits a message, and takes a moment.
+
+`HELD_IN` names a step that never ends, for a test of killed processes.
+"""
 
 import asyncio
 import os
@@ -21,7 +24,7 @@ def step(name: str) -> Any:
         with Path(os.environ["NOTED_IN"]).open("a") as notes:
             notes.write(f"{name}\n")
         emit_message(writer, AIMessage(f"did {name}"))
-        await asyncio.sleep(float(os.environ.get("STEP_SECONDS", "0.4")))
+        await asyncio.sleep(300 if os.environ.get("HELD_IN") == name else float(os.environ.get("STEP_SECONDS", "0.4")))
         return {"messages": [AIMessage(f"{name} is done")]}
 
     return node

@@ -12,9 +12,6 @@ from tests.e2e.console.page import NARROW, OTHERS, WIDE, Opened, Screen, show_on
 from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 
-SECONDS = 60.0
-"""Longest wait for the page; a killed worker's lease has to expire meanwhile."""
-
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test on one screen, and in test-deep on all; a test of the layout names its screens itself.
@@ -41,7 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def opened(folder: Path) -> Iterator[Opened]:
     """Start `aion dev` and a browser."""
-    expect.set_options(timeout=SECONDS * 1000)
     command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
         with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:

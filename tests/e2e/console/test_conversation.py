@@ -83,6 +83,8 @@ def test_killed_workers_turn_is_taken_over(console: Page, folder: Path, screen: 
     send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#kill")
+    # The worker streams the rest if it passes the gate before its death.
+    expect(show(console, "timeline").locator("#events")).to_contain_text("subscribing again after event")
     (folder / file).touch()
     ends(console)
     answer(console, WHOLE)

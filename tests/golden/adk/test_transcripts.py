@@ -9,8 +9,6 @@ from tests.golden import test_transcripts as golden
 from tests.golden.adk import agents
 from tests.support.adk import served
 
-pytestmark = pytest.mark.timeout(30)
-
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 

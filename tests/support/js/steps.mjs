@@ -60,12 +60,27 @@ async function all(stream) {
 }
 
 async function whenEnded(client, id) {
-  for (let tries = 0; tries < 600; tries++) {
+  for (let tries = 0; tries < 2400; tries++) {
     const task = await client.getTask({ tenant: "", id });
     if (ENDED.includes(task.status.state)) return task;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error(`task ${id} does not end`);
+}
+
+// Starts a task and uses it. A task that has ended before its use is sent again, with more to say.
+async function whileItRuns(client, long, times, use) {
+  for (; times <= 48; times *= 2) {
+    const { id } = await client.sendMessage(atOnce([text(long.repeat(times))]));
+    try {
+      const used = await use(id);
+      if (used) return { used, times, id };
+    } catch (error) {
+      const { status } = await client.getTask({ tenant: "", id });
+      if (!ENDED.includes(status.state)) throw error;
+    }
+  }
+  throw new Error("each task had ended before its use");
 }
 
 const steps = (long) => ({
@@ -85,26 +100,21 @@ const steps = (long) => ({
     return all(client.sendMessageStream(message([text("one two \u{1F600} four")])));
   },
   async resubscribe(client) {
-    // A task that has ended before its client comes back is sent again, with more to say.
-    for (let times = 1; ; times *= 2) {
-      const sent = await client.sendMessage(atOnce([text(long.repeat(times))]));
-      try {
-        const heard = await all(client.resubscribeTask({ tenant: "", id: sent.id }));
-        return { heard, times, ended: Task.toJSON(await whenEnded(client, sent.id)) };
-      } catch (error) {
-        if (times >= 16 || !String(error.message).includes("has ended")) throw error;
-      }
-    }
+    const { used, times, id } = await whileItRuns(client, long, 1, async (id) => {
+      const heard = await all(client.resubscribeTask({ tenant: "", id }));
+      // Without an artifact, its text had been streamed before.
+      return heard.some(({ artifactUpdate }) => artifactUpdate) && heard;
+    });
+    return { heard: used, times, ended: Task.toJSON(await whenEnded(client, id)) };
   },
   async subscribeToAnEndedTask(client) {
     const sent = await client.sendMessage(message([text("done")]));
     return all(client.resubscribeTask({ tenant: "", id: sent.id }));
   },
   async cancel(client) {
-    const sent = await client.sendMessage(atOnce([text(long.repeat(6))]));
-    const canceled = await client.cancelTask({ tenant: "", id: sent.id, metadata: undefined });
-    const stored = await client.getTask({ tenant: "", id: sent.id });
-    return { canceled: Task.toJSON(canceled), stored: Task.toJSON(stored) };
+    const { used, id } = await whileItRuns(client, long, 6, (id) => client.cancelTask({ tenant: "", id, metadata: undefined }));
+    const stored = await client.getTask({ tenant: "", id });
+    return { canceled: Task.toJSON(used), stored: Task.toJSON(stored) };
   },
   async cancelAnEndedTask(client) {
     const sent = await client.sendMessage(message([text("done")]));

@@ -62,4 +62,4 @@ def test_init_does_not_wait_for_slow_import(caplog: pytest.LogCaptureFixture) ->
     assert not slow.is_loaded.is_set()
     assert "takes longer" in caplog.text
     imported.set()
-    assert slow.is_loaded.wait(timeout=30)
+    assert slow.is_loaded.wait(timeout=60)

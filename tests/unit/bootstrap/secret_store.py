@@ -36,11 +36,11 @@ class SecretStore:
         key = iam.create_access_key(UserName=name)["AccessKey"]
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-        httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=b"0").raise_for_status()
+        httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=b"0", timeout=60).raise_for_status()
         try:
             yield
         finally:
-            httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=b"inf").raise_for_status()
+            httpx.post(f"{self.endpoint}/moto-api/reset-auth", content=b"inf", timeout=60).raise_for_status()
 
 
 @contextmanager

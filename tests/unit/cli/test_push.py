@@ -3,10 +3,10 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import AionError
 from aion_core.local.stack import LocalStack

@@ -1,5 +1,6 @@
 """Progress of commands: a spinner after a second, on a terminal only, and colours."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +31,7 @@ def test_spinner_appears_during_slow_work(tmp_path: Path) -> None:
     terminal.sendline("go")
     terminal.expect("read\r\n")
     terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert terminal.wait() == 0
 
 
 def test_spinner_needs_terminal(tmp_path: Path) -> None:
@@ -48,4 +48,5 @@ def test_no_color_removes_colours_on_terminals(tmp_path: Path, no_color: str, co
         aion, ["doctor", "--no-template", "--port", "0"], cwd=str(tmp_path), encoding="utf-8", timeout=60, env=environ
     )
     terminal.expect(pexpect.EOF)
-    assert ("\x1b[" in str(terminal.before)) is colours
+    # The spinner of a slow check moves the cursor, also without colours.
+    assert (re.search(r"\x1b\[[\d;]*m", str(terminal.before)) is not None) is colours

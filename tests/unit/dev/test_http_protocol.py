@@ -13,8 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from aion_core.dev.http_protocol import HeaderTimeoutProtocol
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class ImpatientProtocol(HeaderTimeoutProtocol):
     """Protocol with a limit short enough for a test."""
@@ -44,9 +42,9 @@ continued = asyncio.Event()
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[Connection]:
+async def connected(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> AsyncIterator[Connection]:
     """Connect to a server of the app."""
-    async with serving() as port, connection(port) as connected:
+    async with serving(http) as port, connection(port) as connected:
         yield connected
 
 
@@ -121,7 +119,7 @@ async def test_unread_body_closes_connection_after_response() -> None:
 
 async def test_whole_requests_keep_connection() -> None:
     """Headers and bodies in pieces are accepted, on one connection."""
-    async with connected() as (reader, writer):
+    async with connected(PatientProtocol) as (reader, writer):
         for pieces in (
             [b"POST / HTTP/1.1\r\nHost: x\r\n", b"Content-Length: 3\r\n\r\n", b"123"],
             [b"GET / HTTP/1.1\r\n", b"Host: x\r\n\r\n"],
@@ -181,7 +179,7 @@ async def test_endless_headers_close_connection() -> None:
 
 async def test_rest_of_refused_large_body_keeps_connection() -> None:
     body = 300_000
-    async with connected() as (reader, writer):
+    async with connected(PatientProtocol) as (reader, writer):
         writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body)
         assert (await reader.readuntil(b"refused")).startswith(b"HTTP/1.1 200")
         writer.write(b"x" * body)
@@ -192,7 +190,7 @@ async def test_rest_of_refused_large_body_keeps_connection() -> None:
 async def test_http2_upgrade_request_is_answered_in_http1() -> None:
     """Java's client offers HTTP/2 with its first request."""
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
-    async with connected() as (reader, writer):
+    async with connected(PatientProtocol) as (reader, writer):
         for headers in (offer, b""):
             writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + headers + b"Content-Length: 3\r\n\r\n")
             await writer.drain()

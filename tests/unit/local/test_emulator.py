@@ -53,7 +53,7 @@ def emulator() -> Iterator[Emulator]:
 )
 def test_emulator_refuses_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
     """It refuses cross-site requests, allowed by moto, and other host names for this address."""
-    answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}")
+    answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}", timeout=60)
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)
     assert status == 200 or "access-control-allow-origin" not in answer.headers

@@ -137,7 +137,7 @@ def test_disconnected_queue_poll_receives_no_message(tmp_path: Path) -> None:
             time.sleep(0.01)
         gone.close()
         sqs.send_message(QueueUrl=queue, MessageBody="x")
-        assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=5)["Messages"][0]["Body"] == "x"
+        assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"][0]["Body"] == "x"
 
 
 def test_paused_emulator_changes_nothing(tmp_path: Path) -> None:

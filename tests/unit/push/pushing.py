@@ -80,7 +80,7 @@ class Pushing:
     async def quiet(self) -> None:
         """Wait for the end of all deliveries."""
         assert self.parts.push is not None
-        await asyncio.wait_for(self.parts.push.queue.quiet(), 20)
+        await asyncio.wait_for(self.parts.push.queue.quiet(), 60)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
         """Return the growing list of enqueued messages."""
@@ -101,7 +101,7 @@ class Pushing:
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
         """Wait for this state of the task's only config, without a claim, and return it."""
-        for _ in range(4000):
+        for _ in range(20_000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
                 return deliveries[0]
@@ -110,7 +110,7 @@ class Pushing:
 
     async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
         """Wait until every config has passed this event."""
-        for _ in range(4000):
+        for _ in range(20_000):
             if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
                 return
             await asyncio.sleep(0.005)

@@ -35,7 +35,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
 
 def client(allowed: WebhookPolicy = LOOPBACK, **given: Any) -> PinnedWebhookClient:
-    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 5.0, "body_seconds": 0.05, **given})
+    return PinnedWebhookClient(allowed, ManualClock(), **{"seconds": 60.0, "body_seconds": 0.05, **given})
 
 
 async def posted(receiver: WebhookReceiver, **given: Any) -> PostOutcome:
@@ -85,9 +85,10 @@ async def test_webhook_post_returns_outcome_of_response(behaviour: Behaviour, ou
     """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
         # The time limit is only reached without an answer.
-        seconds = 0.5 if outcome == Unreachable("no answer in time") else 5.0
-        assert await posted(receiver, seconds=seconds) == outcome
-    assert len(receiver.posts) == 1
+        is_late = outcome == Unreachable("no answer in time")
+        assert await posted(receiver, seconds=0.5 if is_late else 60.0) == outcome
+    # On a busy machine, the time may be over before the request is sent.
+    assert len(receiver.posts) == 1 or (is_late and not receiver.posts)
 
 
 async def test_webhook_post_without_response_times_out() -> None:
@@ -98,14 +99,16 @@ async def test_webhook_post_without_response_times_out() -> None:
 
 
 async def test_post_with_unread_body_times_out() -> None:
+    ended = asyncio.Event()
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(1)
+        await ended.wait()
         writer.close()
 
     server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1024)
     port = server.sockets[0].getsockname()[1]
     outcome = await client(seconds=0.3).post(f"http://127.0.0.1:{port}/", {}, b"x" * 50_000_000)
+    ended.set()
     server.close()
     assert outcome == Unreachable("no answer in time")
 
@@ -119,7 +122,7 @@ async def test_closed_webhook_port_is_unreachable() -> None:
 async def test_only_start_of_large_body_is_read() -> None:
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
-        assert await posted(receiver, body_seconds=5.0) == Delivered()
+        assert await posted(receiver, body_seconds=60.0) == Delivered()
         await asyncio.sleep(0.05)
     assert written[0] < 16 * 1024 * 1024, "what the two sockets hold, and no more"
 

@@ -98,7 +98,7 @@ async def test_example_receives_each_event_once_in_order(token: str) -> None:
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
         assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES
         again = (await posts(token)).posts
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             for post in (again[0], again[0], again[1], again[0], again[1]):
                 assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
     assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES * 2
@@ -120,7 +120,7 @@ async def test_example_refuses_forged_posts(forgery: str) -> None:
     post = (await posts(SECRET)).posts[1]
     headers, body = FORGERIES[forgery](dict(post.headers), post.body)
     with example(SECRET, heard) as url:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             headers["content-length"] = str(len(body))
             assert (await client.post(url, headers=headers, content=body)).status_code == 401
     assert heard == []
@@ -148,7 +148,7 @@ async def test_redriven_event_is_accepted_after_later_ones() -> None:
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
     with example(SECRET, heard) as url:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             for post in (two, one, two):
                 assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
     assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES[::-1]
@@ -198,9 +198,9 @@ async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> No
     )
     assert receiver.stdout is not None
     try:
-        url = (await asyncio.wait_for(receiver.stdout.readline(), 30)).decode().strip()
+        url = (await asyncio.wait_for(receiver.stdout.readline(), 60)).decode().strip()
         one, two = (await posts(token)).posts
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             for post in (one, one, two, one, two):
                 assert (await client.post(url, headers=dict(post.headers), content=post.body)).status_code == 204
             forged = {**two.headers, "content-length": str(len(one.body))}

@@ -5,10 +5,10 @@ The test has a hundredth of 10,000 webhooks and of the sweep's limit: the propor
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (

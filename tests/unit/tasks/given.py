@@ -1,9 +1,10 @@
 """Keys, times, turns and conditions for tests of transitions."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from aion_core.ports import ContextKey, Head, Lease, TaskKey, Turn
 from aion_core.ports.table import Both, Change, Condition, Either, Item, Key

@@ -1,9 +1,9 @@
 """Admission of messages: running or waiting turns, and their writes."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import MessageIdReused
 from aion_core.ports import (

@@ -1,10 +1,10 @@
 """Messages: the new task or follow-up of each, and repeats."""
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
 from aion_core.ports import Duplicate, FollowUp, NewTask, Numbered, PushConfig, Turn

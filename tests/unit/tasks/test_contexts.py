@@ -1,11 +1,11 @@
 """Changes of a context: the states that allow each, and the item after it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import LeaseHeld, StoppedBy, TaskKey

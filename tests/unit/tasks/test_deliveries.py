@@ -1,10 +1,10 @@
 """Deliveries of push configs: transitions, and the item after each."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import ClaimLost
 from aion_core.ports import Delivery
@@ -90,7 +90,7 @@ PLAIN_ITEM = {
     ],
 )  # fmt: skip
 def test_delivery_step_changes_expected_fields(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
-    assert step() == replace(DELIVERY, **changes)  # type: ignore[arg-type]
+    assert step() == replace(DELIVERY, **changes)
 
 
 def test_new_push_config_starts_after_newest_event() -> None:

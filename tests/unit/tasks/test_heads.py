@@ -1,10 +1,10 @@
 """Heads of tasks: items, changes with the states that allow each, and subscribers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt, TooManyPushConfigs
 from aion_core.ports import ContextKey, Head, PushConfig, PushEvents, TaskKey

@@ -12,6 +12,7 @@ import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, TurnStarted, WakeUp
+from aion_core.tasks import heartbeat
 from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -155,7 +156,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
     """One throttled call must not end the heartbeat: the turn would run twice."""
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
@@ -177,7 +178,7 @@ async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, qu
     """The timer already waits for a later step of another lease."""
     lease = (await chat.starts()).lease
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30),
         Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30),
     ):
@@ -185,10 +186,28 @@ async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, qu
             await asyncio.sleep(0.01)
 
 
+async def test_timer_removes_ended_heartbeats_at_its_wake_up(
+    chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wake-up of its thread for each ended turn would interrupt the event loop."""
+    monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 3600.0)
+    lease = (await chat.starts()).lease
+    ended = [Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]
+    for each in ended:
+        async with each:
+            pass
+    async with asyncio.timeout(20):
+        async with Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30):
+            while not queue.enqueued:
+                await asyncio.sleep(0.01)
+        while any(scheduled() in ended for _, _, scheduled in list(heartbeat._timer._due)):
+            await asyncio.sleep(0.01)
+
+
 def test_heartbeat_runs_in_forked_process(chat: StoreConversation, queue: Any) -> None:
     async def beats() -> None:
         lease = (await chat.starts()).lease
-        async with asyncio.timeout(20), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
+        async with asyncio.timeout(60), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
 

@@ -1,12 +1,12 @@
 """Page tokens: valid unchanged and for their own list only."""
 
 import base64
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidMessage
 from aion_core.ports import ListCursor, TaskFilter

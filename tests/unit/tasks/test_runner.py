@@ -305,7 +305,8 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
     clock = ManualClock()
     agent = Stepping(6, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
-    stopping = Deadline(grace=1.0)
+    leave = asyncio.get_running_loop().create_future()
+    stopping = Deadline(grace=1.0, leave=leave)
     call = CallContext("owner", "test", deadline=stopping)
     items: list[StreamItem] = []
 
@@ -333,7 +334,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
     await made.work_queue.quiet()
     assert len(work_queue) == 2, "both turns have a wake-up message"
     assert not listening.done(), "a successor may end the turn meanwhile"
-    stopping.leave.set()
+    leave.set_result(None)
     await let_time_pass(clock, listening, step=0.5)
     await let_time_pass(clock, blocked, step=0.5)
     assert (await blocked).status.state == TaskState.TASK_STATE_WORKING

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
@@ -183,13 +183,13 @@ async def test_lost_lease_is_logged_once(
     made = parts(agent, clock=clock)
     call = CallContext("owner", "test")
     sending = asyncio.create_task(send_task(made.service, call, request()))
-    await asyncio.wait_for(agent.spoke.wait(), 20)
+    await asyncio.wait_for(agent.spoke.wait(), 60)
     clock.move(31)
     taken = await made.store.begin(CONTEXT, holder="heir")
     assert isinstance(taken, TurnStarted)
     if noticed_by == "write":
         agent.go.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (lines := [each for each in caplog.records if "belongs to another holder" in each.message]):
             await asyncio.sleep(0.01)
     agent.go.set()

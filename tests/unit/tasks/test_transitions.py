@@ -1,10 +1,10 @@
 """Transitions of a turn: the changes of one transaction, and its outcome."""
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.ports import Head, PushEvents, StoppedBy, TaskKey, TurnFinished, TurnStarted

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
@@ -67,7 +67,7 @@ async def answered(made: ServiceParts) -> None:
     """Send a non-blocking message and wait for the end of its turn."""
     request = send("hi")
     request["params"]["configuration"] = {"returnImmediately": True}
-    async with asyncio.timeout(20), http(made.app()) as client:
+    async with asyncio.timeout(60), http(made.app()) as client:
         answer = (await client.post("/", json=request)).json()
         assert "result" in answer, answer
         await made.work_queue.quiet()

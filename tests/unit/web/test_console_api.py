@@ -115,9 +115,9 @@ def test_executor_has_no_stored_state(url: str) -> None:
 
 
 def test_unknown_context_has_no_state(url: str) -> None:
-    answered = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": "unknown"})
+    answered = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": "unknown"}, timeout=60)
     assert (answered.status_code, answered.json()) == (200, None)
-    refused = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": ""})
+    refused = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": ""}, timeout=60)
     assert (refused.status_code, "contextId" in refused.text) == (400, True)
 
 
@@ -134,19 +134,19 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def webhooks(url: str, task_id: str) -> Any:
-    return httpx.get(f"{url}/agents/graph/console/webhooks", params={"taskId": task_id}).json()
+    return httpx.get(f"{url}/agents/graph/console/webhooks", params={"taskId": task_id}, timeout=60).json()
 
 
 def test_receiver_fails_and_gets_redriven_notifications(url: str) -> None:
     api = f"{url}/agents/graph/console"
-    assert httpx.post(f"{api}/receiver", json={"status": 410}).status_code == 200
+    assert httpx.post(f"{api}/receiver", json={"status": 410}, timeout=60).status_code == 200
     task = talk(url, "graph", f"{url}/console/receiver")
     until(lambda: any(each["disabled"] for each in webhooks(url, task["id"])["webhooks"]))
     found = webhooks(url, task["id"])
     assert [post["status"] for post in found["posts"]] == [410]
-    httpx.post(f"{api}/receiver", json={"status": 204})
+    httpx.post(f"{api}/receiver", json={"status": 204}, timeout=60)
     asked = {"taskId": task["id"], "configId": found["webhooks"][0]["id"]}
-    assert httpx.post(f"{api}/redrive", json=asked).status_code == 200
+    assert httpx.post(f"{api}/redrive", json=asked, timeout=60).status_code == 200
     until(lambda: [post["status"] for post in webhooks(url, task["id"])["posts"]][:1] == [204])
     until(lambda: not webhooks(url, task["id"])["webhooks"][0]["tries"])
     found = webhooks(url, task["id"])
@@ -159,9 +159,9 @@ def test_webhooks_of_other_agents_task_are_not_found(url: str) -> None:
     task = talk(url, "graph", f"{url}/console/receiver")
     (webhook,) = webhooks(url, task["id"])["webhooks"]
     api = f"{url}/agents/factory/console"
-    read = httpx.get(f"{api}/webhooks", params={"taskId": task["id"]})
-    redriven = httpx.post(f"{api}/redrive", json={"taskId": task["id"], "configId": webhook["id"]})
-    unknown = httpx.get(f"{api}/webhooks", params={"taskId": "unknown"})
+    read = httpx.get(f"{api}/webhooks", params={"taskId": task["id"]}, timeout=60)
+    redriven = httpx.post(f"{api}/redrive", json={"taskId": task["id"], "configId": webhook["id"]}, timeout=60)
+    unknown = httpx.get(f"{api}/webhooks", params={"taskId": "unknown"}, timeout=60)
     assert (read.status_code, redriven.status_code) == (404, 404)
     assert read.text == redriven.text == unknown.text.replace("unknown", task["id"])
 
@@ -171,7 +171,10 @@ def test_forged_post_has_no_valid_signature(url: str) -> None:
     forged = {"statusUpdate": {"taskId": task["id"], "status": {"state": "TASK_STATE_FAILED"}}}
     headers = {"webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,\xff"}
     httpx.post(
-        f"{url}/console/receiver", json=forged, headers={k.encode(): v.encode("latin-1") for k, v in headers.items()}
+        f"{url}/console/receiver",
+        json=forged,
+        headers={k.encode(): v.encode("latin-1") for k, v in headers.items()},
+        timeout=60,
     )
     posts = webhooks(url, task["id"])["posts"]
     assert [post["signed"] for post in posts if post["headers"]["webhook-id"] == "1"] == [False]
@@ -189,13 +192,13 @@ def test_forged_post_has_no_valid_signature(url: str) -> None:
     ],
 )
 def test_invalid_console_request_is_refused(url: str, name: str, body: Any) -> None:
-    answered = httpx.post(f"{url}/agents/graph/console/{name}", json=body)
+    answered = httpx.post(f"{url}/agents/graph/console/{name}", json=body, timeout=60)
     assert answered.status_code in (400, 404)
     assert answered.json()["error"]["message"]
 
 
 def test_large_console_request_is_refused(url: str) -> None:
-    answered = httpx.post(f"{url}/agents/graph/console/receiver", json={"status": "x" * MAX_BODY_BYTES})
+    answered = httpx.post(f"{url}/agents/graph/console/receiver", json={"status": "x" * MAX_BODY_BYTES}, timeout=60)
     assert answered.status_code == 413
 
 
@@ -204,12 +207,12 @@ def test_post_with_unusual_json_is_shown_as_text(url: str, value: str) -> None:
     """Anyone on this machine may post to the receiver. The console still shows the task's other posts."""
     task = talk(url, "graph", f"{url}/console/receiver")
     posted = f'{{"statusUpdate": {{"taskId": "{task["id"]}"}}, "value": {value}}}'
-    httpx.post(f"{url}/console/receiver", content=posted)
+    httpx.post(f"{url}/console/receiver", content=posted, timeout=60)
     until(lambda: webhooks(url, task["id"])["posts"])
 
 
 def test_large_post_is_refused_by_receiver(url: str) -> None:
-    assert httpx.post(f"{url}/console/receiver", content=b"x" * 300_000).status_code == 413
+    assert httpx.post(f"{url}/console/receiver", content=b"x" * 300_000, timeout=60).status_code == 413
 
 
 REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST", "receiver"), ("POST", "kill")]

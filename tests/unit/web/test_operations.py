@@ -3,13 +3,13 @@
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types import a2a_pb2 as pb
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from aion_core.web.app import ServedAgent, build_app

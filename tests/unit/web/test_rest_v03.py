@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -20,6 +19,7 @@ from a2a.utils.errors import (
     TaskNotFoundError,
 )
 from google.protobuf.json_format import ParseDict
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware

@@ -1,10 +1,10 @@
 """JSON-RPC binding: differences from the SDK's dispatchers."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2 as pb
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware

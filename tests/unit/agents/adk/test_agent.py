@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -21,6 +20,7 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.tools.exit_loop_tool import exit_loop
 from google.adk.tools.load_memory_tool import load_memory_tool as load_memory
 from google.genai import types as genai
+from msgspec.structs import replace
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies

@@ -67,7 +67,7 @@ async def test_cancel_stops_tools_and_answers_pending_calls() -> None:
         task = await start_task(client)
         await running.wait()
         assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
         other = await ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"])
     assert answer_text(other) == "What else?"
     assert texts(model.seen[-1])[1:] == [
@@ -86,7 +86,7 @@ async def test_synchronous_tool_does_not_block_the_loop() -> None:
     def block() -> str:
         context = get_aion_context()
         running.set()
-        go.wait(20)
+        go.wait(60)
         try:
             asyncio.run(context.thread.reply("Too late."))
         except BaseException as error:

@@ -276,7 +276,7 @@ async def test_client_does_not_wait_for_executors_later_work() -> None:
         await updater.complete()
         await go.wait()
 
-    task = await asyncio.wait_for(served(execute).send(), 2)
+    task = await asyncio.wait_for(served(execute).send(), 60)
     assert task.status.state == COMPLETED
     go.set()
 

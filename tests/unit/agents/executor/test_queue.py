@@ -88,7 +88,7 @@ async def test_unrecorded_event_stops_its_executor() -> None:
     store = FullTaskStore(SystemClock())
     made = parts(ExecutorAgent(ScriptedExecutor(execute), store), store)
     sending = asyncio.create_task(made.service.send(CallContext("owner", "test"), request()))
-    await asyncio.wait_for(stopped.wait(), 5)
+    await asyncio.wait_for(stopped.wait(), 60)
     sending.cancel()
     assert continued == []
 
@@ -99,7 +99,7 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
 
         def in_a_thread() -> None:
             for n in range(20):
-                asyncio.run_coroutine_threadsafe(add(f"t{n}"), loop).result(5)
+                asyncio.run_coroutine_threadsafe(add(f"t{n}"), loop).result(60)
 
         def in_a_loop_of_its_own() -> None:
             async def all_of_them() -> None:
@@ -147,7 +147,7 @@ async def test_executor_events_after_turn_are_dropped() -> None:
 
     made = served(ScriptedExecutor(execute, next_time))
     task = await made.send()
-    second = await asyncio.wait_for(made.send(message_id="m-2"), 5)
+    second = await asyncio.wait_for(made.send(message_id="m-2"), 60)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a"]
     assert [artifact.artifact_id for artifact in second.artifacts] == ["a"], "nor in the next turn"
 
@@ -175,7 +175,7 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
     await begun.wait()
     (key,) = made.store.task_keys()
     canceled = await made.parts.service.cancel(CallContext("owner", "test"), key.task_id)
-    await asyncio.wait_for(sending, 10)
+    await asyncio.wait_for(sending, 60)
     return canceled, made
 
 
@@ -230,7 +230,7 @@ async def test_executors_failing_cancel_does_not_delay_stop() -> None:
         begun.clear()
         stopped.clear()
         await cancel_while(kind(execute), begun)
-        await asyncio.wait_for(stopped.wait(), 3)
+        await asyncio.wait_for(stopped.wait(), 60)
 
 
 async def test_turn_with_lost_lease_does_not_call_executors_cancel() -> None:
@@ -252,6 +252,6 @@ async def test_turn_with_lost_lease_does_not_call_executors_cancel() -> None:
     call.deadline.now.set()
     (work,) = call.background
     work.cancel()
-    await asyncio.wait_for(stopped.wait(), 5)
+    await asyncio.wait_for(stopped.wait(), 60)
     sending.cancel()
     assert executor.canceled == []

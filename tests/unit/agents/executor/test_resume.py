@@ -38,7 +38,7 @@ async def run_with_crashes(clock: ManualClock, made: ExecutorApp, *crashing: Cra
     for number, each in enumerate(crashing):
         if number:
             sending = asyncio.create_task(made.parts.worker.handle(WakeUp(CONTEXT)))
-        await asyncio.wait_for(each.reached.wait(), 5)
+        await asyncio.wait_for(each.reached.wait(), 60)
         for work in [*call.background, sending]:
             work.cancel()
         await asyncio.sleep(0.01)
@@ -186,7 +186,7 @@ async def test_deadline_counts_as_interruption_of_executor_turn() -> None:
     while not sending.done() or call.background:
         clock.move(5)
         await asyncio.sleep(0.001)
-    await asyncio.wait_for(made.parts.work_queue.quiet(), 5)
+    await asyncio.wait_for(made.parts.work_queue.quiet(), 60)
     interrupted = await sending
     assert isinstance(interrupted, Task)
     cut = await made.parts.service.get(call, interrupted.id)

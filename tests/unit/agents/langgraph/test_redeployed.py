@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -152,8 +151,7 @@ async def test_finished_turn_answers_on_any_graph() -> None:
 
 
 async def test_turn_without_stored_state_fails() -> None:
-    @dataclass(frozen=True)
-    class Hopped(Turn):
+    class Hopped(Turn, frozen=True):
         handoffs: int = 1
 
     first = asked("hi", 1)

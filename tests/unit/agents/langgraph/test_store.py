@@ -263,7 +263,7 @@ async def test_cancelled_node_writes_no_memory_later() -> None:
     def node(state: MessagesState, *, store: BaseStore) -> State:
         if said(dict(state)) == "slow":
             loop.call_soon_threadsafe(began.set)
-            go.wait(30)
+            go.wait(60)
             try:
                 store.put(NS, "late", {})
             except Exception as error:
@@ -275,10 +275,10 @@ async def test_cancelled_node_writes_no_memory_later() -> None:
     made = parts(one_node(node), lease_seconds=3)
     call = CallContext("owner", "test")
     sending = asyncio.create_task(made.service.send(call, request("slow", context_id="c-1")))
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     [key] = made.store.task_keys()  # type: ignore[attr-defined]
     await made.service.cancel(call, key.task_id)
-    await asyncio.wait_for(sending, 10)
+    await asyncio.wait_for(sending, 60)
     for message_id in ("m-2", "m-3"):
         answer = await made.service.send(call, request("quick", message_id=message_id, context_id="c-1"))
         assert isinstance(answer, Task)

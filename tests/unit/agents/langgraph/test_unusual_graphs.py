@@ -121,7 +121,7 @@ async def test_blocking_graph_does_not_lose_its_lease() -> None:
 
     async def blocks(state: State) -> State:
         # Blocks the event loop on purpose.
-        renewed = [renewals.acquire(timeout=20) for _ in range(3)]
+        renewed = [renewals.acquire(timeout=60) for _ in range(3)]
         return {"messages": [AIMessage(f"still here: {renewed}")]}
 
     clock = SystemClock()

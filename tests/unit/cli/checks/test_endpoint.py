@@ -1,6 +1,7 @@
 """Checks of a deployment's URL by `aion doctor`, on healthy and broken servers."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,8 +29,8 @@ class _Uvicorn:
     """The app, served by uvicorn in a thread."""
 
     def __init__(self, folder: Path, text: str, **environ: str) -> None:
-        with operating.taken_port() as port:
-            self.url = f"http://127.0.0.1:{port}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         given = {
             "AION_STORE": "memory",
             "AION_CONFIG": str(written(folder, text)),
@@ -37,12 +38,13 @@ class _Uvicorn:
             **environ,
         }
         app = build_app(Settings.from_environ(given))
-        self._server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
 
     def __enter__(self) -> str:
         self._thread.start()
         while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
             self._thread.join(0.02)
         return self.url
 

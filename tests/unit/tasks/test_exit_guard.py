@@ -13,8 +13,8 @@ from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 
-from aion_core.agents.loader import exit_guard
 from aion_core.errors import AgentFailed
+from aion_core.tasks.exit_guard import exit_guard
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send
 

@@ -1,14 +1,14 @@
 """Wake-up messages for push delivery after commits of tasks with subscribers."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import PushConfig, PushWakeUp, TurnStarted
-from aion_core.tasks import notifications
-from aion_core.tasks.notifications import CommitNotifier
+from aion_core.tasks import broadcast
+from aion_core.tasks.broadcast import CommitNotifier
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.stores import MemoryTaskStore
@@ -125,7 +125,7 @@ async def test_hanging_push_queue_delays_only_end_of_turn(
     queue.answers.clear()
     begun = await says(chat, begun, 5)
     assert queue.enqueued == [2]
-    monkeypatch.setattr(notifications, "ENQUEUE_SECONDS", 0.01)
+    monkeypatch.setattr(broadcast, "ENQUEUE_SECONDS", 0.01)
     await chat.ends(begun)
     assert await chat.state("t-m-1") == "completed"
     await asyncio.sleep(0)

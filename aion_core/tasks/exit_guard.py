@@ -1,0 +1,87 @@
+"""Guard against agent code that would end the process."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from aion_core.errors import AgentFailed
+
+# The guard covers an agent's code and every asyncio task that it starts. asyncio passes SystemExit and
+# KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task's own coroutine
+# can catch them earlier. So during a turn, a task factory wraps the coroutine of every task created by the agent.
+
+PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
+"""Exceptions that asyncio passes straight to the event loop."""
+
+_EXIT_MESSAGE = "The agent tried to end its process."
+
+_in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
+"""True while an agent's code runs. The task factory wraps only tasks created by such code."""
+
+
+@contextmanager
+def exit_guard() -> Iterator[None]:
+    """Context manager that raises AgentFailed if the code within it, or a task of that code, exits the process."""
+    loop = asyncio.get_running_loop()
+    previous = loop.get_task_factory()
+    factory = previous if isinstance(previous, _TaskFactory) else _TaskFactory(previous)
+    loop.set_task_factory(factory)
+    factory.turns += 1
+    token = _in_a_turn.set(True)
+    try:
+        yield
+    except PROCESS_EXITS as error:
+        raise AgentFailed(_EXIT_MESSAGE) from error
+    finally:
+        _in_a_turn.reset(token)
+        factory.turns -= 1
+        # If other code has wrapped this factory since, that wrapper stays, and this factory no longer guards tasks.
+        if not factory.turns and loop.get_task_factory() is factory:
+            loop.set_task_factory(factory.before)
+
+
+class _TaskFactory:
+    """Task factory of an event loop during turns. It guards the agents' tasks and calls the loop's previous factory."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.turns = 0
+        """Number of running turns. After the last turn, the event loop gets its previous factory back."""
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
+        exit_guard = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
+        if self.before is not None:
+            return self.before(loop, exit_guard, **options)
+        return asyncio.Task(exit_guard, loop=loop, **options)
+
+
+class _GuardedCoroutine(Coroutine[Any, Any, Any]):
+    """Coroutine that runs another one and replaces its SystemExit or KeyboardInterrupt with AgentFailed."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        # asyncio shows this name in the task's description.
+        self.__qualname__ = getattr(work, "__qualname__", type(work).__qualname__)
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._work.send(value)
+        except PROCESS_EXITS as error:
+            raise AgentFailed(_EXIT_MESSAGE) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._work.throw(*error)
+        except PROCESS_EXITS as raised:
+            raise AgentFailed(_EXIT_MESSAGE) from raised
+        finally:
+            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            del error
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Any:
+        return self._work.__await__()
