@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -29,12 +30,21 @@ def isolated_imports(folder: Path) -> Iterator[None]:
         _forget(tests)
 
 
+@cache
+def _outside(folder: Path) -> dict[str, ModuleType]:
+    """Return the modules known to be outside of the folder, by name: a session has thousands."""
+    return {}
+
+
 def _forget(folder: Path) -> None:
-    # Texts, as a session has thousands of modules.
-    within = f"{folder}{os.sep}"
+    within, outside = f"{folder}{os.sep}", _outside(folder)
     for name, module in list(sys.modules.items()):
+        if outside.get(name) is module:
+            continue
         if any(place.startswith(within) for place in _places(module)):
             del sys.modules[name]
+        else:
+            outside[name] = module
 
 
 def _places(module: ModuleType) -> list[str]:
