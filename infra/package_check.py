@@ -58,7 +58,7 @@ CASES = (
     Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, 1620, (LANGGRAPH,), _NOT_LANGGRAPHS),
     Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, 1620, (ADK,), _NOT_ADKS),
     Case("api, both", "ApiFunction", "handlers.api", 150 * MEGABYTE, 1650, (LANGGRAPH, ADK)),
-    Case("deliver_push", "PushFunction", "handlers.deliver_push", 45 * MEGABYTE, 720, (), _NO_AGENTS),
+    Case("deliver_push", "PushFunction", "handlers.deliver_push", 47 * MEGABYTE, 720, (), _NO_AGENTS),
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, 630, (), _NO_AGENTS),
 )
 

@@ -13,15 +13,20 @@ function folded(summary, content) {
 
 const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
 
+let newest; // the newest request for a stored state; a late answer to an earlier one is dropped
+
 /** Show the stored state of a context: the checkpoints of a LangGraph thread, or the events of an ADK session. */
 export async function showState(place, wire, contextId) {
+  const request = (newest = Symbol());
   if (!contextId) return place.replaceChildren(element("p", { class: "empty" }, "The state of a context appears after its first message."));
-  let state;
+  let state, failure;
   try {
     state = await wire.own("state", { contextId });
   } catch (error) {
-    return place.replaceChildren(element("p", { class: "error" }, error.message));
+    failure = error;
   }
+  if (request !== newest) return undefined;
+  if (failure) return place.replaceChildren(element("p", { class: "error" }, failure.message));
   if (!state) return place.replaceChildren(element("p", { class: "empty" }, "This agent has no stored state in this context."));
   const entries = state.entries.map(({ label, at, content }) => element("li", {}, folded([time(at), ` ${label}`], content)));
   return place.replaceChildren(element("p", {}, `${state.kind} `, element("code", {}, state.id)), folded(["current state"], state.values), element("ol", {}, ...entries));

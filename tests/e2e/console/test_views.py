@@ -84,6 +84,25 @@ def test_checkpoints_of_thread_are_shown(console: Page) -> None:
     assert [message["type"] for message in stored["values"]["messages"]] == ["human", "ai"]
 
 
+def test_late_state_replaces_no_newer_state(console: Page) -> None:
+    held: list[Route] = []
+    answers = re.compile(r"/state\?contextId")
+    console.route(answers, lambda route: route.continue_() if held else held.append(route))
+    try:
+        send(console, "hello")
+        ends(console)
+        send(console, "hello")
+        ends(console)
+        entries = show(console, "stored").locator("#entries")
+        expect(entries).to_contain_text("LangGraph thread")
+        with console.expect_event("requestfinished", lambda request: request == held[0].request):
+            held[0].fulfill(json=None)
+        console.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        expect(entries).to_contain_text("LangGraph thread")
+    finally:
+        console.unroute(answers)
+
+
 def test_session_of_adk_agent_is_shown(console: Page) -> None:
     choose(console, "counting")
     for count in (1, 2):
