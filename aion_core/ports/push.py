@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -41,7 +41,11 @@ class PushConfig(Struct, frozen=True):
     """The kinds of events to post, as configured for the agent in aion.yaml."""
 
     def __repr__(self) -> str:
-        return f"PushConfig(id={self.id!r}, scheme={self.scheme!r}, version={self.version!r}, events={self.events!r})"
+        return f"PushConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # The one of Struct, which `rich` prints, has all fields.
+        return [(name, getattr(self, name)) for name in ("id", "scheme", "older_until", "version", "events")]
 
 
 class Delivery(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -34,6 +34,10 @@ class WebhookRequest(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "WebhookRequest()"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # The one of Struct, which `rich` prints, has all fields.
+        return []
 
 
 class Render(Protocol):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -35,7 +35,9 @@ def exit_guard() -> Iterator[None]:
     except PROCESS_EXITS as error:
         raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
-        _in_a_turn.reset(token)
+        # The garbage collector closes the coroutine of a turn that never ended in another context.
+        with suppress(ValueError):
+            _in_a_turn.reset(token)
         factory.turns -= 1
         # If other code has wrapped this factory since, that wrapper stays, and this factory no longer guards tasks.
         if not factory.turns and loop.get_task_factory() is factory:

@@ -187,7 +187,7 @@ class _Timer:
     def _expired(self) -> Heartbeat | None:
         """Remove the first heartbeat and return it if its step is due. Also remove the ended ones before it.
 
-        So the thread wakes up for running turns only: each of its wake-ups interrupts the event loop.
+        So ended turns cost few wake-ups of the thread. Each of them interrupts the event loop.
         """
         while self._due:
             at, _, reference = self._due[0]

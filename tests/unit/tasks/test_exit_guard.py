@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -194,3 +195,17 @@ async def test_guarded_asyncio_task_returns_and_cancels_normally() -> None:
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         assert await asyncio.create_task(asyncio.sleep(0, 3)) == 3
+
+
+async def test_guard_closed_in_another_context_ends() -> None:
+    """The garbage collector closes a turn that never ended."""
+
+    async def turn() -> None:
+        with exit_guard():
+            await asyncio.Future()
+
+    abandoned = turn()
+    copy_context().run(abandoned.send, None)
+    assert asyncio.get_running_loop().get_task_factory() is not None
+    abandoned.close()
+    assert asyncio.get_running_loop().get_task_factory() is None

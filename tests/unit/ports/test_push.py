@@ -1,0 +1,19 @@
+"""Push configs and webhook requests do not show their secrets."""
+
+from collections.abc import Callable
+
+import pytest
+from rich.pretty import pretty_repr
+
+from aion_core.ports import PushConfig
+from aion_core.ports.webhooks import WebhookRequest
+
+CONFIG = PushConfig("config-1", "https://hooks/?key=hidden-1", "hidden-2", "Bearer", "hidden-3", ("hidden-4",))
+REQUEST = WebhookRequest({"Authorization": "Bearer hidden-5"}, b"hidden-6")
+
+
+@pytest.mark.parametrize("text", [repr, str, pretty_repr])
+def test_texts_of_records_have_no_secrets(text: Callable[[object], str]) -> None:
+    """`rich` prints the local variables of a traceback in its own form."""
+    assert "config-1" in text(CONFIG)
+    assert "hidden" not in text(CONFIG) + text(REQUEST)
