@@ -163,7 +163,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _number(value: Any) -> int | None:
-    return value if type(value) is int or (isinstance(value, int) and type(value) is not bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _utf8_size(text: str) -> int:
@@ -382,9 +382,8 @@ def check_transaction_size(items: Sequence[Item]) -> None:
 
 def check_key(key: Key) -> None:
     """Raise StoreError if DynamoDB refuses the key: both parts must be texts within its limits."""
-    for value, most in ((key.partition, MAX_PARTITION_BYTES), (key.sort, MAX_SORT_BYTES)):
-        if not (type(value) is str and value.isascii() and 0 < len(value) <= most):
-            _check_key_part(value, most)
+    _check_key_part(key.partition, MAX_PARTITION_BYTES)
+    _check_key_part(key.sort, MAX_SORT_BYTES)
 
 
 def _check_key_part(value: Any, most: int) -> None:
@@ -399,7 +398,7 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
         if sort in item:
             if sort_type == "S":
                 _check_key_part(item[sort], MAX_SORT_BYTES)
-            elif type(item[sort]) is not int:
+            elif _number(item[sort]) is None:
                 raise _invalid(f"{sort} is not a number")
 
 

@@ -323,7 +323,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         for page, slots in pages.items():
             key = keys.writes_key(thread_id, ns, checkpoint_id, task_id, page)
             attributes = await self._attributes(thread_id, slots)
-            once = {slot: value for slot, value in attributes.items() if slot[0] == "w"}
+            once = {slot: value for slot, value in attributes.items() if _index(slot) >= 0}
             special = {slot: value for slot, value in attributes.items() if slot not in once}
             change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
             changes.append(Update(key, change))
@@ -380,8 +380,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         for item in writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
             for slot, payload in (await self._payloads.of(item)).items():
-                index = int(slot[1:]) if slot[0] == "w" else -int(slot[1:])
-                order = writes_sort_key(item["task_path"], task_id, index)
+                order = writes_sort_key(item["task_path"], task_id, _index(slot))
                 found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
@@ -417,6 +416,10 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 def _slot(index: int) -> str:
     """Return the attribute name for the write with this index, such as w0 for 0, or s1 for -1 (a special channel)."""
     return f"w{index}" if index >= 0 else f"s{-index}"
+
+
+def _index(slot: str) -> int:
+    return int(slot[1:]) if slot[0] == "w" else -int(slot[1:])
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:

@@ -77,13 +77,13 @@ def created(
     new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
 ) -> Transition[TurnStarted | TurnQueued]:
     """Return the transition to create a task. Its turn gets the lease if the context is free, or waits in the queue."""
-    runs = holder is not None and not record.busy
-    head = first_head(new, record.fence + 1 if runs else 0)
+    head = first_head(new)
     if new.push is not None:
         head = heads.head_with_subscriber(head, new.push)
     outcome: TurnStarted | TurnQueued
-    if holder is not None and runs:
-        lease = Lease(new.context, replace(new.turn, tries=1), holder, head.fence)
+    if holder is not None and not record.busy:
+        lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
+        head = replace(head, fence=lease.fence)
         outcome, change = TurnStarted(lease, head), contexts.acquired(lease, record, times)
     else:
         outcome, change = TurnQueued(head, record.held_until()), _queued(new, record, holder, when_busy, times)
@@ -361,9 +361,7 @@ def first_log(new: NewTask) -> tuple[Numbered, ...]:
     )
 
 
-def first_head(new: NewTask, fence: int = 0) -> Head:
-    """Return the head (state and event number) of a new task after its first events. `fence` is that of its lease."""
+def first_head(new: NewTask) -> Head:
+    """Return the head (state and event number) of a new task after its first events, before its first lease."""
     status = new.events[-1].status
-    return Head(
-        new.key, new.context, status.state, lifecycle.timestamp_of(status), generation=len(new.events), fence=fence
-    )
+    return Head(new.key, new.context, status.state, lifecycle.timestamp_of(status), generation=len(new.events), fence=0)

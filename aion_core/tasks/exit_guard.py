@@ -53,10 +53,10 @@ class _TaskFactory:
         """Number of running turns. After the last turn, the event loop gets its previous factory back."""
 
     def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
-        exit_guard = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
+        guarded = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
         if self.before is not None:
-            return self.before(loop, exit_guard, **options)
-        return asyncio.Task(exit_guard, loop=loop, **options)
+            return self.before(loop, guarded, **options)
+        return asyncio.Task(guarded, loop=loop, **options)
 
 
 class _GuardedCoroutine(Coroutine[Any, Any, Any]):
