@@ -73,7 +73,7 @@ def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = 
     settings = settings or Settings.from_environ()
     telemetry = telemetry or build_telemetry(settings)
     from aion_core.bootstrap.stores import build_stores
-    from aion_core.clock import SystemClock
+    from aion_core.ports import SystemClock
 
     stores = build_stores(settings, SystemClock())
     push = (stores.push.configs, stores.push.queue) if stores.push else ()

@@ -18,11 +18,10 @@ from aion_core.agents.loader import AgentReplies, LazyAgent
 from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.clock import SystemClock
-from aion_core.ports import Agent, Clock, Limits, PushWakeUp, WakeUp
+from aion_core.ports import Agent, Clock, Limits, PushWakeUp, SystemClock, WakeUp
 from aion_core.settings import Settings
-from aion_core.tasks.call import Deadline
 from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.sweep import Sweep
 

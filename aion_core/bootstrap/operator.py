@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
-from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, TaskList, TaskStore
+from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, SystemClock, TaskList, TaskStore
 from aion_core.ports.payloads import ObjectVersions
 from aion_core.ports.queues import DeadLetters
 from aion_core.ports.table import ErasableTable

@@ -3,9 +3,8 @@
 from aion_core.bootstrap.stores import PushResources, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.webhooks import webhook_policy
-from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Clock, TaskStore
+from aion_core.ports import Clock, SystemClock, TaskStore
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render

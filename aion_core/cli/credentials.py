@@ -12,8 +12,8 @@ from aion_core.cli import options
 from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.cli.steps import result_of
-from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
+from aion_core.ports import SystemClock
 
 if TYPE_CHECKING:
     from aion_core.ports import ApiKeys

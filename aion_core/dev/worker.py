@@ -182,7 +182,7 @@ class _Worker:
 
         from aion_core.dev.http_protocol import HeaderTimeoutProtocol
         from aion_core.dev.request_log import RequestLogMiddleware
-        from aion_core.tasks.call import Deadline
+        from aion_core.tasks.process import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
         from aion_core.web.request_context import DEADLINE
 
@@ -297,7 +297,7 @@ def _developer_header(config: Path) -> str:
     from aion_core.agents.security import read_auth_policies
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.bootstrap.operator import build_keys
-    from aion_core.clock import SystemClock
+    from aion_core.ports import SystemClock
     from aion_core.settings import Settings
 
     agents = read_agent_configs(config)
@@ -336,7 +336,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
-    from aion_core.tasks.call import Deadline
+    from aion_core.tasks.process import Deadline
     from handlers import run_task
 
     async def on_loop(record: Any, lambda_context: Any) -> None:

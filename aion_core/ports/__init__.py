@@ -29,7 +29,6 @@ from aion_core.ports.agent import (
     TurnRequest,
 )
 from aion_core.ports.api_keys import ApiKeys, KeyRecord
-from aion_core.ports.clock import Clock
 from aion_core.ports.limits import Limits, OpenStream, OpenTask, RateLimits
 from aion_core.ports.long_term_memory import (
     MAX_MEMORY_BYTES,
@@ -40,7 +39,6 @@ from aion_core.ports.long_term_memory import (
     MemoryWrite,
     Namespace,
 )
-from aion_core.ports.observability import Metric, Metrics, NoopTraces, NullMetrics, Span, SpanKind, Traces
 from aion_core.ports.payloads import Blobs, Cipher
 from aion_core.ports.push import (
     MAX_PUSH_CONFIGS,
@@ -52,6 +50,7 @@ from aion_core.ports.push import (
     PushVersion,
 )
 from aion_core.ports.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
+from aion_core.ports.runtime import Clock, Metric, Metrics, NoopTraces, NullMetrics, Span, SpanKind, SystemClock, Traces
 from aion_core.ports.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.ports.task_store import (
     MAX_WAITING,
@@ -178,6 +177,7 @@ __all__ = [
     "StepCompleted",
     "StoppedBy",
     "StoredState",
+    "SystemClock",
     "TaskFilter",
     "TaskKey",
     "TaskList",

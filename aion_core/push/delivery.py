@@ -42,7 +42,7 @@ from aion_core.ports import (
 from aion_core.ports.queues import LONGEST_DELAY
 from aion_core.push import schedule
 from aion_core.push.attempts import DeliveryAttempts
-from aion_core.tasks import heads
+from aion_core.tasks import lifecycle
 from aion_core.tasks.broadcast import wake_delivery
 from aion_core.tasks.lifecycle import milliseconds, time_of
 
@@ -203,9 +203,9 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if heads.has_subscriber_for(log.head, entry.event):
+            if lifecycle.has_subscriber_for(log.head, entry.event):
                 passed.add(entry.generation)
-            if wanted is None or not heads.wants(wanted, entry.event):
+            if wanted is None or not lifecycle.wants(wanted, entry.event):
                 cursor = entry.generation
                 continue
             if delivered or self._ends_soon(claim):

@@ -11,7 +11,7 @@ from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, all_pages
 from aion_core.stores.push_configs import delivery_of
-from aion_core.tasks import deliveries, heads
+from aion_core.tasks import deliveries, lifecycle
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
 
 HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
@@ -49,7 +49,7 @@ class Inspection:
         """Scan the table and yield the heads (state and last event number) of all tasks, or of those with this id."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
-                yield heads.head_of(keys.task_of(keys.key_of(item)), item)
+                yield lifecycle.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of those with this id."""

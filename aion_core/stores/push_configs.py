@@ -36,7 +36,7 @@ from aion_core.stores.retries import (
     write_unless_refused,
 )
 from aion_core.stores.timers import PUSHES, TimerIndex
-from aion_core.tasks import contexts, deliveries, heads
+from aion_core.tasks import contexts, deliveries, lifecycle
 from aion_core.tasks.contexts import Times, moment
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class PushItems:
         The webhook receives the events after number `after`. `due` sets the config's timer. Raises TooManyPushConfigs
         if the task already has the maximum number.
         """
-        heads.check_room([delivery.config_id for delivery in known], config)
+        lifecycle.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
         times = self._times()
         due_at = moment(times.lease_until) if due else None
@@ -163,10 +163,10 @@ class TablePushConfigs:
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
                 return TransactionPlan(stored)  # An earlier attempt succeeded, and its answer was lost.
-            head = heads.head_of(task, item)
+            head = lifecycle.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
-            subscribed = heads.subscribed(head, heads.head_with_subscriber(head, config))
+            subscribed = lifecycle.subscribed(head, lifecycle.head_with_subscriber(head, config))
             return TransactionPlan(registered.delivery, [Update(keys.head_key(task), subscribed), registered.write])
 
         return await commit(self._table, plan, busy="The task's push configs are changed by too many requests at once.")
@@ -236,7 +236,7 @@ class TablePushConfigs:
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
         # The table refuses the write if a push config was added or the task has expired.
-        await self._write(Update(keys.head_key(head.key), heads.without_subscribers(head)))
+        await self._write(Update(keys.head_key(head.key), lifecycle.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """See `ports.PushConfigs.redrive`."""

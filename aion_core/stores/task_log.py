@@ -30,9 +30,9 @@ from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskS
 from aion_core.stores import keys
 from aion_core.stores.items import LARGE_BYTES, Reads, readable
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
-from aion_core.tasks import heads
+from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import VERSION, Times, milliseconds
-from aion_core.tasks.heads import NewEvent, head_of
+from aion_core.tasks.lifecycle import NewEvent, head_of
 from aion_core.tasks.transitions import QueuedMessage
 
 logger = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ def head_item(head: Head) -> Item:
         BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
         BY_CONTEXT.partition: keys.listing_context(head.context),
         BY_AGENT.sort: listing_at(head),
-        **heads.subscriber_attributes(head),
+        **lifecycle.subscriber_attributes(head),
     }
 
 

@@ -51,11 +51,11 @@ from aion_core.stores.push_configs import PushItems
 from aion_core.stores.retries import TransactionPlan, commit
 from aion_core.stores.task_log import TaskLog, context_update, head_item, listing_at, message_keys_of, message_row
 from aion_core.stores.timers import TimerIndex
-from aion_core.tasks import admission, contexts, heads, transitions
+from aion_core.tasks import admission, contexts, lifecycle, transitions
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
-from aion_core.tasks.heads import Transition
+from aion_core.tasks.lifecycle import Transition
 from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -187,7 +187,7 @@ class TableTaskStore:
                 writes += await self._writes(context, waiting, times)
                 writes.append(await self._log.queued_row(follow_up, times))
                 if not waiting.heads:
-                    writes.append(ConditionCheck(keys.head_key(before.key), heads.IS_RUNNING))
+                    writes.append(ConditionCheck(keys.head_key(before.key), lifecycle.IS_RUNNING))
                 return TransactionPlan(waiting.outcome, writes)
             expires = await self._new_expiry(before.key, times)
             taken = admission.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)

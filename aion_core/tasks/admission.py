@@ -30,9 +30,9 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import contexts, heads, lifecycle
+from aion_core.tasks import contexts, lifecycle
 from aion_core.tasks.contexts import ContextRecord, Times
-from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
+from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
 KEEP_LONGER = 24 * 3600
 """A follow-up extends a task's TTL only by more than these seconds, since each extension costs a snapshot."""
@@ -79,7 +79,7 @@ def created(
     """Return the transition to create a task. Its turn gets the lease if the context is free, or waits in the queue."""
     head = first_head(new)
     if new.push is not None:
-        head = heads.head_with_subscriber(head, new.push)
+        head = lifecycle.head_with_subscriber(head, new.push)
     outcome: TurnStarted | TurnQueued
     if holder is not None and not record.busy:
         lease = Lease(new.context, replace(new.turn, tries=1), holder, record.fence + 1)
@@ -154,7 +154,7 @@ def taken(
     """Return the transition for a follow-up taken at once. `expires` is the task's new TTL; None keeps the old one."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
-    subscribed = heads.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
+    subscribed = lifecycle.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
     after = replace(lifecycle.advance(subscribed, follow_up.event), fence=record.fence + 1)
     outcome: TurnStarted | TurnQueued
     if holder is None:
@@ -167,7 +167,7 @@ def taken(
     row = new_event(
         after, after.generation, follow_up.event, message=follow_up.message, request=follow_up.request, token=token
     )
-    move = HeadMove(heads.moved(before, after, expires=expires, fence=False), after)
+    move = HeadMove(lifecycle.moved(before, after, expires=expires, fence=False), after)
     return Transition(outcome, change, (move,), (row,))
 
 
@@ -182,8 +182,8 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
     if follow_up.push is None:
         return Transition(TurnQueued(before, record.held_until()), change)
-    after = heads.head_with_subscriber(before, follow_up.push)
-    move = HeadMove(heads.subscribed(before, after, while_running=True), after)
+    after = lifecycle.head_with_subscriber(before, follow_up.push)
+    move = HeadMove(lifecycle.subscribed(before, after, while_running=True), after)
     return Transition(TurnQueued(after, record.held_until()), change, (move,))
 
 

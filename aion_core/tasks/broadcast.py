@@ -31,7 +31,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
 from aion_core.tasks import lifecycle, replies
-from aion_core.tasks.heads import has_subscriber_for
+from aion_core.tasks.lifecycle import has_subscriber_for
 
 logger = logging.getLogger(__name__)
 

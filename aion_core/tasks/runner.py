@@ -38,10 +38,8 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast, wake
-from aion_core.tasks.call import DRAIN_SECONDS, Deadline, margins
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.exit_guard import exit_guard
-from aion_core.tasks.heartbeat import Heartbeat, LeaseKeeper
+from aion_core.tasks.process import DRAIN_SECONDS, Deadline, Heartbeat, LeaseKeeper, exit_guard, margins
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)

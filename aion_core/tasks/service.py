@@ -126,7 +126,7 @@ class MessageAdmission:
             match outcome:
                 case TurnStarted():
                     broadcast = EventBroadcast(admission.first_log(new), start=start)
-                    call.start_background(self._worker.run(outcome, broadcast, call.deadline))
+                    call.background.start(self._worker.run(outcome, broadcast, call.deadline))
                     return Admission(new.key, broadcast)
                 case TurnQueued():
                     await self._wake_for(call, outcome, at_once=at_once)
@@ -195,7 +195,7 @@ class MessageAdmission:
                 broadcast = EventBroadcast(
                     [*log.events, entry], start=start if start is StreamStart.NO_STREAM else StreamStart.CURRENT_TASK
                 )
-                call.start_background(self._worker.run(outcome, broadcast, call.deadline))
+                call.background.start(self._worker.run(outcome, broadcast, call.deadline))
                 return Admission(log.head.key, broadcast, continues=True)
             case TurnQueued():
                 await self._wake_for(call, outcome, at_once=at_once)
@@ -212,7 +212,7 @@ class MessageAdmission:
         """Return the admission to an existing task. If its lease holder is dead, run its turn in this process."""
         # A message found by its Idempotency-Key belongs to another context than the newly generated one.
         if at_once and not call.idempotency_key:
-            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
+            call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
 
     async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
@@ -221,7 +221,7 @@ class MessageAdmission:
         if not at_once:
             await wake(self._work_queue, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
-            call.start_background(self._worker.handle(WakeUp(context), until=call.deadline.until))
+            call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
 
     async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
         """Cancel the task running in the context, so that the new message can be admitted."""

@@ -16,9 +16,9 @@ from aion_core.errors import LeaseLost, PendingInput
 from aion_core.ports import ContextKey, Head, Lease, StoppedBy, Turn, TurnFinished, TurnStarted
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Event, Message, stream_response
-from aion_core.tasks import admission, contexts, heads, lifecycle
+from aion_core.tasks import admission, contexts, lifecycle
 from aion_core.tasks.contexts import ContextRecord, Times
-from aion_core.tasks.heads import HeadMove, NewEvent, Transition, new_event
+from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
 
 class QueuedMessage(Struct, frozen=True):
@@ -105,13 +105,13 @@ def _beginning(
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
     lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
     if turn.message_generation:
-        return lease, HeadMove(heads.fenced(lease.fence), replace(head, fence=lease.fence)), ()
+        return lease, HeadMove(lifecycle.fenced(lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
     event = admission.working_event(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)
     lease = replace(lease, turn=replace(lease.turn, message_generation=after.generation))
     recorded = new_event(after, after.generation, event, message=queued.message, request=queued.request)
-    return lease, HeadMove(heads.moved(head, after), after), (recorded,)
+    return lease, HeadMove(lifecycle.moved(head, after), after), (recorded,)
 
 
 # ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +122,7 @@ def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[
     after = lifecycle.advance(head, event)
     token = token_of(lease, after.generation, event)
     row = new_event(head, after.generation, event, key=key, token=token)
-    return Transition(after, None, (HeadMove(heads.moved(head, after), after),), (row,))
+    return Transition(after, None, (HeadMove(lifecycle.moved(head, after), after),), (row,))
 
 
 def still_mine(head: Head, now: Head | None) -> Head:
@@ -191,7 +191,7 @@ def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
     return Transition(
         TurnFinished(after),
         release(ending.lease),
-        (HeadMove(heads.moved(ending.head, after), after),),
+        (HeadMove(lifecycle.moved(ending.head, after), after),),
         (new_event(ending.head, after.generation, ending.event, token=ending.token),),
     )
 
@@ -224,7 +224,7 @@ def finished(
     """Return the transition to end a turn while another turn waits, for the same lease holder or another one."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after.generation, ending.event, token=ending.token)
-    move = HeadMove(heads.moved(head, after), after)
+    move = HeadMove(lifecycle.moved(head, after), after)
     same_task = turn.task_id == head.key.task_id
     if same_task:
         next_head = after
@@ -234,7 +234,7 @@ def finished(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
     # A transaction can write an item only once: one change of the task's head covers both events.
-    moves = (HeadMove(heads.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
+    moves = (HeadMove(lifecycle.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
         TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
         contexts.transferred(next_lease, record, times),
@@ -267,7 +267,7 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
     return Transition(
         TurnFinished(after, waiting=waiting),
         contexts.removed(task_id, record, fence, times),
-        (HeadMove(heads.moved(head, after), after),),
+        (HeadMove(lifecycle.moved(head, after), after),),
         (new_event(head, after.generation, event, token=token),),
     )
 

@@ -20,7 +20,7 @@ from aion_core.auth.policy import AccessDenied, AccessGranted
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
-from aion_core.tasks.call import Deadline
+from aion_core.tasks.process import BackgroundTurns, Deadline
 from aion_core.web.cors import CorsPolicy, cors_middleware
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller
@@ -284,9 +284,6 @@ def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
 STREAMED = "aion.streamed"
 """Key in the ASGI scope. Our Lambda runtime sets it for a request with a streamed response."""
 
-CANCEL_SECONDS = 0.5
-"""Maximum time for a canceled request to wait for the end of its canceled turns."""
-
 
 class AwaitBackgroundTurnsMiddleware:
     """ASGI middleware. Returns from the app call after the request's background turns have ended.
@@ -303,7 +300,7 @@ class AwaitBackgroundTurnsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        work: set[asyncio.Task[None]] = set()
+        turns = BackgroundTurns()
         # A server with a graceful shutdown has already set a deadline.
         deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
@@ -311,29 +308,20 @@ class AwaitBackgroundTurnsMiddleware:
             if not message.get("more_body") and message["type"] == "http.response.body":
                 # Hand running turns off to the queue, since Lambda sends a buffered response only after the call returns.
                 deadline.now.set()
-                await _wait_for(work)
+                await turns.wait()
             await send(message)
 
         try:
             await self._app(
-                {**scope, BACKGROUND: work, DEADLINE: deadline},
+                {**scope, BACKGROUND: turns, DEADLINE: deadline},
                 receive,
                 send_after_turns if _is_buffered(scope) else send,
             )
-            await _wait_for(work)
+            await turns.wait()
         except BaseException:
             # The invocation ends. Its turns must not continue in the next invocation: another worker resumes them later.
-            for task in work:
-                task.cancel()
-            if work:
-                # Canceled turns still record their metrics.
-                await asyncio.wait(set(work), timeout=CANCEL_SECONDS)
+            await turns.cancel()
             raise
-
-
-async def _wait_for(work: set[asyncio.Task[None]]) -> None:
-    while work:
-        await asyncio.wait(set(work))
 
 
 def _deadline(scope: Scope) -> datetime | None:

@@ -183,7 +183,7 @@ def _prefix(event: Any) -> str | None:
 # ── Caller and agent ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 BACKGROUND = "aion.background"
-"""Key in an ASGI scope. Its value is the set of asyncio tasks of the request's background turns."""
+"""Key in an ASGI scope. Its value is the `BackgroundTurns` of the request."""
 
 CALLER = "aion.caller"
 """Key in an ASGI scope. Its value is the authenticated `Caller`."""

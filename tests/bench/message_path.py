@@ -31,7 +31,7 @@ EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
 """Settings of both stores. A turn of a slow machine ends before the first renewal of such a lease, which enters two more files."""
 
-MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 45
+MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 40
 """Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}

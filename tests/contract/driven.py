@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.clock import SystemClock
 from aion_core.ports import (
     AgentArtifact,
     AgentMessage,
@@ -26,6 +25,7 @@ from aion_core.ports import (
     Numbered,
     Paused,
     Reply,
+    SystemClock,
     Turn,
     TurnRequest,
     TurnStarted,

@@ -13,8 +13,7 @@ from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
-from aion_core.clock import SystemClock
-from aion_core.ports import ContextKey, Delta, DeltaBatch
+from aion_core.ports import ContextKey, Delta, DeltaBatch, SystemClock
 from aion_core.settings import Settings
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id

@@ -12,8 +12,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.clock import SystemClock
-from aion_core.ports import ContextKey, Delta, WakeUp
+from aion_core.ports import ContextKey, Delta, SystemClock, WakeUp
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.call import CallContext

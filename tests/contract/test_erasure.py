@@ -21,8 +21,8 @@ from aion_core.aws.blobs import S3ObjectVersions
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.bootstrap.operator import owner_of_key
-from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryWorkQueue
+from aion_core.ports import SystemClock
 from aion_core.ports.table import Put
 from aion_core.stores import keys
 from aion_core.stores.erasure import Erasure

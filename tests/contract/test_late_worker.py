@@ -109,7 +109,7 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
     assert ended.head.state == TaskState.TASK_STATE_COMPLETED
 
     graphs.go.set()
-    await asyncio.wait(call.background)
+    await call.background.wait()
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
     task = lifecycle.fold(ended.events)
     said = [message.parts[0].text for message in task.history]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aion_core.aws.expressions import encoded_key
+from aion_core.aws.dynamodb_table import encoded_key
 from aion_core.errors import ContextBusy, LeaseLost, PendingInput
 from aion_core.ports import (
     MAX_WAITING,

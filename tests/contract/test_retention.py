@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.aws.expressions import encoded_key
+from aion_core.aws.dynamodb_table import encoded_key
 from aion_core.errors import LeaseLost
 from aion_core.ports import (
     Cursor,

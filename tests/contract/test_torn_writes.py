@@ -21,10 +21,9 @@ from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
 from aion_core.memory.services import MemoryBlobs
-from aion_core.ports import ContextKey, TurnStarted
+from aion_core.ports import ContextKey, SystemClock, TurnStarted
 from aion_core.stores import keys
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.retries import Fence

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
-from aion_core.clock import SystemClock
+from aion_core.ports import SystemClock
 from aion_core.settings import Settings
 from tests.e2e.browser import BrowserMissing, browser_page, pages
 from tests.support.environments import NodeMissing, node_with

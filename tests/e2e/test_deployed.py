@@ -20,8 +20,7 @@ from botocore.credentials import Credentials as AwsCredentials
 from click.testing import CliRunner
 
 from aion_core.cli.smoke import smoke
-from aion_core.clock import SystemClock
-from aion_core.ports import ContextKey, PushWakeUp, TaskKey, WakeUp
+from aion_core.ports import ContextKey, PushWakeUp, SystemClock, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
 from aion_core.shipped import shipped

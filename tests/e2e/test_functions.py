@@ -15,15 +15,14 @@ import pytest
 import handlers
 from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue, queue_state
-from aion_core.clock import SystemClock
 from aion_core.dev.worker import task_function_on
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey, Head, WakeUp
+from aion_core.ports import ContextKey, Head, SystemClock, WakeUp
 from aion_core.ports.queues import body_of
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
-from aion_core.tasks.call import Deadline
+from aion_core.tasks.process import Deadline
 from tests.support.queues import messages_in, received
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan

@@ -24,11 +24,10 @@ from aion_core.agents.environment import template_parameters
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import AwsClient
-from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.aws.expressions import encoded_key
-from aion_core.clock import SystemClock
+from aion_core.aws.dynamodb_table import DynamoDBTable, encoded_key
 from aion_core.local.stack import LocalStack
 from aion_core.packaging.plan import BUILD_PLACE
+from aion_core.ports import SystemClock
 from aion_core.ports.table import Key
 from aion_core.protocol.types import TaskState
 from aion_core.stores.api_keys import TableApiKeys

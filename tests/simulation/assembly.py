@@ -22,9 +22,10 @@ from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks import turn
 from aion_core.tasks.broadcast import CommitNotifier
-from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import TaskService

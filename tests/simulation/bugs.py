@@ -8,7 +8,7 @@ from aion_core.stores import task_log
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.retries import FencedWrites
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import contexts, deliveries, heads, lifecycle, subscription, transitions
+from aion_core.tasks import contexts, deliveries, lifecycle, subscription, transitions
 from aion_core.tasks.broadcast import CommitNotifier, DeltaWriter
 from aion_core.tasks.runner import TaskRunner, Worker
 from aion_core.tasks.service import MessageAdmission, TaskService
@@ -53,7 +53,7 @@ BUGS = [
     bug(
         "does not look at the fence when it records",
         "I10 I11 I5 I4",
-        Edit(heads, "as_read", "if fence else ()", "if False else ()"),
+        Edit(lifecycle, "as_read", "if fence else ()", "if False else ()"),
         scenarios=("send and go", "stream", "double texting: enqueue"),
     ),
     bug(
@@ -144,7 +144,7 @@ BUGS = [
     bug(
         "writes an event over another",
         "I4 I5 I10 I12 I17",
-        Edit(heads, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
+        Edit(lifecycle, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
         scenarios=("double texting: interrupt", "cancel", "follow-up at the end"),
         aims=aims(Fault.FROZEN_BEFORE, "cancel.transact", range(1, 5), 120.0),
     ),
@@ -333,7 +333,7 @@ BUGS = [
     bug(
         "sets no timer for an event that a subscriber wants",
         "I8",
-        Edit(heads, "new_event", "notifies=has_subscriber_for(head, event)", "notifies=False"),
+        Edit(lifecycle, "new_event", "notifies=has_subscriber_for(head, event)", "notifies=False"),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
     ),
@@ -421,7 +421,7 @@ BUGS = [
     bug(
         "forgets who begins to listen as it is found that nobody does",
         "I8",
-        Edit(heads, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
+        Edit(lifecycle, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
         Edit(PushDelivery, "deliver", "if not deliveries and head.push_events is not None:", "if True:"),
         scenarios=LISTENS_LATE,
     ),

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aion_core.ports import Lease
-from aion_core.tasks import heartbeat
+from aion_core.tasks.process import WATCH_SECONDS, LeaseRenewal
 from tests.simulation.table import unblocked
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimHeartbeat:
-    """`tasks.heartbeat.Heartbeat`; a blocked event loop does not stop it, a frozen process does."""
+    """`tasks.process.Heartbeat`; a blocked event loop does not stop it, a frozen process does."""
 
     def __init__(
         self,
@@ -25,8 +25,8 @@ class SimHeartbeat:
         renew_seconds: float,
         wake_up_seconds: float,
     ) -> None:
-        self._process, watch_seconds = process, heartbeat.WATCH_SECONDS * process.world.deployment.watch_seconds
-        self._renewal = heartbeat.LeaseRenewal(
+        self._process, watch_seconds = process, WATCH_SECONDS * process.world.deployment.watch_seconds
+        self._renewal = LeaseRenewal(
             store,
             work_queue,
             lease,

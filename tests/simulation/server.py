@@ -65,8 +65,7 @@ class Entrypoint:
         if process.buffered:
             # Behind this entry point the answer leaves after the call's return: running turns are handed off.
             call.deadline.now.set()
-            while call.background:
-                await asyncio.wait(set(call.background))
+            await call.background.wait()
         await process.effect("answer.write", lambda: self._writes(connection, answer))
 
     async def _stream(

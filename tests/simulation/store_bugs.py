@@ -4,11 +4,11 @@ from aion_core.stores import retries, task_log
 from aion_core.stores.items import Reads
 from aion_core.stores.task_log import TaskLog
 from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import admission, contexts, heads, limits, subscription, transitions
+from aion_core.tasks import admission, contexts, lifecycle, limits, subscription, transitions
 from aion_core.tasks.broadcast import DeltaWriter
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.heartbeat import LeaseRenewal
 from aion_core.tasks.listing import TaskLister
+from aion_core.tasks.process import LeaseRenewal
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import TaskRunner
 from aion_core.tasks.service import MessageAdmission
@@ -65,7 +65,7 @@ STORE_BUGS = [
     bug(
         "commits without knowing who has subscribed meanwhile",
         "I8",
-        Edit(heads, "as_read", ", subscribers_as_read(head))", ")"),
+        Edit(lifecycle, "as_read", ", subscribers_as_read(head))", ")"),
         scenarios=LISTENS_LATE,
         aims=aims(Fault.FROZEN_BEFORE, "append.transact", range(1, 6), 1.0),
     ),

@@ -269,8 +269,7 @@ class SimWorld:
     async def _with_its_work(self, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
         try:
             await work
-            while call.background:
-                await asyncio.wait(set(call.background))
+            await call.background.wait()
         finally:
             for task in call.background:
                 task.cancel()

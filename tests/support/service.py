@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.clock import SystemClock
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.memory.services import MemoryBlobs
 from aion_core.ports import (
@@ -22,6 +21,7 @@ from aion_core.ports import (
     PushConfigs,
     PushEvents,
     ReplyAs,
+    SystemClock,
     TaskList,
     TaskStore,
     WebhookClient,

@@ -8,11 +8,10 @@ from weakref import WeakKeyDictionary
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.clock import SystemClock
 from aion_core.local.stack import LocalStack
 from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Clock, TaskKey
+from aion_core.ports import Clock, SystemClock, TaskKey
 from aion_core.ports.table import Table
 from aion_core.stores import keys
 from aion_core.stores.push_configs import TablePushConfigs

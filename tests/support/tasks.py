@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from aion_core.clock import SystemClock
-from aion_core.ports import ContextKey, Head, TurnStarted
+from aion_core.ports import ContextKey, Head, SystemClock, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks import admission
 from tests.support.engines import ReachableStack

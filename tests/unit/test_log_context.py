@@ -13,7 +13,7 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks.heartbeat import Heartbeat
+from aion_core.tasks.process import Heartbeat
 from aion_core.web.app import ServedAgent, build_app
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send

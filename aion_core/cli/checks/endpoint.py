@@ -145,7 +145,7 @@ async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Chec
     """Check each token issuer in aion.yaml by reading its public keys as the API function does."""
     from aion_core.auth.schemes.bearer import JwtScheme
     from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
-    from aion_core.clock import SystemClock
+    from aion_core.ports import SystemClock
 
     try:
         policies = read_auth_policies(agents)

@@ -14,8 +14,8 @@ import pytest
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.loader import LazyAgent
 from aion_core.bootstrap.stores import build_stores
-from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError
+from aion_core.ports import SystemClock
 from aion_core.settings import Settings
 from tests.support.server import ROOT
 from tests.unit.agents.isolated import isolated_imports

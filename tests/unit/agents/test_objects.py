@@ -135,7 +135,7 @@ def load(folder: Path, source: str, **configuration: Any) -> None:
 
 def load_agent(folder: Path, config: AgentConfig) -> None:
     from aion_core.bootstrap.stores import build_stores
-    from aion_core.clock import SystemClock
+    from aion_core.ports import SystemClock
 
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     LazyAgent("ada", config, folder, stores.agents).load()

@@ -14,10 +14,9 @@ import pytest
 from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
-from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError, StoreUnavailable
 from aion_core.memory.table import MemoryTable
-from aion_core.ports import Limits, OpenStream, RateLimits
+from aion_core.ports import Limits, OpenStream, RateLimits, SystemClock
 from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 from aion_core.settings import Settings
 from aion_core.stores.limits import TableRateLimits

@@ -18,10 +18,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import handlers
 from aion_core.bootstrap.stores import build_stores
-from aion_core.clock import SystemClock
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, TurnQueued, WakeUp
+from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, SystemClock, TurnQueued, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role

@@ -14,9 +14,9 @@ from aion_core.auth.scheme import AuthFailure
 from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier
 from aion_core.auth.schemes.basic import parse_users
 from aion_core.cli.main import aion
-from aion_core.clock import SystemClock
 from aion_core.errors import AionError
 from aion_core.local.stack import LocalStack
+from aion_core.ports import SystemClock
 from aion_core.stores.api_keys import TableApiKeys
 from tests.support.declared import AION_YAML
 from tests.support.stores import dynamodb_table

@@ -18,10 +18,9 @@ from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap.operator import build_keys
 from aion_core.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
-from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey, schema
+from aion_core.ports import ContextKey, SystemClock, schema
 from aion_core.ports.table import Put
 from aion_core.settings import Settings
 from aion_core.stores import keys, owned

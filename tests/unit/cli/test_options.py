@@ -13,9 +13,8 @@ import pytest
 
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.cli.main import aion
-from aion_core.clock import SystemClock
 from aion_core.local.stack import SETTINGS, LocalStack
-from aion_core.ports import WakeUp
+from aion_core.ports import SystemClock, WakeUp
 from aion_core.ports.queues import body_of
 from aion_core.settings import Settings
 from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues

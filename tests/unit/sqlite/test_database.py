@@ -36,7 +36,7 @@ def table(path: Path, clock: ManualClock) -> Iterator[SQLiteTable]:
 
 
 TABLE = """
-from aion_core.clock import SystemClock
+from aion_core.ports import SystemClock
 from aion_core.ports.table import *
 from aion_core.sqlite.table import SQLiteTable
 table = SQLiteTable(path, SystemClock())

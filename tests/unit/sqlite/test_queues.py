@@ -199,7 +199,7 @@ async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) ->
     for fence in range(20):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.clock import SystemClock\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.ports import SystemClock\n"
         "from aion_core.sqlite.queues import SQLiteQueue, open_queues\n"
         "async def main():\n"
         "    database = open_queues(Path(sys.argv[1]))\n"

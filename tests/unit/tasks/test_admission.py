@@ -21,10 +21,10 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Condition
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState
-from aion_core.tasks import admission, contexts, heads, lifecycle
+from aion_core.tasks import admission, contexts, lifecycle
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord
-from aion_core.tasks.heads import HeadMove, NewEvent, Transition
+from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition
 from tests.unit.tasks.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
 
 ENQUEUE, REJECT, INTERRUPT = WhenBusy.ENQUEUE, WhenBusy.REJECT, WhenBusy.INTERRUPT
@@ -239,7 +239,7 @@ def test_follow_up_message_starts_or_queues_turn_immediately(
     assert taken == Transition(
         outcome,
         change,
-        (HeadMove(heads.moved(before, after, expires=77, fence=False), after),),
+        (HeadMove(lifecycle.moved(before, after, expires=77, fence=False), after),),
         (NewEvent(TASK, 3, followed.event, followed.message, {"a": 1}, token="t", notifies=push is not None),),
     )
 
@@ -252,7 +252,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
     asks = record.interrupted is not None
     only_if = contexts.HAS_ROOM if asks else contexts.MAY_WAIT
     after = head(push_epoch=1, push_events=PUSH.events) if push else head()
-    move = HeadMove(heads.subscribed(head(), after, while_running=True), after)
+    move = HeadMove(lifecycle.subscribed(head(), after, while_running=True), after)
     assert admission.queued(followed, record, TIMES) == Transition(
         TurnQueued(after, UNTIL if record is RUNS else None),
         contexts.queued(turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),

@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.clock import SystemClock
 from aion_core.errors import ContextNotFound, StoreCorrupt
-from aion_core.ports import AnswerAs, ContextKey, ListCursor, Log, ReplyAs, TaskFilter, TaskKey
+from aion_core.ports import AnswerAs, ContextKey, ListCursor, Log, ReplyAs, SystemClock, TaskFilter, TaskKey
 from aion_core.tasks import conversations
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations

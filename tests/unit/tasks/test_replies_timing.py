@@ -15,7 +15,8 @@ from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.tasks import replies
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.replies import QUICK_SECONDS
 from aion_core.tasks.service import READ_SECONDS
 from aion_core.tasks.turn import TurnExecution

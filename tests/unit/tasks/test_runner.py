@@ -15,7 +15,8 @@ from aion_core.ports import ContextKey, Emission, TaskKey, TurnRequest, TurnStar
 from aion_core.protocol.types import Task, TaskState
 from aion_core.tasks import runner, subscription
 from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import CallContext, Deadline, margins
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.process import Deadline, margins
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, Stepping

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
@@ -25,6 +24,7 @@ from aion_core.ports import (
     Log,
     Paused,
     Reply,
+    SystemClock,
     TaskKey,
     TurnFinished,
     TurnRequest,
@@ -34,7 +34,8 @@ from aion_core.ports import (
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.subscription import SharedReads
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import GatedAgent, says

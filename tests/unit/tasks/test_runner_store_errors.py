@@ -25,9 +25,10 @@ from aion_core.ports import (
     TurnStarted,
     WakeUp,
 )
-from aion_core.tasks import heartbeat
-from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks import process
+from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.runner import LAST_STOP, MAX_TRIES
 from aion_core.tasks.sweep import Sweep
 from tests.support.agents.scripted import Stubborn, says
@@ -178,7 +179,7 @@ async def test_lost_lease_is_logged_once(
 ) -> None:
     """The line names the lease. The agent does not stop, and its later write is refused, too."""
     if noticed_by == "heartbeat":
-        monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 0.01)
+        monkeypatch.setattr(process, "WATCH_SECONDS", 0.01)
     agent = Stubborn()
     made = parts(agent, clock=clock)
     call = CallContext("owner", "test")

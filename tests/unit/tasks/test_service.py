@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aion_core.clock import SystemClock
 from aion_core.errors import MessageIdReused, TaskNotCancelable, TaskNotFound
 from aion_core.ports import (
     Chunk,
@@ -17,6 +16,7 @@ from aion_core.ports import (
     InputRequired,
     Interrupted,
     Reply,
+    SystemClock,
     TaskKey,
     TurnRequest,
     TurnStarted,

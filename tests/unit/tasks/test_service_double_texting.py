@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from aion_core.clock import SystemClock
 from aion_core.errors import ContextBusy
-from aion_core.ports import Log, TaskKey, WhenBusy
+from aion_core.ports import Log, SystemClock, TaskKey, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import AskingAgent, GatedAgent

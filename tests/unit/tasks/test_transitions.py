@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.ports import Head, PushEvents, StoppedBy, TaskKey, TurnFinished, TurnStarted
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
-from aion_core.tasks import contexts, heads, lifecycle, transitions
+from aion_core.tasks import contexts, lifecycle, transitions
 from aion_core.tasks.contexts import ContextRecord
-from aion_core.tasks.heads import HeadMove, NewEvent, Transition
+from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition
 from aion_core.tasks.transitions import QueuedMessage, TurnEnding
 from tests.unit.tasks.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
@@ -27,7 +27,7 @@ SECOND_HEAD = head(key=SECOND, generation=5, fence=1)
 
 
 def moves(before: Head, after: Head) -> HeadMove:
-    return HeadMove(heads.moved(before, after), after)
+    return HeadMove(lifecycle.moved(before, after), after)
 
 
 def token(event: Event, generation: int = 3, fence: int = 3) -> str:
@@ -65,7 +65,7 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     after = head(fence=4)
     assert transitions.begun(CONTEXT, turn(), record, head(), None, holder="me", times=TIMES) == Transition(
-        TurnStarted(mine, after), acquire(mine, record, TIMES), (HeadMove(heads.fenced(4), after),)
+        TurnStarted(mine, after), acquire(mine, record, TIMES), (HeadMove(lifecycle.fenced(4), after),)
     )
 
 
@@ -234,7 +234,7 @@ def test_lease_holder_begins_next_turn_of_another_task() -> None:
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, BEFORE_SECOND, TIMES),
-        (moves(head(), end.after), HeadMove(heads.fenced(4), after)),
+        (moves(head(), end.after), HeadMove(lifecycle.fenced(4), after)),
         (NewEvent(TASK, 3, end.event, token=token(end.event)),),
     )
 

@@ -16,9 +16,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as ASGIMessage
 
-from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import AgentMessage, Chunk, Delta, Emission, Log, Reply, TaskKey, TurnRequest
+from aion_core.ports import AgentMessage, Chunk, Delta, Emission, Log, Reply, SystemClock, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware

@@ -20,7 +20,7 @@ from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import heartbeat
+from aion_core.tasks import process
 from tests.support.adk import (
     CrashingSessions,
     DecidingLlm,
@@ -60,7 +60,7 @@ async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClo
     sending = asyncio.create_task(request)
     while not sending.done():
         await settle()
-        if not heartbeat._beating:
+        if not process._beating:
             clock.move(5_001)
     return sending.result().json()
 

@@ -8,8 +8,7 @@ import pytest
 from a2a.server.agent_execution import AgentExecutor
 
 from aion_core.agents.executor.agent import ExecutorAgent
-from aion_core.clock import SystemClock
-from aion_core.ports import ReplyAs
+from aion_core.ports import ReplyAs, SystemClock
 from tests.support.adk import served
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore

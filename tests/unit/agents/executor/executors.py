@@ -10,8 +10,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.agent import ExecutorAgent
-from aion_core.clock import SystemClock
-from aion_core.ports import AfterCrash, Clock, TaskKey
+from aion_core.ports import AfterCrash, Clock, SystemClock, TaskKey
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request

@@ -9,9 +9,8 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.agent import ExecutorAgent
-from aion_core.clock import SystemClock
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Head, Lease, TurnFinished
+from aion_core.ports import Head, Lease, SystemClock, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request

@@ -10,7 +10,8 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.ports import AfterCrash, ContextKey, WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import CallContext, Deadline
+from aion_core.tasks.call import CallContext
+from aion_core.tasks.process import Deadline
 from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.unit.agents.executor.executors import Execute, ExecutorApp, ScriptedExecutor, served, text, text_of

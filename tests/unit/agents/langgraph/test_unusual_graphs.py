@@ -23,8 +23,7 @@ from pydantic import BaseModel
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AOutbox
-from aion_core.clock import SystemClock
-from aion_core.ports import Lease
+from aion_core.ports import Lease, SystemClock
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore

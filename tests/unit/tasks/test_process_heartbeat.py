@@ -12,8 +12,8 @@ import pytest
 
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import ContextKey, Lease, LeaseHeld, TaskStore, Turn, TurnStarted, WakeUp
-from aion_core.tasks import heartbeat
-from aion_core.tasks.heartbeat import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
+from aion_core.tasks import process
+from aion_core.tasks.process import LOOKS_PER_SECOND, WATCH_SECONDS, Heartbeat, LeaseRenewal, watch_seconds
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
@@ -190,7 +190,7 @@ async def test_timer_removes_ended_heartbeats_at_its_wake_up(
     chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wake-up of its thread for each ended turn would interrupt the event loop."""
-    monkeypatch.setattr(heartbeat, "WATCH_SECONDS", 3600.0)
+    monkeypatch.setattr(process, "WATCH_SECONDS", 3600.0)
     lease = (await chat.starts()).lease
     ended = [Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]
     for each in ended:
@@ -200,7 +200,7 @@ async def test_timer_removes_ended_heartbeats_at_its_wake_up(
         async with Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
-        while any(scheduled() in ended for _, _, scheduled in list(heartbeat._timer._due)):
+        while any(scheduled() in ended for _, _, scheduled in list(process._timer._due)):
             await asyncio.sleep(0.01)
 
 

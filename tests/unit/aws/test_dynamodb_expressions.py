@@ -8,7 +8,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aion_core.aws.expressions import Placeholders, decoded, decoded_item, encoded, encoded_item, write_parameters
+from aion_core.aws.dynamodb_table import Placeholders, decoded, decoded_item, encoded, encoded_item, write_parameters
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import PushEvents
 from aion_core.ports.table import (

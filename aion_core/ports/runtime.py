@@ -1,9 +1,38 @@
-"""Ports for metrics and traces. Their values are numbers, names, ids and times, never the content of messages."""
+"""Ports for a process's clock, metrics and traces, with their simplest implementations.
 
+The values of metrics and traces are numbers, names, ids and times, never the content of messages.
+"""
+
+import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
+
+
+class Clock(Protocol):
+    """Clock for all waits and timestamps; tests replace it with their own."""
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for these seconds, as measured by this clock."""
+        ...
+
+
+class SystemClock:
+    """Clock with the time of this machine."""
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for this number of seconds."""
+        await asyncio.sleep(seconds)
 
 
 class Metric(StrEnum):

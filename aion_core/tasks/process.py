@@ -1,4 +1,4 @@
-"""Lease heartbeat: renews the lease of a running turn from threads, since a node may block the event loop."""
+"""The process of running turns: its deadline, its background turns, the heartbeat of a lease, and a guard against exits."""
 
 import asyncio
 import heapq
@@ -8,16 +8,89 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from aion_core.errors import StoreError
+from msgspec import Struct, field
+
+from aion_core.errors import AgentFailed, StoreError
 from aion_core.ports import Lease, TaskStore, WakeUp, WorkQueue
 
 logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
+"""Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
+
+LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
+"""The shortest time for cancellation and for draining, in a process with little time in all."""
+
+
+CANCEL_SECONDS = 0.5
+"""Maximum wait for the end of canceled turns."""
+
+
+class Deadline(Struct, frozen=True):
+    """Deadline of the turns of one process, and events to stop them earlier."""
+
+    until: datetime | None = None
+    """End of the process, None if it is unknown."""
+    now: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to suspend running turns before the deadline."""
+    grace: float | None = None
+    """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
+    leave: asyncio.Future[None] | None = None
+    """Completed before the process stops: streams end, and blocking sends return the current task. May be None."""
+
+
+def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
+    """Return two margins in seconds before the deadline: to drain a turn to a step boundary, and to cancel it.
+
+    With little time in all, the agent gets most of it. The turn is still cancelled before the runtime stops the
+    process; otherwise it would have to wait for the end of its lease.
+    """
+    if deadline.until is None:
+        return DRAIN_SECONDS, CUT_SECONDS
+    left = (deadline.until - now).total_seconds()
+    cut = min(CUT_SECONDS, max(LEAST_CUT_SECONDS, left / 8))
+    return min(DRAIN_SECONDS, max(cut + LEAST_GRACE_SECONDS, left / 4)), cut
+
+
+class BackgroundTurns(set[asyncio.Task[None]]):
+    """Running turns that a request has started in this process. They may outlive its response."""
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a turn's coroutine in an asyncio task, and log its failure."""
+        task = asyncio.ensure_future(coroutine)
+        self.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error(
+                "A background task failed; the lease of its turn runs out, and the turn runs again.", exc_info=error
+            )
+
+    async def wait(self) -> None:
+        """Wait for the end of the turns, also of those started meanwhile."""
+        while self:
+            await asyncio.wait(set(self))
+
+    async def cancel(self) -> None:
+        """Cancel the turns, and wait shortly for their end, since canceled turns still record their metrics."""
+        for task in self:
+            task.cancel()
+        if self:
+            await asyncio.wait(set(self), timeout=CANCEL_SECONDS)
+
+
+# ── Heartbeat ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Threads renew the lease of a running turn, since a node may block the event loop.
 
 WATCH_SECONDS = 1.0
 """Pause between two checks of a lease. A turn cancelled by another process runs on for this long at most."""
@@ -210,3 +283,86 @@ def _renew_timer() -> None:
 
 _timer = _Timer()
 os.register_at_fork(after_in_child=_renew_timer)
+
+
+# ── Exits ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The guard covers an agent's code and every asyncio task that it starts. asyncio passes SystemExit and
+# KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task's own coroutine
+# can catch them earlier. So during a turn, a task factory wraps the coroutine of every task created by the agent.
+
+PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
+"""Exceptions that asyncio passes straight to the event loop."""
+
+_EXIT_MESSAGE = "The agent tried to end its process."
+
+_in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
+"""True while an agent's code runs. The task factory wraps only tasks created by such code."""
+
+
+@contextmanager
+def exit_guard() -> Iterator[None]:
+    """Context manager that raises AgentFailed if the code within it, or a task of that code, exits the process."""
+    loop = asyncio.get_running_loop()
+    previous = loop.get_task_factory()
+    factory = previous if isinstance(previous, _TaskFactory) else _TaskFactory(previous)
+    loop.set_task_factory(factory)
+    factory.turns += 1
+    token = _in_a_turn.set(True)
+    try:
+        yield
+    except PROCESS_EXITS as error:
+        raise AgentFailed(_EXIT_MESSAGE) from error
+    finally:
+        # The garbage collector closes the coroutine of a turn that never ended in another context.
+        with suppress(ValueError):
+            _in_a_turn.reset(token)
+        factory.turns -= 1
+        # If other code has wrapped this factory since, that wrapper stays, and this factory no longer guards tasks.
+        if not factory.turns and loop.get_task_factory() is factory:
+            loop.set_task_factory(factory.before)
+
+
+class _TaskFactory:
+    """Task factory of an event loop during turns. It guards the agents' tasks and calls the loop's previous factory."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.turns = 0
+        """Number of running turns. After the last turn, the event loop gets its previous factory back."""
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
+        guarded = _GuardedCoroutine(work) if _in_a_turn.get() and asyncio.iscoroutine(work) else work
+        if self.before is not None:
+            return self.before(loop, guarded, **options)
+        return asyncio.Task(guarded, loop=loop, **options)
+
+
+class _GuardedCoroutine(Coroutine[Any, Any, Any]):
+    """Coroutine that runs another one and replaces its SystemExit or KeyboardInterrupt with AgentFailed."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        # asyncio shows this name in the task's description.
+        self.__qualname__ = getattr(work, "__qualname__", type(work).__qualname__)
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._work.send(value)
+        except PROCESS_EXITS as error:
+            raise AgentFailed(_EXIT_MESSAGE) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._work.throw(*error)
+        except PROCESS_EXITS as raised:
+            raise AgentFailed(_EXIT_MESSAGE) from raised
+        finally:
+            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            del error
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Any:
+        return self._work.__await__()

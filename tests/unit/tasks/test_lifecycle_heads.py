@@ -10,7 +10,7 @@ from aion_core.errors import StoreCorrupt, TooManyPushConfigs
 from aion_core.ports import ContextKey, Head, PushConfig, PushEvents, TaskKey
 from aion_core.ports.table import Change, Item, OneOf
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import heads
+from aion_core.tasks import lifecycle
 from tests.unit.tasks.given import AT, TASK, Items, accepted_in, head, made, needless
 
 MILLISECONDS = 1_767_323_045_678
@@ -49,19 +49,19 @@ AFTER = replace(
 MOVED = {"generation": 4, "fence": 5, "state": "TASK_STATE_INPUT_REQUIRED", "timestamp": MILLISECONDS + 1000}
 
 CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
-    "move": (lambda: heads.moved(head(), AFTER), EPOCH_0),
-    "move, any fence": (lambda: heads.moved(head(), AFTER, fence=False), EPOCH_0 | {"works, fence 4"}),
+    "move": (lambda: lifecycle.moved(head(), AFTER), EPOCH_0),
+    "move, any fence": (lambda: lifecycle.moved(head(), AFTER, fence=False), EPOCH_0 | {"works, fence 4"}),
     "move, subscribed": (
-        lambda: heads.moved(SUBSCRIBED, AFTER),
+        lambda: lifecycle.moved(SUBSCRIBED, AFTER),
         EPOCH_0 - {"works, epoch 0"} | {"works, epoch 1"},
     ),
-    "fence": (lambda: heads.fenced(9), RUNNING | {"input required", "auth required"}),
-    "subscribe": (lambda: heads.subscribed(head(), SUBSCRIBED), EPOCH_0 | LATER),
+    "fence": (lambda: lifecycle.fenced(9), RUNNING | {"input required", "auth required"}),
+    "subscribe": (lambda: lifecycle.subscribed(head(), SUBSCRIBED), EPOCH_0 | LATER),
     "subscribe while running": (
-        lambda: heads.subscribed(head(), SUBSCRIBED, while_running=True),
+        lambda: lifecycle.subscribed(head(), SUBSCRIBED, while_running=True),
         RUNNING - {"works, epoch 1", "works, epoch 2"},
     ),
-    "unsubscribe": (lambda: heads.without_subscribers(SUBSCRIBED), {"works, epoch 1"}),
+    "unsubscribe": (lambda: lifecycle.without_subscribers(SUBSCRIBED), {"works, epoch 1"}),
 }
 """The changes, each decided when a test asks for it, and the states in which each is made."""
 
@@ -83,9 +83,9 @@ def test_each_part_of_head_condition_is_needed(name: str) -> None:
     [
         (CHANGES["move"][0], "works", stored() | MOVED),
         (CHANGES["move, subscribed"][0], "works, epoch 1", stored(push_epoch=1, push_events="status") | MOVED),
-        (lambda: heads.moved(head(), AFTER, expires=77), "works", stored(expires=77) | MOVED),
+        (lambda: lifecycle.moved(head(), AFTER, expires=77), "works", stored(expires=77) | MOVED),
         (
-            lambda: heads.moved(head(), replace(AFTER, push_epoch=1, push_events=PushEvents.ALL)),
+            lambda: lifecycle.moved(head(), replace(AFTER, push_epoch=1, push_events=PushEvents.ALL)),
             "works",
             stored(push_epoch=1, push_events="all") | MOVED,
         ),
@@ -102,12 +102,12 @@ def test_task_head_update_produces_expected_item(change: Callable[[], Change], b
 def test_state_condition_lists_state_names_in_order() -> None:
     names = ("TASK_STATE_CANCELED", "TASK_STATE_FAILED", "TASK_STATE_WORKING")
     states = (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_CANCELED, TaskState.TASK_STATE_FAILED)
-    assert heads.state_in(frozenset(states)) == OneOf("state", names)
+    assert lifecycle.state_in(frozenset(states)) == OneOf("state", names)
 
 
 def test_task_head_is_parsed_from_item() -> None:
     item = stored("CANCELED", push_epoch=6, push_events="status+artifact")
-    assert heads.head_of(TaskKey("owner", "t-1"), item) == Head(
+    assert lifecycle.head_of(TaskKey("owner", "t-1"), item) == Head(
         TASK,
         ContextKey("owner", "agent", "c"),
         TaskState.TASK_STATE_CANCELED,
@@ -117,23 +117,23 @@ def test_task_head_is_parsed_from_item() -> None:
         push_epoch=6,
         push_events=PushEvents.STATUS_AND_ARTIFACT,
     )
-    assert heads.head_of(TASK, stored()) == head()
+    assert lifecycle.head_of(TASK, stored()) == head()
 
 
 @pytest.mark.parametrize("broken", [{"state": "TASK_STATE_ODD"}, {"timestamp": "now"}, {"push_events": "odd"}])
 def test_invalid_task_head_item_is_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The head of a task cannot be read\.$"):
-        heads.head_of(TASK, stored() | broken)
+        lifecycle.head_of(TASK, stored() | broken)
 
 
 @pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
 def test_task_head_without_required_attribute_is_store_corrupt(missing: str) -> None:
     with pytest.raises(StoreCorrupt):
-        heads.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
+        lifecycle.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
 
 
 def test_task_head_without_subscribers_has_no_push_attributes() -> None:
-    assert heads.subscriber_attributes(head(push_epoch=4)) == {}
+    assert lifecycle.subscriber_attributes(head(push_epoch=4)) == {}
 
 
 # ── Subscribers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -158,7 +158,7 @@ EVENTS: dict[str, Event] = {
 )
 def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | None, wanted: set[str]) -> None:
     listened = head(push_events=events)
-    assert {name for name, event in EVENTS.items() if heads.has_subscriber_for(listened, event)} == wanted
+    assert {name for name, event in EVENTS.items() if lifecycle.has_subscriber_for(listened, event)} == wanted
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | No
 )
 def test_task_head_stores_widest_subscribed_event_kinds(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
-    subscribed = heads.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
+    subscribed = lifecycle.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))
 
 
 def test_task_accepts_at_most_ten_push_configs() -> None:
     nine = [f"p-{number}" for number in range(9)]
-    heads.check_room(nine, PUSH)
-    heads.check_room([*nine, "p"], PUSH)
+    lifecycle.check_room(nine, PUSH)
+    lifecycle.check_room([*nine, "p"], PUSH)
     with pytest.raises(
         TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete or replace one"
     ):
-        heads.check_room([*nine, "p-9"], PUSH)
+        lifecycle.check_room([*nine, "p-9"], PUSH)

@@ -15,7 +15,7 @@ from langgraph.func import task as durable_task
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 
 from aion_core.errors import AgentFailed
-from aion_core.tasks.exit_guard import exit_guard
+from aion_core.tasks.process import exit_guard
 from tests.golden.graphs import ScriptedModel, asks_for
 from tests.support.service import http, parts, send
 
