@@ -13,6 +13,7 @@ from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
+from aion_core.tasks import process
 from aion_core.tasks.process import Heartbeat
 from aion_core.web.app import ServedAgent, build_app
 from tests.support.clock import ManualClock
@@ -87,7 +88,7 @@ async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixtu
             Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
         ):
             await refused.wait()
-            while not (told := [record for record in caplog.records if record.name.endswith("heartbeat")]):
+            while not (told := [record for record in caplog.records if record.name == process.__name__]):
                 await asyncio.sleep(0.01)
     assert log.labels_of(told[0]) == {"correlation_id": "r-1", "task_id": "t-1"}
     assert told[0].threadName == "lease-turn-1"
