@@ -9,9 +9,9 @@ SYNC := UV_PROJECT_ENVIRONMENT=$(abspath $(VENV)) $(UV) sync --frozen --quiet --
 # Where it is set, as it is in many containers, each of the processes that the tests start compiles all it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Three workers on two cores: many tests wait for other processes, but a worker takes 25 CPU-seconds for its collection,
-# imports, emulators and servers. Each runs whole files, in the order of tests/conftest.py.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+# Four workers on two cores: many tests wait for other processes, but a worker takes 15 CPU-seconds for its collection
+# and its emulators. Each runs whole files, in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean

@@ -3,11 +3,13 @@
 import gc
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -76,6 +78,13 @@ def process_is_restored() -> Iterator[None]:
     root.setLevel(level)
 
 
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Fork the workers from a process that has imported the packages."""
+    from tests.e2e.forked import fork_workers
+
+    fork_workers(specs)
+
+
 # ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -129,6 +138,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Load what is shared once; exempt it from garbage collection: it is most of the objects and stays to the end."""
     service_models.share()
+    if (transports := sys.modules.get("httpx._transports.default")) is not None:
+        # Each client would read the trusted certificates again: 18 ms of CPU.
+        transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
     # With the defaults, a tenth of the tests' CPU time is collection of garbage.

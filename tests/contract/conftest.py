@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("stack", names, indirect=True)
     if "adapter" in metafunc.fixturenames:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
-        above = engines.chosen() if on_each else engines.chosen_above_table()
+        above = engines.chosen() if on_each else engines.chosen(default=())
         metafunc.parametrize("adapter", [*local, *above], indirect=True)
     # A module's own table is on its stack.
     if {"table", "stack"} & {*metafunc.fixturenames} == {"table"}:

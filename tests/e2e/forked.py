@@ -1,7 +1,8 @@
 """Processes of Python modules, forked from a server with the packages imported: a cold start takes seconds of CPU.
 
-`python -m tests.e2e.forked <socket>` is the server. It has one thread, without clients and event loops. The processes
-that multiprocessing starts in such a process, as `aion dev` does, are forked too.
+`python -m tests.e2e.forked` is the server. It has one thread, without clients and event loops. The processes that
+multiprocessing starts in such a process, as `aion dev` does, are forked too. The workers of pytest-xdist are such
+processes and use the same server, see `fork_workers`.
 """
 
 import atexit
@@ -27,16 +28,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from multiprocessing import util
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, NoReturn
 
 from tests.support import service_models
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = (
+    "a2a.client",
+    "a2a.server.routes",
     "boto3",
-    "uvicorn",
+    "google.adk.runners",
+    "google.adk.tools",
+    "hypothesis",
+    "langchain.agents",
     "mangum",
+    "uvicorn",
     "aws_lambda_powertools.utilities.batch",
     "aws_lambda_powertools.utilities.data_classes.sqs_event",
     "aion_core.agents.adk.agent",
@@ -54,8 +61,12 @@ PRELOADED = (
     "rich.live",
     "rich.markdown",
 )
+WORKER = "-c"
+"""In place of a module's name: the program of a worker of pytest-xdist, which is the argument."""
+ADDRESS = "TESTS_FORK_SERVER"
+"""Environment variable with the address of the server that the workers of pytest-xdist share."""
+_shared = os.environ.get(ADDRESS)
 _NUMBER = struct.Struct("!i")
-_asking = threading.Lock()
 
 
 class ForkedProcess:
@@ -81,8 +92,8 @@ class ForkedProcess:
         errors, their_errors = _pipe(stderr, 2)
         their_input = os.open(os.devnull, os.O_RDONLY) if stdin == subprocess.DEVNULL else os.dup(stdin)
         theirs = [their_status, their_input, their_output, their_errors]
-        with _asking:
-            server = _server()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(_server())
             socket.send_fds(server, [_NUMBER.pack(len(request))], theirs)
             server.sendall(request)
         for descriptor in theirs:
@@ -163,32 +174,59 @@ def _pipe(wanted: int | None, own: int) -> tuple[int, int]:
 
 
 @cache
-def _server() -> socket.socket:
-    """Start the server of this process; it ends with it."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        # The variables of the test that asks first are not those of the others.
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
+def _server() -> str:
+    """Return the address of the shared server, or start one that ends with this process."""
+    if _shared is not None:
+        return _shared
+    folder = TemporaryDirectory(prefix="forked")
+    address = f"{folder.name}/server"
+    # The variables of the test that asks first are not those of the others.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        command = [sys.executable, "-m", "tests.e2e.forked", str(listener.fileno())]
         server = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            command, cwd=ROOT, env=env, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True
         )
 
     def end() -> None:
-        ours.close()
-        server.wait()
+        server.communicate()
+        folder.cleanup()
 
     atexit.register(end)
-    return ours
+    return address
+
+
+# ── Workers of pytest-xdist ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fork_workers(specs: Iterable[Any]) -> None:
+    """Let pytest-xdist fork its local workers from a server. The workers fork their processes from it too."""
+    if Path.cwd() != ROOT:
+        # The interpreter would not find this module.
+        return
+    os.environ[ADDRESS] = _server()
+    for spec in specs:
+        if spec.popen and not spec.python:
+            spec.python = f"{sys.executable} -m tests.e2e.forked worker"
+
+
+def _work(program: str) -> int:
+    """Run the program in a forked process, with the streams of this process. Return its exit code."""
+    streams = {"stdin": 0, "stdout": 1, "stderr": 2}
+    return ForkedProcess(WORKER, program, env=os.environ, cwd=Path.cwd(), **streams).wait()
 
 
 # ── Server ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def serve(asked: socket.socket) -> None:
-    """Fork a process for each request, until the other end of the socket is closed."""
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each request, until the other end of the standard input is closed."""
+    before = dict(os.environ)
     for module in PRELOADED:
         importlib.import_module(module)
+    imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
     service_models.share()
     for service in ("dynamodb", "kms", "s3", "sqs"):
         service_models.load(service)
@@ -196,20 +234,20 @@ def serve(asked: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
         _reap()
-        header, descriptors, _, _ = socket.recv_fds(asked, _NUMBER.size, 4)
-        if not header:
-            return _reap()
-        request = _received(asked, *_NUMBER.unpack(header))
+        if listener not in ready:
+            return
+        asked, _ = listener.accept()
+        with asked:
+            header, descriptors, _, _ = socket.recv_fds(asked, _NUMBER.size, 4)
+            request = asked.recv(_NUMBER.unpack(header)[0], socket.MSG_WAITALL)
         if os.fork() == 0:
-            asked.close()
-            _keep(json.loads(request), descriptors)
+            listener.close()
+            module, arguments, env, cwd = json.loads(request)
+            _keep([module, arguments, {**imported, **env}, cwd], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-def _received(asked: socket.socket, length: int) -> bytes:
-    return asked.recv(length, socket.MSG_WAITALL)
 
 
 def _reap() -> None:
@@ -250,8 +288,12 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
         os.environ.update(env)
         sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
         sys.argv = [module, *arguments]
-        util.spawnv_passfds = _fork_interpreter  # type: ignore[assignment]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if module == WORKER:
+            exec(arguments[0], {"__name__": "__main__"})  # noqa: S102  # execnet's own program
+            atexit._run_exitfuncs()
+        else:
+            util.spawnv_passfds = _fork_interpreter  # type: ignore[assignment]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code
@@ -300,5 +342,7 @@ def _reset(descriptors: Iterable[int]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        sys.exit(_work(sys.argv[-1]))
     with socket.socket(fileno=int(sys.argv[1])) as asking:
         serve(asking)

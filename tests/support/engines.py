@@ -56,14 +56,9 @@ class Stack(ReachableStack, Protocol):
     template: Template
 
 
-def chosen() -> tuple[str, ...]:
+def chosen(default: tuple[str, ...] = (FASTEST,)) -> tuple[str, ...]:
     """Return this run's engines: those in AION_TEST_ENGINES, all for `all`, the fastest by default."""
-    return chosen_for_each() if _named() else (FASTEST,)
-
-
-def chosen_above_table() -> tuple[str, ...]:
-    """Return the engines of a test above the table port: those in AION_TEST_ENGINES, by default none but memory."""
-    return chosen_for_each() if _named() else ()
+    return chosen_for_each() if _named() else default
 
 
 def chosen_for_each() -> tuple[str, ...]:
