@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support import service_models
 from tests.support.clock import ManualClock
@@ -92,23 +93,32 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 FIRST = (
     "tests/simulation/test_simulation.py",
+    "tests/contract/",
     "tests/e2e/test_deployed.py",
-    "tests/e2e/console/test_conversation.py",
+    "tests/e2e/console/",
     "tests/e2e/test_installed.py",
     "tests/e2e/test_dev_loop.py",
-    "tests/e2e/test_packages.py",
-    "tests/e2e/test_schemathesis.py",
-    "tests/e2e/test_permissions.py",
     "tests/unit/agents/langgraph/test_generated_streams.py",
     "tests/e2e/",
-    "tests/contract/",
-    "tests/protocol/test_hostile_bodies.py",
-    "tests/protocol/test_variations.py",
+    "tests/protocol/",
     "tests/unit/cli/",
 )
 """The longest files run first, so that no worker has a long one left when the others have finished."""
+TOGETHER = ("tests/contract/", "tests/e2e/console/")
+"""Folders that one worker runs whole: others would start another ministack, or another browser."""
 LAST = "tests/unit/authoring/test_typing.py"
 """By then the cache of mypy has the imported packages; see there."""
+
+
+class GroupedScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Scheduling of whole files, and of whole folders in TOGETHER."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
+    return GroupedScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

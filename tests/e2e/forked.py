@@ -223,13 +223,16 @@ def _work(program: str) -> int:
 
 def serve(listener: socket.socket) -> None:
     """Fork a process for each request, until the other end of the standard input is closed."""
+    from botocore.session import Session
+
     before = dict(os.environ)
     for module in PRELOADED:
         importlib.import_module(module)
     imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
     service_models.share()
     for service in ("dynamodb", "kms", "s3", "sqs"):
-        service_models.load(service)
+        # Read the descriptions of the service for all later sessions.
+        Session().create_client(service, "us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
     gc.freeze()

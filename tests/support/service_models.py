@@ -33,11 +33,3 @@ def share() -> None:
         return cast("Loader", loader)
 
     session.create_loader = shared  # type: ignore[attr-defined]
-
-
-def load(service: str) -> None:
-    """Read the descriptions of a service for all later sessions."""
-    import botocore.session
-
-    session = botocore.session.Session()
-    session.create_client(service, "us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
