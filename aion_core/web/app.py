@@ -111,13 +111,7 @@ def build_app(
     request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
-    app = FastAPI(
-        openapi_url=None,
-        lifespan=_lifespan(background_task, startup),
-        redirect_slashes=False,
-        # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
-        telemetry={"tracing": False, "logs": False},
-    )
+    app = _new_app(background_task, startup)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
     # Clients read the public routes before they can authenticate (A2A 8.2). All other routes require credentials.
@@ -134,9 +128,7 @@ def build_app(
         if prefix and isinstance(console, DevelopmentConsole):
             build_context = CallContextBuilder(agent_id, served.card).build
             app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
-        app.router.routes.extend(_agent_routes(services, agent_id, prefix, operations))
-        # The first match counts, and most requests are JSON-RPC. No other POST route has these paths.
-        app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
+        _add_routes(app, services, agent_id, prefix, operations)
     # The middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(TrailingSlashMiddleware)
@@ -156,14 +148,28 @@ def build_app(
     return app
 
 
-def _agent_routes(services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]) -> list[Route]:
-    """Return an agent's routes of HTTP+JSON. v0.3's routes come first, since v1.0's tenant routes would also match `/v1`."""
+def _new_app(background_task: BackgroundTask | None, startup: Startup | None) -> FastAPI:
+    return FastAPI(
+        openapi_url=None,
+        lifespan=_lifespan(background_task, startup),
+        redirect_slashes=False,
+        # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
+        telemetry={"tracing": False, "logs": False},
+    )
+
+
+def _add_routes(
+    app: FastAPI, services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]
+) -> None:
+    """Add the routes of an agent. v0.3's routes come before v1.0's, whose tenant routes would also match `/v1`."""
     build_context = CallContextBuilder(agent_id, services.card).build
-    return [
+    app.router.routes += [
         extended_card_route(prefix, services, build_context),
         *RestV03(services, agent_id, operations).routes(prefix),
         *RestV1(services, agent_id, operations).routes(prefix),
     ]
+    # The first match counts, and most requests are JSON-RPC. No other POST route has these paths.
+    app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
 
 
 def _lifespan(
