@@ -92,6 +92,7 @@ def test_transaction_cancellation_reasons_become_matching_error(
         ),
         (lambda: semantics.plain(frozenset()), "a set has at least one member, and texts only"),
         (lambda: semantics.plain({"": 1}), "the name of an attribute is a text that is not empty"),
+        (lambda: semantics.plain({1: 1}), "the name of an attribute is a text that is not empty"),
         (lambda: semantics.plain("\ud800"), "a text has no UTF-8"),
         (lambda: semantics.plain(int("1" * 39)), "a number has more than 38 digits"),
     ],
@@ -112,6 +113,34 @@ def test_table_value_is_nested_at_most_32_deep(around: Callable[[Any], Any]) -> 
         semantics.plain(around(value))
 
 
+def checked(value: Any) -> Any:
+    semantics.check_write(Update(KEY, Change({"a": value})))
+    return value
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        lambda value: semantics.applied(Change({"a": value}), KEY, {})["a"],
+        lambda value: semantics.applied(Change(defaults={"a": value}), KEY, {})["a"],
+        checked,
+    ],
+    ids=["values", "defaults", "check"],
+)
+def test_changed_attribute_is_nested_at_most_32_deep(stored: Callable[[Any], Any]) -> None:
+    """The item itself is no level."""
+    value: Any = ""
+    for _ in range(32):
+        value = {"a": value}
+    assert stored(value) == value
+    with pytest.raises(StoreError, match=r"^ValidationException: a value is nested too deeply$"):
+        stored({"a": value})
+
+
+def test_attribute_name_may_be_an_enum_member() -> None:
+    assert semantics.plain({PushEvents.ALL: 1}) == {"all": 1}
+
+
 def test_table_value_of_unknown_type_is_named_in_error() -> None:
     with pytest.raises(TypeError, match=r"^an attribute cannot be a float$"):
         semantics.plain(1.5)
@@ -128,6 +157,11 @@ def test_table_requests_at_exact_limits_are_accepted() -> None:
     assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
 
 
+def test_absent_condition_always_holds() -> None:
+    assert semantics.holds(None, None)
+    assert semantics.holds(None, {"a": 1})
+
+
 def test_length_condition_is_false_for_number() -> None:
     assert not semantics.holds(ShorterThan("n", 3), {"n": 5})
 
@@ -142,6 +176,7 @@ def test_length_condition_is_false_for_number() -> None:
 def test_table_value_size_is_counted_in_bytes(value: object, size: int) -> None:
     assert semantics.value_size(value) == size
     assert semantics.item_size({"name": value}) == 4 + size
+    assert semantics.item_size({"né": value}) == 3 + size
 
 
 # ── Fingerprints ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -258,6 +258,16 @@ def test_first_step_marks_context_in_its_transaction(number: int | None) -> None
     assert context.get("advanced") == number
 
 
+def test_only_first_step_marks_context() -> None:
+    table = fenced(PlannedTable(), COUNT)
+    writes, key = FencedWrites(table, Fence(CONTEXT, 3)), keys.context_key(CONTEXT)
+    run(writes.commit_step(COUNT))
+    assert (table.get_blocking(key) or {})["advanced"] == 3
+    table.write_blocking(Update(key, Change(remove=("advanced",))))
+    run(writes.commit_step(COUNT))
+    assert "advanced" not in (table.get_blocking(key) or {})
+
+
 def test_step_under_former_fence_marks_nothing() -> None:
     table = fenced(PlannedTable(), COUNT)
     with pytest.raises(LeaseLost):
@@ -302,6 +312,6 @@ def test_refused_conditional_write_is_skipped_without_retry() -> None:
 
 def test_eighth_conflict_of_single_write_is_raised() -> None:
     planned = PlannedTable(*["conflict"] * 8)
-    with pytest.raises(StoreUnavailable, match="Too many transactions write this item"):
+    with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this item at once\.$"):
         unless_refused(planned, Put(A, {"n": 1}))
     assert len(planned.calls) == 8

@@ -1,7 +1,7 @@
 """Changes of a context: the states that allow each, and the item after it."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from aion_core.errors import StoreCorrupt
 from aion_core.ports import LeaseHeld, StoppedBy, TaskKey
 from aion_core.ports.table import Change, Equals, Item
 from aion_core.tasks import contexts
-from aion_core.tasks.contexts import ContextRecord, record_of, turn_value
+from aion_core.tasks.contexts import ContextRecord, Times, record_of, turn_value
+from tests.support.clock import ManualClock
 from tests.unit.tasks.given import (
     AT,
     CONTEXT,
@@ -346,6 +347,13 @@ def test_first_queued_turn_begins_unless_context_is_interrupted() -> None:
 def test_all_store_times_derive_from_one_clock_reading() -> None:
     assert (TIMES.seconds, TIMES.expires, TIMES.lease_until) == (SECONDS, EXPIRES, LEASE_UNTIL)
     assert TIMES.ttl == TTL
+
+
+def test_times_are_read_in_units_of_the_table() -> None:
+    clock = ManualClock()
+    now = contexts.milliseconds(clock.now())
+    assert Times.read(clock, 1.5, timedelta(minutes=2)) == Times(now, 1500, 120)
+    assert Times.read(clock, 1.5).retention == 0
 
 
 # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────

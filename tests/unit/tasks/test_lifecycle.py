@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.errors import InvalidTransition, StoreCorrupt
 from aion_core.ports import Numbered
@@ -71,6 +72,31 @@ def test_status_timestamp_has_whole_milliseconds(microsecond: int, milliseconds:
     made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
     assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))
     assert lifecycle.timestamp_of(made) == AT.replace(microsecond=milliseconds * 1000)
+
+
+def test_timestamp_is_rounded_down_to_a_microsecond() -> None:
+    stamp = Timestamp(seconds=2, nanos=1999)
+    assert lifecycle.timestamp_of(TaskStatus(timestamp=stamp)) == datetime(1970, 1, 1, 0, 0, 2, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("event", "time"),
+    [
+        (status("WORKING", seconds=0), AT),
+        (Task(status=at("WORKING")), AT),
+        (Task(), None),
+        (TaskStatusUpdateEvent(), None),
+        (Message(), None),
+        (TaskArtifactUpdateEvent(), None),
+    ],
+)
+def test_only_tasks_and_status_events_have_times(event: Event, time: datetime | None) -> None:
+    assert lifecycle.time_of(event) == time
+
+
+@pytest.mark.parametrize(("later", "milliseconds"), [(-1.0, 0.0), (0.0, 0.0), (0.0005, 0.5), (2.5, 2500.0)])
+def test_milliseconds_between_times_are_never_negative(later: float, milliseconds: float) -> None:
+    assert lifecycle.milliseconds(AT, AT + timedelta(seconds=later)) == milliseconds
 
 
 # ── Timestamps ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,6 +181,7 @@ def test_task_history_precedes_status_message() -> None:
     assert task.status.message == said("answer")
     assert task.status.state == COMPLETED
     assert [entry.message_id for entry in apply(task, said("two")).history] == ["question", "one", "two"]
+    assert [entry.message_id for entry in apply(task, said("three")).history] == ["question", "one", "two", "three"]
 
 
 def test_status_without_message_clears_previous_status_message() -> None:
@@ -202,10 +229,13 @@ def test_folding_log_equals_applying_each_event() -> None:
     assert task == fold(events)
 
 
-@pytest.mark.parametrize("events", [[], [entered(WORKING)]])
-def test_log_without_initial_task_event_is_corrupt(events: list[Event]) -> None:
-    with pytest.raises(StoreCorrupt):
+@pytest.mark.parametrize(
+    ("events", "text"), [([], "A log is never empty."), ([entered(WORKING)], "A log begins with its task.")]
+)
+def test_log_without_initial_task_event_is_corrupt(events: list[Event], text: str) -> None:
+    with pytest.raises(StoreCorrupt) as raised:
         fold(events)
+    assert str(raised.value) == text
 
 
 def test_terminal_state_is_followed_by_no_state() -> None:
