@@ -51,7 +51,8 @@ _TRANSIENT = frozenset(
     }
 )
 
-# A transaction cancelled for these reasons was refused. For any other reason, such as a too large item, it has failed.
+# A transaction cancelled only for these reasons raises WriteRefused. A transient reason raises StoreUnavailable, and any
+# other, such as a too large item, StoreError.
 _REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 

@@ -31,7 +31,7 @@ SKIPPED = "not tried: the same owner's earlier posts to its host were not answer
 
 
 class DeliveryAttempts:
-    """Maker of this process's delivery attempts. It skips attempts to receivers with an open circuit."""
+    """Sender of single notifications, with one circuit breaker per process."""
 
     def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render

@@ -93,7 +93,7 @@ def stored_config(
 
 
 def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPushNotificationConfig:
-    """Return a stored push config in the form for its owner, with the id and token added by the server."""
+    """Return a stored push config as A2A's message, with the id and token that the server may have generated."""
     config = TaskPushNotificationConfig(
         tenant=tenant, id=stored.id, task_id=task_id, url=stored.url, token=stored.token
     )

@@ -423,7 +423,7 @@ def _index(slot: str) -> int:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Add an ancestor checkpoint's values and writes to the history, before those of its descendants."""
+    """Prepend an ancestor checkpoint's writes to the history of each channel that has no value yet, and add its value."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:

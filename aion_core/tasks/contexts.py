@@ -161,10 +161,10 @@ def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
 
 
 def record_of(item: Item | None, seconds: int) -> ContextRecord:
-    """Parse a context's record from its item, at this time in seconds since 1970.
+    """Parse a context's record from its item. `seconds` is the current time since 1970.
 
-    After the item's TTL, the record has only the fence and the queue version: fences must never repeat. Raises
-    StoreCorrupt if the item is invalid.
+    An item past its TTL gives only the fence and the queue version, so that the next lease still has a higher fence.
+    Raises StoreCorrupt if the item is invalid.
     """
     if item is None:
         return ContextRecord()

@@ -22,7 +22,7 @@ class Faults:
     """Failures of one store's writes."""
 
     def __init__(self, store: Any) -> None:
-        """Use the client of a `store` over DynamoDBTable."""
+        """Inject failures into the AWS client of a `store` whose table is a DynamoDBTable."""
         self._events = events_of(store._table)
 
     def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:

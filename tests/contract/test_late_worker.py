@@ -132,11 +132,11 @@ async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> Non
 STEPS = [f"step {number}" for number in range(2 * MAX_TRIES)]
 
 
-class Deadly:
-    """Graph of `STEPS`. One of them, `deadly`, waits for the death of its worker."""
+class BlockingGraph:
+    """Chain of nodes, one for each of `STEPS`. The node `blocked` blocks until the test cancels its worker."""
 
     def __init__(self) -> None:
-        self.deadly = ""
+        self.blocked = ""
         self.reached = asyncio.Event()
         self.ran: list[str] = []
 
@@ -151,7 +151,7 @@ class Deadly:
     def _step(self, name: str) -> Any:
         async def node(state: MessagesState) -> dict[str, Any]:
             self.ran.append(name)
-            if name == self.deadly:
+            if name == self.blocked:
                 self.reached.set()
                 await asyncio.get_running_loop().create_future()
             return {"messages": [AIMessage(name)]}
@@ -163,7 +163,7 @@ class Deadly:
 async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
     """Kill each worker in the second step that it begins, or all in one step. Only the latter uses up the tries."""
     clock = ManualClock()
-    savers, graph = DynamoDBSavers(stack, clock), Deadly()
+    savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()
     agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}
     work_queue = MemoryWorkQueue(clock)
     runner = TaskRunner(savers.tasks, agents.__getitem__, clock, work_queue, keep_lease=frozen)
@@ -176,7 +176,7 @@ async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: 
 
     begun = await begin(savers.tasks, clock)
     for death in range(len(STEPS) - 1 if advances else MAX_TRIES):
-        graph.deadly = STEPS[death + 1 if advances else 1]
+        graph.blocked = STEPS[death + 1 if advances else 1]
         graph.reached.clear()
         running = asyncio.create_task(run(begun))
         async with asyncio.timeout(60):
@@ -184,7 +184,7 @@ async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: 
         running.cancel()
         await asyncio.wait({running})
         begun = await taken_over(savers, clock, begun)
-    graph.deadly = ""
+    graph.blocked = ""
     await run(begun)
     ended = await savers.tasks.log(begun.head.key)
     assert ended is not None

@@ -459,7 +459,7 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
 # ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_log_read_from_snapshot_produces_same_task(chat: StoreConversation) -> None:
+async def test_log_begins_at_snapshot_unless_cursor_is_older(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")

@@ -247,14 +247,14 @@ def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
             yield f"{key.task_id} failed without a reason."
         if "Traceback" in reason or "secret" in reason:
             yield f"{key.task_id} says too much: {reason}"
-        # A turn of a dead holder is begun again, three times; one fault takes at most two of them. An invocation of
-        # one minute takes one of a turn with longer steps.
+        # A task fails after three tries of a turn without progress. One fault uses up at most two tries, and an
+        # invocation of one minute uses up one try of a turn with longer steps.
         long_steps = texts_of(world, key) & {"hangs", "deaf", "lumps"}
-        begun = len(world.history.faults) + bool(long_steps) * world.history.short_invocations > 1
+        may_use_up_tries = len(world.history.faults) + bool(long_steps) * world.history.short_invocations > 1
         if key.task_id in world.history.unreadable:
             continue
         fails = any(PROGRAMS[text].fails for text in texts_of(world, key) if text in PROGRAMS)
-        if not fails and "begun" in reason and not begun:
+        if not fails and "begun" in reason and not may_use_up_tries:
             yield f"{key.task_id} failed ({reason}), and there was too little that went wrong."
         if not fails and "begun" not in reason and not texts_of(world, key) & {"sour"}:
             yield f"{key.task_id} failed, and its agent did not: {reason}"

@@ -1,6 +1,7 @@
-"""Streams of generated graphs: any shape and any interleaving of emissions, in both protocol versions.
+"""Streams of random graphs with random emissions, in both protocol versions.
 
-A client that folds the stream with the a2a-sdk has each streamed text whole and once, and the final answer.
+A client that folds a stream with the a2a-sdk receives each streamed text complete and exactly once, and the final answer.
+The text of a delayed reply or of a failed model call may be missing, but never appears twice.
 """
 
 import asyncio
