@@ -153,8 +153,8 @@ def pytest_collection_finish() -> None:
         transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
-    # With the defaults, a sixth of the CPU time of the tests is collection of garbage.
-    gc.set_threshold(100_000, 20, 20)
+    # With the defaults, a tenth of the tests' CPU time is collection of garbage.
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 
