@@ -174,17 +174,27 @@ def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
 def prefers_kinds(request: StrictRequest) -> bool:
     """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
 
-    A message tells it by its own form. A request without a message tells it by the media type `application/json` in its
-    Accept header. The Python SDK of v0.3 does not send this media type. SDKs of v1.0 in their v0.3 mode also read the
-    proto file's JSON; they send the header A2A-Version, which v0.3 did not have.
+    A message tells it by its own form, and so does a push config. Any other request tells it by the media type
+    `application/json` in its Accept header. The SDKs read the proto file's JSON: the Python SDK of v0.3 does not send this
+    media type, the JavaScript SDK of v0.3 sends a Content-Type even without a body, and SDKs of v1.0 in their v0.3 mode
+    send the header A2A-Version, which v0.3 did not have.
     """
     body = request.read
     if isinstance(body, dict) and "message" in body:
         return _has_kinds(body["message"])
+    if (
+        "a2a-version" in request.headers
+        or _has_proto_form(body)
+        or (body is None and "content-type" in request.headers)
+    ):
+        return False
     accepted = request.headers.get("accept", "").lower()
-    return "a2a-version" not in request.headers and any(
-        media.partition(";")[0].strip() == JSON for media in accepted.split(",")
-    )
+    return any(media.partition(";")[0].strip() == JSON for media in accepted.split(","))
+
+
+def _has_proto_form(body: Any) -> bool:
+    """Tell whether a push config is in the proto file's JSON: named by its resource, or in a `config` field."""
+    return isinstance(body, dict) and ("name" in body or "config" in body)
 
 
 def _has_kinds(message: Any) -> bool:

@@ -43,6 +43,14 @@ def test_js_v03_client_streams_answer(results: Results, client: str) -> None:
     assert "".join(chunk["artifact"]["parts"][0]["text"] for chunk in chunks) == "one two three"
 
 
+@each_client
+def test_js_v03_client_reads_task_and_webhooks(results: Results, client: str) -> None:
+    task = results[client, "getTask"]["heard"]
+    assert (task["kind"], task["status"]["state"], task["history"][0]["role"]) == ("task", "completed", "user")
+    [config] = results[client, "webhook"]["heard"]
+    assert config["pushNotificationConfig"]["url"] == "http://127.0.0.1:9/"
+
+
 @pytest.mark.parametrize("step", ["refusedStream", "refusedSubscription"])
 def test_js_v03_client_reads_refused_stream(results: Results, step: str) -> None:
     """In JSON-RPC it reads the error in a stream only, and in HTTP+JSON in the response."""

@@ -21,6 +21,16 @@ const STEPS = {
   stream: (client) => all(client.sendMessageStream(message("one two three"))),
   refusedStream: (client) => all(client.sendMessageStream(message("hello", { taskId: "unknown" }))),
   refusedSubscription: (client) => all(client.resubscribeTask({ id: "unknown" })),
+  async getTask(client) {
+    const task = await client.sendMessage(message("read me"));
+    return client.getTask({ id: task.id });
+  },
+  async webhook(client) {
+    const task = await client.sendMessage(message("call me"));
+    const pushNotificationConfig = { id: "mine", url: "http://127.0.0.1:9/", token: "t" };
+    await client.setTaskPushNotificationConfig({ taskId: task.id, pushNotificationConfig });
+    return client.listTaskPushNotificationConfig({ id: task.id });
+  },
   async cancelOfAnEndedTask(client) {
     const task = await client.sendMessage(message("done"));
     return client.cancelTask({ id: task.id });

@@ -83,6 +83,8 @@ async def test_v03_rest_stream_frames_equal_sdk_frames() -> None:
 
 KINDS: dict[str, Any] = {"kind": "message", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
 JSON = {"Accept": "application/json"}
+JS_SDK = {**JSON, "Content-Type": "application/json"}
+"""Headers of the JavaScript SDK of v0.3, also without a body."""
 
 
 async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient) -> None:
@@ -114,6 +116,21 @@ async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
     assert ParseDict(stated, pb03.Task()).id == task["id"], "an SDK of v1.0 in its v0.3 mode"
     sent = (await client.post("/v1/message:send", json=old_body(contextId="c-2"), headers=JSON)).json()
     assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
+
+
+async def test_js_sdk_of_v03_gets_proto_form() -> None:
+    async with http(parts(AskingAgent()).app()) as client:
+        task = (await client.post("/v1/message:send", json=old_body(), headers=JS_SDK)).json()["task"]
+        assert (await client.get(f"/v1/tasks/{task['id']}", headers=JS_SDK)).json() == task
+        canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", headers=JS_SDK)
+        assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
+
+
+async def test_empty_object_as_body_keeps_kinds() -> None:
+    async with http(parts(AskingAgent()).app()) as client:
+        task = (await client.post("/v1/message:send", json=body(**KINDS))).json()
+        canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", json={}, headers=JSON)
+    assert (canceled.json()["kind"], canceled.json()["status"]["state"]) == ("task", "canceled")
 
 
 async def test_input_required_ends_stream() -> None:
@@ -277,19 +294,20 @@ CONFIG = {
     ],
     ids=["python", "snake case", "javascript"],
 )
-async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("headers", [{}, JS_SDK], ids=["no headers", "javascript headers"])
+async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any], headers: dict[str, str]) -> None:
     handler = StoresConfigs()
     binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
     configs = "/v1/tasks/t-1/pushNotificationConfigs"
     async with http(app) as client:
-        created = await client.post(configs, json=given)
+        created = await client.post(configs, json=given, headers=headers)
         assert created.json() == {"name": "tasks/t-1/pushNotificationConfigs/p-1", "pushNotificationConfig": CONFIG}
         kept = handler.configs["p-1"]
         assert (kept.task_id, kept.url, kept.authentication.scheme) == ("t-1", CONFIG["url"], "Bearer")
-        assert (await client.get(f"{configs}/p-1")).json() == created.json()
-        assert (await client.get(configs)).json() == {"configs": [created.json()]}
-        deleted = await client.delete(f"{configs}/p-1")
+        assert (await client.get(f"{configs}/p-1", headers=headers)).json() == created.json()
+        assert (await client.get(configs, headers=headers)).json() == {"configs": [created.json()]}
+        deleted = await client.delete(f"{configs}/p-1", headers=headers)
         assert (deleted.status_code, deleted.json(), handler.configs) == (200, {}, {})
 
 
