@@ -298,7 +298,8 @@ def is_base64(text: str) -> bool:
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
     """Return the parameters of a URL query as JSON params for `read_params` (A2A 11.5). Ignore unknown parameters.
 
-    Raises InvalidParamsError for a repeated parameter. `read_params` checks the types of the values.
+    Raises InvalidParamsError for a repeated parameter, and for a text that is no boolean or number. `read_params` checks
+    the other values.
     """
     fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
@@ -308,15 +309,19 @@ def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
         values = query.getlist(name)
         if len(values) > 1:
             raise invalid_params(f"{name} is given {len(values)} times: give it once.", name)
-        params[name] = _from_text(values[0], fields[name])
+        params[name] = _from_text(name, values[0], fields[name])
     return params
 
 
-def _from_text(text: str, field: Any) -> Any:
+def _from_text(name: str, text: str, field: Any) -> Any:
     """Convert a query parameter to the JSON value of its protobuf field: a boolean, a number or a text."""
     if field.type == field.TYPE_BOOL:
-        return {"true": True, "false": False}.get(text, text)
-    if field.cpp_type == field.CPPTYPE_INT32 and _WHOLE.fullmatch(text):
+        if text not in ("true", "false"):
+            raise invalid_params(f"{name} has to be true or false, in lower case.", name)
+        return text == "true"
+    if field.cpp_type == field.CPPTYPE_INT32:
+        if not _WHOLE.fullmatch(text):
+            raise invalid_params(f"{name} has to be a whole number below 2^31, in digits.", name)
         return int(text)
     return text
 
@@ -379,7 +384,7 @@ def _check_enum(value: Any, field: Any, where: str) -> None:
         return  # protobuf accepts numbers
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
-        raise invalid_params(f"{where} is {_kind(value)}; it has to be one of {known}.", where)
+        _refuse(where, f"one of {known}", value, is_text=True)
 
 
 def _check_timestamp(value: Any, where: str) -> None:
@@ -389,7 +394,7 @@ def _check_timestamp(value: Any, where: str) -> None:
             return
     except ValueError:
         pass
-    _refuse(where, "a timestamp such as 2026-01-31T12:00:00.000Z", value)
+    _refuse(where, "a timestamp such as 2026-01-31T12:00:00.000Z", value, is_text=True)
 
 
 def _check_int32(value: Any, where: str) -> None:
@@ -401,8 +406,10 @@ def _check_int32(value: Any, where: str) -> None:
         _refuse(where, "a whole number below 2^31", value)
 
 
-def _refuse(where: str, expected: str, given: Any) -> NoReturn:
-    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {_kind(given)}.", where)
+def _refuse(where: str, expected: str, given: Any, *, is_text: bool = False) -> NoReturn:
+    """Raise InvalidParamsError with the expected value, which is a text if `is_text`, and a description of the given one."""
+    kind = "another text" if is_text and isinstance(given, str) else _kind(given)
+    raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {kind}.", where)
 
 
 def _kind(given: Any) -> str:

@@ -320,6 +320,20 @@ async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, que
     assert fields(error) == [field]
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("includeArtifacts=True", "includeArtifacts has to be true or false, in lower case."),
+        ("pageSize=ten", "pageSize has to be a whole number below 2^31, in digits."),
+        ("status=completed", "TASK_STATE_AUTH_REQUIRED, and is another text."),
+        ("statusTimestampAfter=2026-11-23", "such as 2026-01-31T12:00:00.000Z, and is another text."),
+    ],
+)
+async def test_refused_query_parameter_tells_expected_text(client: httpx.AsyncClient, query: str, words: str) -> None:
+    """Every value of a query is a text, so the message is not that it is one."""
+    refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
+
+
 async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) -> None:
     """Unknown and repeated unknown parameters are ignored."""
     for number in range(3):
