@@ -192,6 +192,15 @@ def prefers_kinds(request: StrictRequest) -> bool:
     return any(media.partition(";")[0].strip() == JSON for media in accepted.split(","))
 
 
+def decodes_files_twice(request: StrictRequest) -> bool:
+    """Tell whether the client decodes files in the proto file's JSON twice, as only the Python SDK does.
+
+    It accepts everything, or sends Cache-Control with the request for a stream. No other SDK does so.
+    """
+    accepted = request.headers.get("accept", "").lower()
+    return accepted == "*/*" or (accepted == "text/event-stream" and "cache-control" in request.headers)
+
+
 def _has_proto_form(body: Any) -> bool:
     """Tell whether a push config is in the proto file's JSON: named by its resource, or in a `config` field."""
     return isinstance(body, dict) and ("name" in body or "config" in body)
@@ -204,8 +213,8 @@ def _has_kinds(message: Any) -> bool:
 def _is_base64(content: bytes) -> bool:
     """Tell whether the decoded bytes of a file are base64 again.
 
-    v0.3's Python SDK encodes files twice, and its JavaScript SDK encodes them once. Our responses follow the Python SDK.
-    A file with base64 as its content is read as a file encoded twice.
+    v0.3's Python SDK encodes files twice, and its JavaScript SDK encodes them once. Responses follow the client
+    (`decodes_files_twice`). A file with base64 as its content is read as a file encoded twice.
     """
     try:
         return base64.b64encode(base64.b64decode(content, validate=True)) == content

@@ -22,10 +22,10 @@ from aion_core.tasks.conversations import Conversation
 from aion_core.web.operations.operation import AgentServices, Json, Operation, write_json
 from aion_core.web.request_body import StrictRequest, read_params, read_query
 from aion_core.web.request_context import CallContextBuilder, tenant_of
-from aion_core.web.sse import EventStream, RequestId
-from aion_core.web.v03 import core_request, dump, prefers_kinds, read_message, read_v03
-from aion_core.web.v03_proto import response_json, task_json
-from aion_core.web.v03_stream import REST_V03, REST_V03_KINDS, jsonrpc_v03
+from aion_core.web.sse import EventStream, RequestId, StreamFormat
+from aion_core.web.v03 import core_request, decodes_files_twice, dump, prefers_kinds, read_message, read_v03
+from aion_core.web.v03_proto import response_json, task_json, with_files_encoded_once
+from aion_core.web.v03_stream import REST_V03, REST_V03_FILES_ONCE, REST_V03_KINDS, jsonrpc_v03
 
 
 class V03Conversion(Struct, frozen=True):
@@ -87,12 +87,21 @@ async def answer_http(
     read = await conversion.read_http(request)
     if operation.stream:
         batches = operation.stream(services, read, context)
-        stream_format = REST_V03_KINDS if prefers_kinds(request) else REST_V03
-        return EventStream(await anext(batches, []), batches, stream_format)
+        return EventStream(await anext(batches, []), batches, _stream_format(request))
     assert operation.run is not None  # noqa: S101
     result = await operation.run(services, read, context)
-    written = dump(conversion.write(result)) if prefers_kinds(request) else conversion.write_http(result)
+    if prefers_kinds(request):
+        written = dump(conversion.write(result))
+    else:
+        written = conversion.write_http(result)
+        written = written if decodes_files_twice(request) else with_files_encoded_once(written)
     return JSONResponse({} if written is None else written)
+
+
+def _stream_format(request: StrictRequest) -> StreamFormat:
+    if prefers_kinds(request):
+        return REST_V03_KINDS
+    return REST_V03 if decodes_files_twice(request) else REST_V03_FILES_ONCE
 
 
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ in each direction, which takes longer than everything else. Therefore the SDK co
 copied as protobuf values, which are the same in both versions.
 """
 
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -37,6 +38,23 @@ def task_json(task: Task) -> Any:
 def response_json(answer: Task | Message) -> Any:
     """Convert the answer to a message to the JSON of v0.3's SendMessageResponse."""
     return to_json(to_proto(answer, lambda event: ToProto.task_or_message(_compat(event))))
+
+
+def with_files_encoded_once(written: Any) -> Any:
+    """Return the JSON of a response or event with its files in base64. The SDK writes base64 of base64.
+
+    Free JSON values are unchanged.
+    """
+    if isinstance(written, list):
+        return [with_files_encoded_once(each) for each in written]
+    if not isinstance(written, dict):
+        return written
+    if isinstance(written.get("fileWithBytes"), str):
+        return {**written, "fileWithBytes": base64.b64decode(written["fileWithBytes"]).decode("ascii")}
+    return {
+        name: value if name in ("data", "metadata") else with_files_encoded_once(value)
+        for name, value in written.items()
+    }
 
 
 def _compat(event: Any) -> Any:

@@ -1,5 +1,7 @@
 """Formats of Server-Sent Events in A2A v0.3, for JSON-RPC and both forms of HTTP+JSON."""
 
+from typing import Any
+
 from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import ToProto
@@ -15,7 +17,7 @@ from aion_core.protocol.types import (
 from aion_core.tasks import lifecycle
 from aion_core.web.errors import error_body, v03_rest_error_body
 from aion_core.web.sse import RequestId, StreamFormat, json_text
-from aion_core.web.v03_proto import to_proto
+from aion_core.web.v03_proto import to_proto, with_files_encoded_once
 
 EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
 
@@ -29,11 +31,18 @@ def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
     return StreamFormat(encode, lambda error: error_body(request_id, error))
 
 
-REST_V03 = StreamFormat(
-    lambda event: json_text(to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))),
-    v03_rest_error_body,
+def _proto_json(event: Event) -> Any:
+    """Convert an event to the JSON of a StreamResponse of v0.3's proto file."""
+    return to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))
+
+
+REST_V03 = StreamFormat(lambda event: json_text(_proto_json(event)), v03_rest_error_body)
+"""Stream format of v0.3's HTTP+JSON binding for the Python SDK. Each frame is a StreamResponse of v0.3's proto file."""
+
+REST_V03_FILES_ONCE = StreamFormat(
+    lambda event: json_text(with_files_encoded_once(_proto_json(event))), v03_rest_error_body
 )
-"""Stream format of v0.3's HTTP+JSON binding for its SDKs. Each frame is a StreamResponse of v0.3's proto file."""
+"""The same format for clients that decode files once."""
 
 REST_V03_KINDS = StreamFormat(lambda event: json_text(v03_json(v03_event(event))), v03_rest_error_body)
 """Stream format of v0.3's HTTP+JSON binding for clients of the specification's text. An event has a `kind`."""

@@ -47,6 +47,7 @@ def test_js_v03_client_streams_answer(results: Results, client: str) -> None:
 def test_js_v03_client_reads_task_and_webhooks(results: Results, client: str) -> None:
     task = results[client, "getTask"]["heard"]
     assert (task["kind"], task["status"]["state"], task["history"][0]["role"]) == ("task", "completed", "user")
+    assert task["history"][0]["parts"][1]["file"]["bytes"] == "AP8="
     [config] = results[client, "webhook"]["heard"]
     assert config["pushNotificationConfig"]["url"] == "http://127.0.0.1:9/"
 

@@ -22,7 +22,8 @@ const STEPS = {
   refusedStream: (client) => all(client.sendMessageStream(message("hello", { taskId: "unknown" }))),
   refusedSubscription: (client) => all(client.resubscribeTask({ id: "unknown" })),
   async getTask(client) {
-    const task = await client.sendMessage(message("read me"));
+    const file = { kind: "file", file: { bytes: "AP8=", mimeType: "application/octet-stream" } };
+    const task = await client.sendMessage(message("", { parts: [{ kind: "text", text: "read me" }, file] }));
     return client.getTask({ id: task.id });
   },
   async webhook(client) {

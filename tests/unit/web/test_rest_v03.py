@@ -200,6 +200,36 @@ async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_
     assert base64.b64decode(part["raw"]) == content
 
 
+PYTHON_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "times"),
+    [
+        ("send", {"Accept": "*/*"}, 2),
+        ("send", JS_SDK, 1),
+        ("stream", PYTHON_STREAM, 2),
+        ("stream", {"Accept": "text/event-stream"}, 1),
+    ],
+    ids=["python", "javascript", "python stream", "javascript stream"],
+)
+async def test_files_are_encoded_for_each_sdk(
+    client: httpx.AsyncClient, method: str, headers: dict[str, str], times: int
+) -> None:
+    """Free JSON values are unchanged."""
+    content, free = b"\0\xff no base64", {"fileWithBytes": "AAAA"}
+    file = {"fileWithBytes": base64.b64encode(content).decode(), "mimeType": "application/octet-stream", "name": "f"}
+    given = old_body(content=[{"file": file}, {"data": {"data": free}}])
+    answer = await client.post(f"/v1/message:{method}", json=given, headers=headers)
+    task = (frames(answer, "data")[0]["data"] if method == "stream" else answer.json())["task"]
+    [written, data] = [part[kind] for part, kind in zip(task["history"][0]["content"], ("file", "data"), strict=True)]
+    assert (written["name"], data["data"]) == ("f", free)
+    decoded = written["fileWithBytes"].encode()
+    for _ in range(times):
+        decoded = base64.b64decode(decoded)
+    assert decoded == content
+
+
 async def test_deepest_data_can_be_read_again(client: httpx.AsyncClient) -> None:
     taken = 0
     for depth in range(20, 34):
