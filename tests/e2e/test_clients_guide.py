@@ -28,6 +28,10 @@ import ast, asyncio, sys
 asyncio.run(eval(compile(sys.stdin.read(), "clients.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
 """
 
+SECOND = """
+    second: {path: agent.py:graph, name: Second}
+"""
+
 EXPECTED = {
     "Set-up": "Booking",
     "Credentials": "Books tables and rooms",
@@ -79,10 +83,10 @@ def of(language: str, version: str) -> list[GuideBlock]:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Run `aion dev` on the page's two files."""
+    """Run `aion dev` on the page's two files, with a second agent below the first."""
     folder = tmp_path_factory.mktemp("booking")
     for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text + SECOND if name == "aion.yaml" else text, encoding="utf-8")
     with serving(aion_dev(), AION_CONFIG=str(folder / "aion.yaml")) as server:
         yield server
 
@@ -123,7 +127,16 @@ def lines_of_curl(url: str, version: str) -> Iterator[str]:
 def lines_of_program(language: str, url: str, version: str) -> Iterator[str]:
     """Run all blocks as one program. It prints each section's heading before the output of its blocks."""
     say = 'print("## {}")' if language == "Python" else 'console.log("## {}");'
-    code = "\n".join(f"{say.format(block.section)}\n{block.code}" for block in of(language, version))
+    yield from lines_of_code(
+        language,
+        "\n".join(f"{say.format(block.section)}\n{block.code}" for block in of(language, version)),
+        url,
+        version,
+    )
+
+
+def lines_of_code(language: str, code: str, url: str, version: str = "1.0") -> Iterator[str]:
+    """Run a program in Python or TypeScript."""
     command, folder = [sys.executable, "-u", "-c", RUN_PYTHON], ROOT
     if language == "TypeScript":
         try:
@@ -160,6 +173,12 @@ def test_clients_guides_blocks_print_results(language: str, version: str, agent:
     expected = EXPECTED | EXPECTED_OF_V03 if version == "0.3" else EXPECTED
     for section in {block.section for block in of(language, version)}:
         assert re.search(expected[section], printed[section], re.DOTALL | re.MULTILINE), (section, printed)
+
+
+@pytest.mark.parametrize("language", ["Python", "TypeScript"])
+def test_clients_guide_reads_card_of_second_agent(language: str, agent: ServerProcess) -> None:
+    setup = next(block.code for block in of(language, "1.0") if block.section == "Set-up")
+    assert list(lines_of_code(language, setup, f"{agent.url}/agents/second")) == ["Second"]
 
 
 def test_clients_guide_has_no_other_blocks() -> None:
