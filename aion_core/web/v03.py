@@ -201,6 +201,14 @@ def decodes_files_twice(request: StrictRequest) -> bool:
     return accepted == "*/*" or (accepted == "text/event-stream" and "cache-control" in request.headers)
 
 
+def reads_kinds_of_card(request: StrictRequest) -> bool:
+    """Tell whether a client of v0.3's HTTP+JSON reads the card in the types of JSON-RPC, not the proto file's JSON.
+
+    The Python SDK of v0.3 does so, though it reads the proto file's JSON everywhere else.
+    """
+    return prefers_kinds(request) or ("a2a-version" not in request.headers and "content-type" not in request.headers)
+
+
 def _has_proto_form(body: Any) -> bool:
     """Tell whether a push config is in the proto file's JSON: named by its resource, or in a `config` field."""
     return isinstance(body, dict) and ("name" in body or "config" in body)

@@ -23,7 +23,15 @@ from aion_core.web.operations.operation import AgentServices, Json, Operation, w
 from aion_core.web.request_body import StrictRequest, read_params, read_query
 from aion_core.web.request_context import CallContextBuilder, tenant_of
 from aion_core.web.sse import EventStream, RequestId, StreamFormat
-from aion_core.web.v03 import core_request, decodes_files_twice, dump, prefers_kinds, read_message, read_v03
+from aion_core.web.v03 import (
+    core_request,
+    decodes_files_twice,
+    dump,
+    prefers_kinds,
+    read_message,
+    read_v03,
+    reads_kinds_of_card,
+)
 from aion_core.web.v03_proto import response_json, task_json, with_files_encoded_once
 from aion_core.web.v03_stream import REST_V03, REST_V03_FILES_ONCE, REST_V03_KINDS, jsonrpc_v03
 
@@ -42,6 +50,8 @@ class V03Conversion(Struct, frozen=True):
     """Conversion of a v1.0 result to v0.3's types, as JSON or as models of the SDK."""
     read_http: Callable[[StrictRequest], Awaitable[Any]] | None = None
     write_http: Callable[[Any], Json] = write_json
+    prefers_kinds: Callable[[StrictRequest], bool] = prefers_kinds
+    """Test whether `write` or `write_http` writes the response to a request over HTTP+JSON."""
 
 
 # ── Responses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,7 +100,7 @@ async def answer_http(
         return EventStream(await anext(batches, []), batches, _stream_format(request))
     assert operation.run is not None  # noqa: S101
     result = await operation.run(services, read, context)
-    if prefers_kinds(request):
+    if conversion.prefers_kinds(request):
         written = dump(conversion.write(result))
     else:
         written = conversion.write_http(result)
@@ -208,6 +218,10 @@ def _write_card(card: AgentCard) -> Any:
     return dump(card_v03(card))
 
 
+def _write_card_http(card: AgentCard) -> Any:
+    return to_json(ToProto.agent_card(card_v03(card)))
+
+
 def _write_context(conversation: Conversation) -> dict[str, Any]:
     status = conversions.to_compat_task_status(conversation.status)
     return {
@@ -272,7 +286,8 @@ CONVERSIONS: dict[str, V03Conversion] = {
         conversions.to_core_get_extended_agent_card_request,
         _write_card,
         _read_card,
-        _write_card,
+        _write_card_http,
+        reads_kinds_of_card,
     ),
     "GetContext": V03Conversion(write=_write_context),
     "GetContexts": V03Conversion(),

@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from fastapi import FastAPI
+from google.protobuf.json_format import ParseDict
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
@@ -155,6 +157,20 @@ async def test_caller_without_skills_is_forbidden(
             assert (await call(scopes)).status_code == (404 if path == "/nothing" else 200)
         # An agent without declared skills has one open skill.
         assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
+
+
+JS_SDK_OF_V03 = {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize("headers", [JS_SDK_OF_V03, {"A2A-Version": "0.3"}], ids=["js 0.3", "1.0 in its mode for 0.3"])
+async def test_v03_card_has_form_of_sdk(tmp_path: Path, issuer: Issuer, headers: dict[str, str]) -> None:
+    """Most SDKs read the schemes in the form of the proto file. The Python SDK of v0.3 sends none of these headers."""
+    async with http(served(tmp_path, issuer)) as client:
+        client.headers["Authorization"] = f"Bearer {issuer.token(scope='chat admin')}"
+        card = ParseDict((await client.get("/v1/card", headers=headers)).json(), pb03.AgentCard())
+        assert card.security_schemes["jwt"].WhichOneof("scheme") == "http_auth_security_scheme"
+        python = (await client.get("/v1/card")).json()
+        assert python["securitySchemes"]["jwt"]["type"] == "http"
 
 
 async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
