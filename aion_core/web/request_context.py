@@ -33,19 +33,23 @@ def stated_version(request: Request) -> str:
     return request.headers.get(VERSION, "").strip() or request.query_params.get(VERSION, "").strip()
 
 
-def check_version(request: Request, version: str) -> None:
+def check_version(request: Request, version: str, other_name: str = "") -> None:
     """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
     `version` is the version of the request's method or path. It also applies to a request without a stated version. By
     the specification such a request would have version 0.3, and every v1.0 request without the header would fail.
+    `other_name` is the operation's method or path in the other supported version, if it has one.
     """
     stated = stated_version(request)
     if not stated:
         return
     numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
     if numbers is None or numbers[1] != version:
+        other = V03 if version == V1 else V1
+        hint = f" In {other} it is {other_name}." if numbers and numbers[1] == other and other_name else ""
         raise VersionNotSupportedError(
-            f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: send {version}, or leave it out.",
+            f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: "
+            f"send {version}, or leave it out.{hint}",
             data={"supportedVersions": f"{V1},{V03}"},
         )
 

@@ -83,6 +83,25 @@ async def test_unsupported_protocol_version_is_refused(
     assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
+@pytest.mark.parametrize(
+    ("path", "method", "version", "hint"),
+    [
+        ("/", "message/send", "1.0", "In 1.0 it is SendMessage."),
+        ("/", "GetTask", "0.3", "In 0.3 it is tasks/get."),
+        ("/", "ListTasks", "0.3", "leave it out."),
+        ("/", "message/send", "2.0", "leave it out."),
+        ("/v1/message:send", "", "1.0", "In 1.0 it is /message:send."),
+        ("/tasks/t-1:cancel", "", "0.3", "In 0.3 it is /v1/tasks/{id}:cancel."),
+    ],
+)
+async def test_refused_version_names_operation_of_other(
+    client: httpx.AsyncClient, path: str, method: str, version: str, hint: str
+) -> None:
+    given = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}} if method else {}
+    answer = (await client.post(path, json=given, headers={"A2A-Version": version})).json()
+    assert answer.get("error", answer)["message"].endswith(hint)
+
+
 async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient) -> None:
     answer = await client.post(
         "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
