@@ -191,7 +191,7 @@ def _check_message(message: Message) -> None:
         raise InvalidMessage('message.role has to be "ROLE_USER" ("user" in v0.3).', field="message.role")
     if not message.parts:
         raise InvalidMessage(
-            f"message.parts is empty: give it at least one part, with {_CONTENTS}.", field="message.parts"
+            "message.parts is empty: give it at least one part, such as a text.", field="message.parts"
         )
     if len(message.parts) > MAX_PARTS:
         raise InvalidMessage(f"message.parts has more than {MAX_PARTS} parts: send fewer.", field="message.parts")

@@ -157,6 +157,9 @@ def _message_request(body: dict[str, Any]) -> SendMessageRequest:
         params = read_v03(body, v03.MessageSendParams)
     else:
         read = read_params(body, pb03.SendMessageRequest)
+        if read.request.message_id and not read.request.content:
+            field = "message.content"
+            raise invalid_params(f"{field} is empty: give it at least one part, such as a text.", field)
         for index, part in enumerate(read.request.content):
             if part.WhichOneof("part") is None:
                 field = f"message.content[{index}]"
