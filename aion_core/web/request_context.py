@@ -29,8 +29,12 @@ V1, V03 = "1.0", "0.3"
 
 
 def stated_version(request: Request) -> str:
-    """Return the A2A version in the request's header or query (A2A 3.6.1), or "" if the request states no version."""
-    return request.headers.get(VERSION, "").strip() or request.query_params.get(VERSION, "").strip()
+    """Return the A2A version in the request's header or query (A2A 3.6.1), or "" if the request states no version.
+
+    Different versions in several headers are joined by commas.
+    """
+    stated = dict.fromkeys(filter(None, map(str.strip, request.headers.getlist(VERSION))))
+    return ", ".join(stated) or request.query_params.get(VERSION, "").strip()
 
 
 def check_version(request: Request, version: str, other_name: str = "") -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -107,6 +107,15 @@ async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient)
         "/message:send", json=body(), headers={"A2A-Version": "1.0"}, params={"A2A-Version": "9.9"}
     )
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(("versions", "status"), [(("1.0", "0.3"), 400), (("1.0", "1.0"), 200)])
+async def test_headers_with_different_versions_are_refused(
+    client: httpx.AsyncClient, versions: Sequence[str], status: int
+) -> None:
+    headers = [("A2A-Version", version) for version in versions]
+    answer = await client.post("/message:send", json=body(), headers=headers)
+    assert answer.status_code == status
 
 
 def lists(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
