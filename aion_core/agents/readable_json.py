@@ -1,11 +1,28 @@
-"""JSON form of any stored value, for people to read."""
+"""JSON forms of any value: one that A2A can carry, and one for people who read stored values."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from google.protobuf.message import Message as ProtoMessage
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from aion_core.protocol.types import to_json
+
+
+def plain_json(value: Any) -> Any:
+    """Return the value as JSON that A2A can carry.
+
+    Pydantic models, dataclasses, enums, dates, sets and arrays have their JSON forms, and bytes are base64. NaN and
+    infinity become None, because JSON has neither. An object without a JSON form becomes its `str`. Raises ValueError
+    for a circular reference.
+    """
+    try:
+        return _portable(_jsonable(value))
+    except UnicodeDecodeError:
+        # A model writes its bytes as UTF-8 itself, whatever `bytes_mode` says.
+        return _portable(_jsonable(_without_models(value)))
 
 
 def readable_json(value: Any) -> Any:
@@ -14,6 +31,41 @@ def readable_json(value: Any) -> Any:
         return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=_readable)
     except ValueError:  # a circular reference
         return repr(value)
+
+
+def _jsonable(value: Any) -> Any:
+    return to_jsonable_python(value, by_alias=False, bytes_mode="base64", fallback=_fallback)
+
+
+def _fallback(value: Any) -> Any:
+    if isinstance(value, ProtoMessage):
+        return to_json(value)
+    # Arrays and numbers of numpy and its relatives.
+    to_list = None if isinstance(value, type) else getattr(value, "tolist", None)
+    return to_list() if callable(to_list) else str(value)
+
+
+def _without_models(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _without_models(value.model_dump())
+    if isinstance(value, Mapping):
+        return {key: _without_models(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_without_models(item) for item in value]
+    return value
+
+
+def _portable(value: Any) -> Any:
+    """Return JSON without numbers that are not finite, and without halves of surrogate pairs."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_portable(key): _portable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_portable(item) for item in value]
+    return value
 
 
 def _readable(value: Any) -> Any:

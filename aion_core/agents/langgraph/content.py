@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import dataclasses
 import inspect
 import json
 import types
@@ -19,6 +18,7 @@ from langgraph.pregel import Pregel
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from aion_core.agents.readable_json import plain_json
 from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
@@ -107,27 +107,12 @@ def content_parts(message: BaseMessage) -> list[Part]:
 
 def data_part(value: Any) -> Part | None:
     """Return a data part with a value as JSON, from pydantic models, dataclasses and plain values; None without one."""
-    plain = as_plain(value)
-    if plain is None or plain in ({}, []):
-        return None
     try:
-        return ParseDict({"data": json.loads(json.dumps(plain, default=str))}, Part())
-    except (ParseError, ValueError, TypeError):
-        # The value is not finite, or nested too deep.
+        plain = plain_json(value)
+        return None if plain is None or plain in ({}, []) else ParseDict({"data": plain}, Part())
+    except (ParseError, ValueError, RecursionError):
+        # The value is nested too deep, or contains itself.
         return None
-
-
-def as_plain(value: Any) -> Any:
-    """Convert pydantic models, dataclasses and messages within a value to plain values."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return as_plain(dataclasses.asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [as_plain(item) for item in value]
-    return value
 
 
 def utf8(text: str) -> str:

@@ -4,14 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.protobuf.json_format import ParseDict
+from langchain_core.messages import BaseMessage
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt
 from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
+from aion_core.agents.langgraph.content import data_part
 from aion_core.agents.questions import Question, question_message
+from aion_core.agents.readable_json import plain_json
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.resume_input import resume_values
@@ -182,8 +184,8 @@ def _question(interrupt: Interrupt) -> Question:
     return Question(
         interrupt.id,
         text,
-        ParseDict({"data": _as_json(data)}, Part()) if data else None,
-        _as_json(schema) if schema else None,
+        data_part(data),
+        plain_json(schema) if schema else None,
     )
 
 
@@ -199,17 +201,13 @@ def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
         return review.text(), value
-    if isinstance(value, str):
-        return value, None
+    if isinstance(value, BaseMessage):
+        return value.text, None
+    value = plain_json(value)
     if isinstance(value, dict):
         for prompt in _PROMPTS:
             if isinstance(value.get(prompt), str):
                 return value[prompt], {key: item for key, item in value.items() if key != prompt}
     if isinstance(value, dict | list):
-        return json.dumps(_as_json(value), ensure_ascii=False), value
+        return json.dumps(value, ensure_ascii=False), value
     return str(value), None
-
-
-def _as_json(data: Any) -> Any:
-    """Convert an interrupt's value to plain JSON, because A2A carries only JSON."""
-    return json.loads(json.dumps(data, default=str), parse_constant=lambda constant: None)

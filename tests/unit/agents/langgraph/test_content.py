@@ -119,6 +119,16 @@ async def test_data_keeps_whole_numbers() -> None:
     assert [repr(state["score"]) for state in seen] == ["7"]
 
 
+async def test_output_with_nan_has_null() -> None:
+    class Rated(Asked):
+        score: float
+
+    graph = StateGraph(Rated).add_node("rate", lambda state: {"score": float("nan")}).add_edge(START, "rate")
+    status = await ask(graph, {"text": "How good?"})
+    assert status["state"] == "TASK_STATE_COMPLETED", status
+    assert status["message"]["parts"] == [{"data": {"score": None}}]
+
+
 @pytest.mark.parametrize(
     ("schema", "given", "part"),
     [

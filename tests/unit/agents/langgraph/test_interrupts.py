@@ -6,7 +6,7 @@ import httpx
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel
@@ -217,3 +217,25 @@ def test_usual_key_of_a_question_is_its_text(key: str) -> None:
     text, data = required.message.parts
     assert text.text == "Send it?"
     assert to_json(data.data) == {"to": "ada"}
+
+
+class Plan(BaseModel):
+    prompt: str
+    steps: list[str]
+
+
+def test_question_of_a_model_is_text_and_data() -> None:
+    required = input_required([Interrupt(Plan(prompt="Do it?", steps=["a"]), id="i-1")])
+    text, data = required.message.parts
+    assert (text.text, to_json(data.data)) == ("Do it?", {"steps": ["a"]})
+
+
+def test_details_of_a_question_may_hold_objects() -> None:
+    held = {"prompt": "Do it?", "plan": Plan(prompt="p", steps=[]), ("a", 1): AIMessage("hi").text}
+    _, data = input_required([Interrupt(held, id="i-1")]).message.parts
+    assert to_json(data.data) == {"plan": {"prompt": "p", "steps": []}, "a,1": "hi"}
+
+
+def test_question_of_a_message_is_its_text() -> None:
+    (text,) = input_required([Interrupt(AIMessage("Do it?"), id="i-1")]).message.parts
+    assert text.text == "Do it?"

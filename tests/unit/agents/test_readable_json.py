@@ -1,0 +1,53 @@
+"""JSON of values that A2A carries."""
+
+import dataclasses
+import datetime
+import enum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from aion_core.agents.readable_json import plain_json
+from aion_core.protocol.types import Message
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Blob(BaseModel):
+    content: bytes = b"\xff\xfe"
+    score: float = float("nan")
+    label: str = Field(default="n", serialization_alias="Label")
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+class Numbers:
+    """Array as numpy has it."""
+
+    def tolist(self) -> list[int]:
+        return [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"score": float("nan"), "most": float("inf"), "some": 1.5}, {"score": None, "most": None, "some": 1.5}),
+        (Blob(), {"content": "__4=", "score": None, "label": "n"}),
+        ([{"held": Blob()}], [{"held": {"content": "__4=", "score": None, "label": "n"}}]),
+        (Pair(Colour.RED, {1}), {"left": "red", "right": [1]}),
+        (datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), "2026-01-02T00:00:00Z"),
+        ({(1, 2): "x\ud800"}, {"1,2": "x?"}),
+        (Numbers(), [1, 2]),
+        (Message(message_id="m-1"), {"messageId": "m-1"}),
+        (ValueError("no"), "no"),
+    ],
+)
+def test_value_becomes_json_of_a2a(value: Any, expected: Any) -> None:
+    assert plain_json(value) == expected
