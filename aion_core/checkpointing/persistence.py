@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from typing import Any
@@ -48,15 +49,18 @@ OUR_TYPES: tuple[StoredType, ...] = (
     ("aion_core.authoring.types", "A2AOutbox"),
 )
 
+SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydantic.types", "SecretBytes"))
+"""Types restored as themselves, because plain text would show a secret in answers, questions and logs."""
+
 
 @lru_cache(maxsize=64)
 def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
     """Return LangGraph's serializer without pickle. It restores objects of listed classes only.
 
-    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), ours, and `types`. Objects
-    of other classes are stored too, and restored as plain data.
+    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), pydantic's secrets, ours, and
+    `types`. Objects of other classes are stored too, and restored as plain data.
     """
-    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *types))
+    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))
 
 
 class UnserializableState(AgentFailed):
@@ -87,7 +91,36 @@ class _Serializer(JsonPlusSerializer):
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
             # "Type is not msgpack serializable: function"
-            raise UnserializableState(str(error).rpartition(": ")[2]) from error
+            raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
+
+    def _types_around(self, value: Any, name: str) -> list[str]:
+        """Return the type without a serialized form, then those of the objects around it. `name` is LangGraph's.
+
+        LangGraph names the outermost object only, and a model or dataclass by itself could be stored.
+        """
+        for part in _parts_of(value):
+            try:
+                super().dumps_typed(part)
+            except ormsgpack.MsgpackEncodeError as error:
+                around = self._types_around(part, str(error).rpartition(": ")[2])
+                return around if isinstance(value, _COLLECTIONS) else [*around, type(value).__name__]
+        return [name]
+
+
+_COLLECTIONS = (dict, list, tuple, set, frozenset)
+
+
+def _parts_of(value: Any) -> Iterable[Any]:
+    """Return the values within a collection, model or dataclass."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, _COLLECTIONS):
+        return value
+    if isinstance(value, type):
+        return ()
+    if is_dataclass(value):
+        return [getattr(value, each.name, None) for each in fields(value)]
+    return vars(value).values() if hasattr(type(value), "model_fields") else ()
 
 
 def _without_protobuf(value: Any) -> Any:

@@ -19,7 +19,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Interrupt, interrupt
+from pydantic import SecretStr
 
 from aion_core.checkpointing.persistence import UnserializableState
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
@@ -603,6 +604,16 @@ async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -
     assert await values(savers.saver(), config) == {**held, "place": {"name": "here"}}
     with pytest.raises(UnserializableState):
         await put(savers.saver(types=[OpenConnection]), config, connection=OpenConnection())
+
+
+async def test_unserializable_value_is_named_in_its_object(savers: Savers, config: Any) -> None:
+    with pytest.raises(UnserializableState, match=r"\(OpenConnection in Place in Interrupt\)"):
+        await put(savers.saver(), config, asked=[Interrupt({"place": Place(OpenConnection())}, id="i-1")])  # type: ignore[arg-type]
+
+
+async def test_secret_in_state_stays_secret(savers: Savers, config: Any) -> None:
+    await put(savers.saver(), config, key=SecretStr("sk-1"))
+    assert await values(savers.saver(), config) == {"key": SecretStr("sk-1")}
 
 
 @dataclass

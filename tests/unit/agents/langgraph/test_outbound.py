@@ -373,7 +373,10 @@ async def test_unserializable_value_fails_the_task(node: Any) -> None:
     """The author gets the cause and the remedy."""
     task = await asked_once(one_node(node, Anything))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert any(named in str(said(task)) for named in ("a value (_thread.lock)", "a value (function)", "(Interrupt)"))
+    assert any(
+        named in str(said(task))
+        for named in ("a value (_thread.lock)", "a value (function)", "(_thread.lock in Interrupt)")
+    )
     assert "Hold plain data there" in str(said(task))
 
 
