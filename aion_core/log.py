@@ -162,6 +162,45 @@ def install() -> None:
     logging.setLogRecordFactory(make)
 
 
+def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
+    """Add a handler of the server to the root logger; with `alone`, in place of all others. See `kept_handlers`."""
+    root = logging.getLogger()
+    if alone:
+        root.handlers.clear()
+        _handlers.clear()
+    root.addHandler(handler)
+    _handlers.append(handler)
+
+
+@contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Write the server's records as before, even if an agent's code in the `with` block sets up logging for itself.
+
+    `dictConfig` disables all existing loggers, and `basicConfig(force=True)` removes the root logger's handlers. The
+    agent's handlers then get its own records and those of libraries; the server's handlers get the server's records.
+    """
+    root = logging.getLogger()
+    before, level = [handler for handler in _handlers if handler in root.handlers], root.level
+    try:
+        yield
+    finally:
+        for name, logger in list(root.manager.loggerDict.items()):
+            if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
+                logger.disabled = False
+        if any(handler not in root.handlers for handler in before):
+            for name in _SERVER:
+                logger = logging.getLogger(name)
+                logger.handlers[:], logger.propagate = before, False
+                logger.setLevel(logger.level or level)
+
+
+_SERVER = ("aion_core", "handlers")
+"""Names of the server's loggers."""
+
+_handlers: list[logging.Handler] = []
+"""Handlers of the server."""
+
+
 def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     try:
         message = record.getMessage()

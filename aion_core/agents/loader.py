@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from aion_core import log
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, supported_objects
 from aion_core.agents.load_errors import explain_error
@@ -73,7 +74,7 @@ class LazyAgent:
         with _LOADING:
             if self._agent is None:
                 try:
-                    with no_garbage_collection():
+                    with no_garbage_collection(), log.kept_handlers():
                         found = load_object(self._config.path, self._folder, self._roots)
                         agent = self._build(found)
                         agent.load()

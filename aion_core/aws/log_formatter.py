@@ -21,10 +21,9 @@ def install(service: str, level: str) -> None:
     """
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter(service))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
+    log.handle_records(handler, alone=True)
     # Lambda may set a level unknown to Python, such as TRACE: use INFO instead.
-    root.setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
+    logging.getLogger().setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
 
 
 def formatter(service: str) -> logging.Formatter:

@@ -37,9 +37,8 @@ def install(*, colour: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ConsoleFormatter(colour=colour))
     handler.addFilter(lambda record: record.msg not in _HIDDEN and not _is_repeated(record))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+    log.handle_records(handler, alone=True)
+    logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     # urllib3 warns if more leases are renewed at once than its pool has connections.

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aion_core import log
 from aion_core.dev.data_folder import LOG
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def install(path: Path) -> None:
     # A record is one short write at the file's end: lines of two workers do not mix.
     handler = logging.StreamHandler(os.fdopen(descriptor, "w", encoding="utf-8", buffering=1))
     handler.setFormatter(formatter(SERVICE))
-    logging.getLogger().addHandler(handler)
+    log.handle_records(handler)
 
 
 def read(folder: Path, task_id: str, context_id: str) -> "list[LogLine]":

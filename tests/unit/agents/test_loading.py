@@ -1,6 +1,9 @@
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +66,46 @@ def test_init_does_not_wait_for_slow_import(caplog: pytest.LogCaptureFixture) ->
     assert "takes longer" in caplog.text
     imported.set()
     assert slow.is_loaded.wait(timeout=60)
+
+
+LOGGING = {
+    "dictConfig": """logging.config.dictConfig({
+        "version": 1, "root": {"handlers": ["own"], "level": "INFO"}, "formatters": {"own": {"format": "OWN %(message)s"}},
+        "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}}})""",
+    "basicConfig": "logging.basicConfig(level=logging.INFO, format='OWN %(message)s', force=True)",
+}
+
+LOGS = """
+import logging, pathlib
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.loader import LazyAgent
+from aion_core.bootstrap.stores import build_stores
+from aion_core.ports import SystemClock
+from aion_core.dev import console_log
+from aion_core.settings import Settings
+stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+console_log.install(colour=False)
+logger = logging.getLogger("aion_core.tasks.turn")
+for name in ("one", "two"):
+    LazyAgent(name, AgentConfig(path=f"{name}.py"), pathlib.Path(), stores.agents).load()
+logger.info("A turn has ended.", extra={"state": "completed", "duration_ms": 12})
+logging.getLogger("mine").info("ready")
+"""
+
+
+@pytest.mark.parametrize("setup", LOGGING)
+def test_logging_setup_of_an_agent_keeps_the_servers_lines(setup: str, tmp_path: Path) -> None:
+    source = f"""import logging.config
+from a2a.server.agent_execution import AgentExecutor
+{LOGGING[setup]}
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(source)
+    run = subprocess.run([sys.executable, "-c", LOGS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = run.stderr.splitlines()
+    assert [line[len("00:00:00  ") :] for line in lines if "turn" in line] == ["turn completed 12 ms"]
+    assert [line for line in lines if "ready" in line] == ["OWN ready"]
