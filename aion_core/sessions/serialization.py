@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -25,10 +26,30 @@ def event_bytes(event: Event) -> bytes:
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:
-        raise UnserializableSession(
-            f"An event of {event.author!r} has a value that cannot be stored in the session. Use plain data or pydantic "
-            "models in its output, metadata and state."
-        ) from error
+        place, type_name = _unserializable_tool(event), _UNKNOWN_TYPE.search(str(error))
+        value = f"a value ({type_name[1]})" if type_name else "a value"
+        if place:
+            text = f"{place} has {value} that cannot be stored in the session. Return plain data or pydantic models."
+        else:
+            text = (
+                f"An event of {event.author!r} has {value} that cannot be stored in the session. Use plain data or "
+                "pydantic models in its output, metadata and state."
+            )
+        raise UnserializableSession(text) from error
+
+
+_UNKNOWN_TYPE = re.compile(r"unknown type: <class '([^']+)'>")
+"""The type in pydantic's error for a value without a JSON form."""
+
+
+def _unserializable_tool(event: Event) -> str:
+    """Return "The result of the tool 'name'" for the first result without a JSON form, "" if all results have one."""
+    for response in event.get_function_responses():
+        try:
+            response.model_dump(mode="json")
+        except ValueError:
+            return f"The result of the tool {response.name!r}"
+    return ""
 
 
 def event_of(content: bytes) -> Event:

@@ -21,6 +21,7 @@ from google.genai import types
 
 from aion_core.errors import AgentFailed, LeaseLost
 from aion_core.ports import TurnStarted
+from aion_core.sessions.serialization import UnserializableSession
 from aion_core.sessions.service import StoredSessions
 from aion_core.stores.retries import Fence
 from tests.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
@@ -250,6 +251,15 @@ async def test_stored_session_state_is_a_copy(place: SessionPlace, app: str, use
 
 
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_unserializable_result_of_a_tool_is_named(place: SessionPlace, app: str, user: str) -> None:
+    service = place.service()
+    session = await service.create_session(app_name=app, user_id=user)
+    result = types.FunctionResponse(name="find", response={"found": object()})
+    event = Event(author="helper", content=types.UserContent(types.Part(function_response=result)))
+    with pytest.raises(UnserializableSession, match=r"result of the tool 'find' has a value \(object\)"):
+        await service.append_event(session, event)
 
 
 async def test_partial_session_event_is_not_stored(place: SessionPlace, app: str, user: str) -> None:
