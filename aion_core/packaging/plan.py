@@ -21,6 +21,7 @@ from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.cache import cache
 from aion_core.packaging.imports import frameworks_of, loaded_files
+from aion_core.packaging.metadata import distribution_metadata
 from aion_core.packaging.programs import BuildError, compiler_version, interpreter
 from aion_core.packaging.requirements import (
     FUNCTION_EXTRAS,
@@ -170,6 +171,8 @@ def plan(
     needed = [*found.configs, *(agent.file for agent in found.agents)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
     files += [(named, generated) for generated in found.generated]
+    if not project.is_aion:
+        files += [(place, _generated(text, Path(place).name)) for place, text in distribution_metadata(folder)]
     return PackagePlan(
         function, architecture, python, requirements, tuple(files), found.agents, folder, found.roots, selection
     )
@@ -218,11 +221,16 @@ def _discovered(folder: Path, config: Path) -> ProjectAgents:
         raise BuildError(f"{folder.name} is a Python package: build in its parent folder, {found.folder}")
     paths = {name: agent.path for name, agent in found.agents.items()}
     agents, roots = _located(folder, paths, import_roots(found.folder, found.roots))
-    text = as_yaml(found)
-    generated = cache() / "generated" / hashlib.sha256(text.encode()).hexdigest()[:20] / config.name
-    generated.parent.mkdir(parents=True, exist_ok=True)
-    generated.write_text(text, encoding="utf-8")
+    generated = _generated(as_yaml(found), config.name)
     return ProjectAgents(tuple(agents), tuple(roots), (), (generated,), tuple(found.requirements))
+
+
+def _generated(text: str, name: str) -> Path:
+    """Return the path of a file of this name with the text, in the cache."""
+    file = cache() / "generated" / hashlib.sha256(text.encode()).hexdigest()[:20] / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
 
 
 def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> tuple[list[PackagedAgent], list[Path]]:

@@ -72,7 +72,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
     `also` are requirements from another file such as langgraph.json. Raises BuildError for an unreadable file.
     """
     lock = folder / "uv.lock"
-    project = _pyproject(folder)
+    project = read_pyproject(folder)
     lines = [*also, *_group(project, "agents")]
     table = project.get("project")
     if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
@@ -235,9 +235,9 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
     declared = [*project.lines]
     for source in project.sources:
         if source.name == "pyproject.toml":
-            declared += [str(each) for each in _pyproject(source.parent)["project"].get("dependencies", [])]
+            declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
     # Accept dependencies with a local source. The export has their paths instead of their names.
-    pyproject = _pyproject(project.lock.parent) if project.lock else {}
+    pyproject = read_pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
         raise BuildError(f"uv.lock lacks {', '.join(lost)} of pyproject.toml: run `uv lock`")
@@ -283,7 +283,7 @@ def _text(file: Path) -> str:
         raise BuildError(f"{file} is not UTF-8: {error}") from error
 
 
-def _pyproject(folder: Path) -> dict[str, Any]:
+def read_pyproject(folder: Path) -> dict[str, Any]:
     """Return the parsed pyproject.toml of the folder, or an empty dict without one.
 
     Raises BuildError for an invalid file.

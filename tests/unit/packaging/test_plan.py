@@ -1,5 +1,6 @@
 """Package plans for a project outside of aion-lambda's repository."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,24 @@ def test_src_layout_is_found_for_packaging(tmp_path: Path) -> None:
     made = planned(folder)
     assert made.agents[0].file == folder / "src" / "my_pkg" / "graph.py"
     assert folder / "src" in made.roots
+
+
+def test_code_of_a_package_finds_its_own_metadata(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "Acme.Bot"\nversion = "1.2"\n[project.scripts]\nacme = "agent:main"\n'
+        '[project.entry-points."acme.tools"]\none = "private.words:hello"\n'
+    )
+    found = {place: file for place, file in planned(folder).files if place.startswith("acme_bot-1.2.dist-info/")}
+    for place, file in found.items():
+        (tmp_path / "task" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "task" / place).write_bytes(file.read_bytes())
+    (own,) = metadata.distributions(path=[str(tmp_path / "task")])
+    assert (own.name, own.version) == ("Acme.Bot", "1.2")
+    assert {(point.group, point.name, point.value) for point in own.entry_points} == {
+        ("console_scripts", "acme", "agent:main"),
+        ("acme.tools", "one", "private.words:hello"),
+    }
 
 
 def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
