@@ -271,6 +271,11 @@ def _read(path: Path) -> _Aion:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        at = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        hint = " Indent with spaces." if "'\\t'" in str(error.problem) else ""
+        raise ConfigurationError(f"{path} is not valid YAML{at}: {error.problem}.{hint}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
     try:
@@ -315,12 +320,28 @@ def _error_text(problem: Any) -> str:
         return f"{key} is missing."
     if problem["type"] == "value_error":
         return f"{key}: {problem['ctx']['error']}."
+    if len(where) == 3 and where[:2] == ["aion", "agents"] and isinstance(problem["input"], str):
+        return _agent_text(key, problem)
     if error_text := _ERROR_TEXTS.get((problem["type"], problem.get("ctx", {}).get("pattern"))):
         return f"{key} {error_text(problem['input'])}"
     return f"{key}: {problem['msg']}."
 
 
+def _agent_text(key: str, problem: Any) -> str:
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{key}: an agent's id has at most 64 letters, digits, '-' and '_', and begins with a letter or digit."
+    return f"{key} is {problem['input']!r}. Write the path as a key below it: `path: {problem['input']}`."
+
+
+def _not_a_mapping(value: Any) -> str:
+    if value is None:
+        return "is empty: it has keys of its own."
+    return f"is {'a list' if isinstance(value, list) else repr(value)}: it has keys of its own, `key: value`."
+
+
 _ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
+    ("model_type", None): _not_a_mapping,
+    ("dict_type", None): _not_a_mapping,
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
     ("string_type", None): lambda value: f"is {value!r}, which YAML does not read as text: put it in quotes.",

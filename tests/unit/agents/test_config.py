@@ -43,6 +43,10 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             "aion.agents.a.iput_modes is not a key that aion knows. Did you mean 'input_modes'?",
         ),
         ("    b: {}\n", "aion.agents.b.path is missing."),
+        ("    b: c.py:g\n", "aion.agents.b is 'c.py:g'. Write the path as a key below it: `path: c.py:g`."),
+        ("    b: 5\n", "aion.agents.b is 5: it has keys of its own, `key: value`."),
+        ("    b:\n", "aion.agents.b is empty: it has keys of its own."),
+        ("    my b: {path: b.py}\n", "aion.agents.my b: an agent's id has at most 64 letters, digits, '-' and '_'"),
         ("    b: {path: ''}\n", "aion.agents.b.path is empty."),
         ("      version: 1.0\n", "aion.agents.a.version is 1.0, which YAML does not read as text: put it in quotes."),
         ("      input_modes: []\n", "aion.agents.a.input_modes is empty."),
@@ -118,6 +122,24 @@ def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence:
         config(tmp_path, ONE + more)
     assert sentence in str(refusal.value)
     assert str(refusal.value).startswith(f"{tmp_path / 'aion.yaml'}: ")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", " the file is empty: it has keys of its own."),
+        (
+            "aion:\n\tagents:\n",
+            " line 2, column 1: found character '\\t' that cannot start any token. Indent with spaces.",
+        ),
+        ("aion: [", " line 1, column 8: expected the node content, but found '<stream end>'."),
+    ],
+)
+def test_unreadable_file_gets_one_line(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        config(tmp_path, text)
+    assert str(refusal.value).endswith(sentence)
     assert "\n" not in str(refusal.value)
 
 

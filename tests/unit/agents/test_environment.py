@@ -50,7 +50,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"environment": {"A": True}}, "aion.environment.A is True, which YAML does not read as text: put it in quotes."),
     ({"environment": {"A": None}}, "aion.environment.A is None, which YAML does not read as text: put it in quotes."),
     ({"environment": {"A": "a\0b"}}, "aion.environment.A: an environment variable cannot hold a NUL character."),
-    ({"environment": ["A=5"]}, "aion.environment: Input should be a valid dictionary."),
+    ({"environment": ["A=5"]}, "aion.environment is a list: it has keys of its own, `key: value`."),
     ({"secrets": {"A": 5}}, "aion.secrets.A: YAML does not read this as text: put it in quotes."),
     ({"secrets": {"A": "k"}, "environment": {"A": "v"}}, "aion: A is in both environment and secrets; remove one of"),
     ({"secrets": {"A": "k"}, "environment": {"B-C": "v"}}, "aion.environment.B-C: a variable's name has letters, digits"),
