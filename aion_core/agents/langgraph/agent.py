@@ -1,14 +1,11 @@
 """Adapter for a LangGraph graph. The same `astream` call starts a turn, resumes it, or repeats its end."""
 
 import dataclasses
-import enum
 import inspect
 import logging
-import sys
-import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
-from functools import lru_cache, partial
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +25,7 @@ from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory, with_envelopes
+from aion_core.agents.langgraph.stored_classes import stored_classes
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     config_of,
@@ -141,7 +139,7 @@ class LangGraphAgent:
             context=own_context(compiled, self._configuration),
             savers=self._savers,
             memories=self._memories,
-            types=state_types(compiled) | (classes_of(self._module) if self._module is not None else frozenset()),
+            types=stored_classes(compiled, self._module),
             nodes=node_names(compiled),
             skips_input=needs_no_input_checkpoint(compiled),
         )
@@ -339,72 +337,3 @@ def _reason(error: Exception) -> str:
         return f"{error}."
     problem = error.errors()[0]
     return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}."
-
-
-# ── Classes that checkpoints may hold ─────────────────────────────────────────────────────────────────────────────────
-
-
-def state_types(graph: Graph) -> frozenset[type]:
-    """Return the pydantic models, dataclasses and enums in the state's annotations and in the nodes' modules."""
-    builder = getattr(graph, "builder", None)
-    found: set[type] = set()
-    for schema in getattr(builder, "schemas", {}):
-        found |= _annotated_classes(schema)
-        if _is_author_class(schema):
-            found.add(schema)
-    for module in _modules(graph):
-        # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
-        found.update(
-            kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
-        )
-    for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
-            found |= state_types(nested)
-    return frozenset(found)
-
-
-def classes_of(module: ModuleType) -> frozenset[type]:
-    """Return the pydantic models, dataclasses and enums of a module, such as the class of a `response_format`."""
-    named = (kind for kind in vars(module).values() if _is_author_class(kind))
-    return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
-
-
-_FRAMEWORKS = ("lang", "pydantic", "enum")
-"""Module name prefixes of imported classes whose instances are never stored in checkpoints."""
-
-
-def _modules(graph: Graph) -> set[ModuleType]:
-    """Return the modules that define the functions of the graph's nodes."""
-    functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
-    names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
-    return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
-
-
-@lru_cache(maxsize=64)
-def _annotated_classes(schema: Any) -> frozenset[type]:
-    """Return the classes in a schema's annotations and in their own; a factory makes a graph for each turn."""
-    found: set[type] = set()
-    _collect(_annotations(schema), found)
-    return frozenset(found)
-
-
-def _collect(annotations: Iterator[Any], found: set[type]) -> None:
-    for annotation in annotations:
-        _collect(iter(typing.get_args(annotation)), found)
-        if _is_author_class(annotation) and annotation not in found:
-            found.add(annotation)
-            _collect(_annotations(annotation), found)
-
-
-def _is_author_class(annotation: Any) -> bool:
-    return isinstance(annotation, type) and (
-        issubclass(annotation, BaseModel | enum.Enum) or dataclasses.is_dataclass(annotation)
-    )
-
-
-def _annotations(schema: Any) -> Iterator[Any]:
-    try:
-        yield from typing.get_type_hints(schema).values()
-    except (NameError, TypeError):
-        # An annotation has an unresolvable name. Values of that class are restored as plain data.
-        return

@@ -1,0 +1,119 @@
+"""Classes of an author that checkpoints may hold: pydantic models, dataclasses, enums and named tuples."""
+
+import dataclasses
+import enum
+import inspect
+import sys
+import typing
+from collections.abc import Iterator
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from langgraph.pregel import Pregel
+from pydantic import BaseModel
+
+from aion_core.agents.langgraph.content import Graph
+
+
+def stored_classes(graph: Graph, module: ModuleType | None) -> frozenset[type]:
+    """Return the classes of the graph's state and tasks, and of the agent's module."""
+    return state_types(graph) | task_types(graph, module) | (classes_of(module) if module is not None else frozenset())
+
+
+def state_types(graph: Graph) -> frozenset[type]:
+    """Return the classes in the state's annotations and in the nodes' modules."""
+    builder = getattr(graph, "builder", None)
+    found: set[type] = set()
+    for schema in getattr(builder, "schemas", {}):
+        found |= _annotated_classes(schema)
+        if _is_author_class(schema):
+            found.add(schema)
+    for module in _modules(graph):
+        # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
+        found.update(
+            kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
+        )
+    for _, nested in graph.get_subgraphs():
+        if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
+            found |= state_types(nested)
+    return frozenset(found)
+
+
+def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
+    """Return the classes that LangGraph's `@task`s may return: those of their annotations and of their modules.
+
+    The tasks are those of the graph's modules and of `module`, and of the modules imported there that have tasks.
+    """
+    found: set[type] = set()
+    seen: set[ModuleType] = set()
+    modules = [*_modules(graph), *([module] if module is not None else [])]
+    while modules:
+        current = modules.pop()
+        seen.add(current)
+        for task in _tasks(current):
+            _collect(_annotations(task.func), found)
+            if (defined := sys.modules.get(getattr(task.func, "__module__", ""))) is not None:
+                found |= classes_of(defined)
+                modules += {defined} - seen
+        modules += [
+            value
+            for value in vars(current).values()
+            if isinstance(value, ModuleType) and value not in seen and _tasks(value)
+        ]
+    return frozenset(found)
+
+
+def _tasks(module: ModuleType) -> list[Any]:
+    # Without the functional API, its module is not imported, and there are no tasks.
+    task = getattr(sys.modules.get("langgraph.func"), "_TaskFunction", None)
+    return [value for value in vars(module).values() if isinstance(value, task)] if task is not None else []
+
+
+def classes_of(module: ModuleType) -> frozenset[type]:
+    """Return the classes of a module, such as the class of a `response_format`."""
+    named = (kind for kind in vars(module).values() if _is_author_class(kind))
+    return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
+
+
+_FRAMEWORKS = ("lang", "pydantic", "enum")
+"""Module name prefixes of imported classes whose instances are never stored in checkpoints."""
+
+
+def _modules(graph: Graph) -> set[ModuleType]:
+    """Return the modules that define the functions of the graph's nodes."""
+    functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
+    names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
+    return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
+
+
+@lru_cache(maxsize=64)
+def _annotated_classes(schema: Any) -> frozenset[type]:
+    """Return the classes in a schema's annotations and in their own; a factory makes a graph for each turn."""
+    found: set[type] = set()
+    _collect(_annotations(schema), found)
+    return frozenset(found)
+
+
+def _collect(annotations: Iterator[Any], found: set[type]) -> None:
+    for annotation in annotations:
+        _collect(iter(typing.get_args(annotation)), found)
+        if _is_author_class(annotation) and annotation not in found:
+            found.add(annotation)
+            _collect(_annotations(annotation), found)
+
+
+def _is_author_class(annotation: Any) -> bool:
+    return isinstance(annotation, type) and (
+        issubclass(annotation, BaseModel | enum.Enum)
+        or dataclasses.is_dataclass(annotation)
+        or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
+    )
+
+
+def _annotations(schema: Any) -> Iterator[Any]:
+    try:
+        yield from typing.get_type_hints(schema).values()
+    except (NameError, TypeError):
+        # An annotation has an unresolvable name. Values of that class are restored as plain data.
+        return
