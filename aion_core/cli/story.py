@@ -172,7 +172,7 @@ def _logged(line: "LogLine") -> Iterator[StoryEvent]:
         yield StoryEvent(at, "turn", text)
     elif "config_id" in fields:
         yield _pushed(at, message, fields)
-    elif message == "The turn belongs to another holder now.":
+    elif message == "The turn was canceled, or another worker took it over.":
         text = f"{_function(line.function)} lost the turn to another worker or to a cancellation, and stopped it."
         yield StoryEvent(at, "takeover", text)
     elif fields.get("level") in ("WARNING", "ERROR", "CRITICAL"):

@@ -259,7 +259,8 @@ class TaskRunner:
             turn.over = True
             lease = turn.lease
             logger.warning(
-                "The turn belongs to another holder now.", extra={"holder": lease.holder, "fence": lease.fence}
+                "The turn was canceled, or another worker took it over.",
+                extra={"holder": lease.holder, "fence": lease.fence},
             )
 
     def _agent(self, turn: TurnExecution) -> Agent:

@@ -191,12 +191,12 @@ async def test_lost_lease_is_logged_once(
     if noticed_by == "write":
         agent.go.set()
     async with asyncio.timeout(60):
-        while not (lines := [each for each in caplog.records if "belongs to another holder" in each.message]):
+        while not (lines := [each for each in caplog.records if "or another worker took it over" in each.message]):
             await asyncio.sleep(0.01)
     agent.go.set()
     await asyncio.gather(*call.background)
     sending.cancel()
-    [line] = [each for each in caplog.records if "belongs to another holder" in each.message]
+    [line] = [each for each in caplog.records if "or another worker took it over" in each.message]
     assert line is lines[0]
     assert line.levelno == logging.WARNING
     assert vars(line)["fence"] == taken.lease.fence - 1
