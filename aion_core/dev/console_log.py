@@ -126,12 +126,20 @@ def traceback_lines(error: BaseException) -> list[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions that led to this one, the first cause first, and then this exception."""
+    """Yield the exceptions that led to this one, the first cause first, and then this exception.
+
+    Those in an exception group, such as that of an `asyncio.TaskGroup`, led to the group.
+    """
     seen: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in seen:
+    left: list[BaseException] = [error]
+    while left:
+        current = left.pop()
+        if any(current is each for each in seen):
+            continue
         seen.append(current)
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        cause = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        left += [cause] if cause is not None else []
+        left += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
     return reversed(seen)
 
 

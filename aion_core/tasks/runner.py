@@ -314,7 +314,12 @@ class TaskRunner:
         if isinstance(error, AgentFailed):
             return str(error)
         reason = f"{type(error).__name__}: the agent could not finish this turn."
-        return f"{reason} {error}" if self._reveal_errors else reason
+        if not self._reveal_errors:
+            return reason
+        try:
+            return f"{reason} {error}".rstrip()
+        except Exception:  # the author's class may fail in its own __str__
+            return reason
 
 
 AFTER_SECONDS = 1.0

@@ -100,6 +100,19 @@ def test_exceptions_of_adk_are_omitted(tmp_path: Path) -> None:
     assert not [line for line in story if "DynamicNodeFailError" in line or line == "which led to:"]
 
 
+def test_traceback_has_the_errors_of_a_task_group(tmp_path: Path) -> None:
+    code = (
+        "import asyncio\n"
+        "async def fetch(): raise KeyError('city')\n"
+        "async def answer():\n    async with asyncio.TaskGroup() as group: group.create_task(fetch())\n"
+        "asyncio.run(answer())\n"
+    )
+    story = traceback_lines(raised(code, tmp_path / "agent.py"))
+    assert "KeyError: 'city'" in story
+    assert f'File "{tmp_path / "agent.py"}", line 2, in fetch' in story
+    assert story[-1].startswith("ExceptionGroup: unhandled errors in a TaskGroup")
+
+
 def test_traceback_names_langgraph_node(tmp_path: Path) -> None:
     error = ValueError("no")
     error.add_note("During task with name 'answer' and id '6f1f'")

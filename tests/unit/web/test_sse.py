@@ -1,5 +1,6 @@
 """Frames of streams against those of the SDK's dispatchers for the same events."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -207,6 +208,25 @@ async def test_development_adds_error_of_agent() -> None:
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
     assert "secret of the agent" in answer.json()["result"]["metadata"]["error"]
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class FailsUnprintably(Scripted):
+    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        raise Unprintable
+        yield
+
+
+async def test_agents_error_without_text_fails_the_task() -> None:
+    made = parts(FailsUnprintably(), reveal_errors=True)
+    async with asyncio.timeout(20), http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/send"))
+    said = answer.json()["result"]["metadata"]["error"]
+    assert said == "Unprintable: the agent could not finish this turn."
 
 
 async def test_agent_without_reply_completes_without_message() -> None:
