@@ -27,7 +27,7 @@ def event_bytes(event: Event) -> bytes:
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:
         place, type_name = _unserializable_tool(event), _UNKNOWN_TYPE.search(str(error))
-        value = f"a value ({type_name[1]})" if type_name else "a value"
+        value = f"a value ({type_name[1].rpartition('.')[2]})" if type_name else "a value"
         if place:
             text = f"{place} has {value} that cannot be stored in the session. Return plain data or pydantic models."
         else:

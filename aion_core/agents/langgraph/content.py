@@ -94,15 +94,23 @@ def has_content(message: BaseMessage) -> bool:
 def content_parts(message: BaseMessage) -> list[Part]:
     """Return the text, images, audio, videos and files of a message as parts.
 
-    Without a text, its spoken audio has a transcript.
+    Without a text, its spoken audio has a transcript, or it has the model's refusal.
     """
     blocks: list[Any] = [] if isinstance(message.content, str) else [*message.content_blocks]
     text = str(message.text)
     if "audio" in message.additional_kwargs:
         blocks.append(spoken := _spoken(message.additional_kwargs["audio"]))
         text = text or str(spoken.get("transcript") or "")
+    text = text or _refusal(message)
     media = [part for block in blocks if (part := _media_part(block)) is not None]
     return [Part(text=utf8(text)), *media] if text else media
+
+
+def _refusal(message: BaseMessage) -> str:
+    """Return the reason why OpenAI's model refuses to answer, which langchain-openai does not add to the text."""
+    blocks = [] if isinstance(message.content, str) else message.content
+    given = [message.additional_kwargs, *(block for block in blocks if isinstance(block, Mapping))]
+    return "".join(str(each["refusal"]) for each in given if each.get("refusal"))
 
 
 def data_part(value: Any) -> Part | None:

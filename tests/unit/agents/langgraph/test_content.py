@@ -218,3 +218,14 @@ def test_spoken_audio_has_type_of_its_form(audio: bytes, media_type: str) -> Non
 def test_audio_of_an_earlier_call_has_no_part() -> None:
     message = message_of(AIMessage("Hi.", additional_kwargs={"audio": {"id": "audio-1"}}))
     assert [part.text for part in message.parts] == ["Hi."]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        AIMessage("", additional_kwargs={"refusal": "I cannot help."}),
+        AIMessage([{"type": "refusal", "refusal": "I cannot help."}]),
+    ],
+)
+def test_refusal_of_a_model_is_its_text(message: AIMessage) -> None:
+    assert [part.text for part in message_of(message).parts] == ["I cannot help."]
