@@ -11,6 +11,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
+GENERATED_NAME = "aion_agent_"
+"""Beginning of the module name of a file that cannot be imported by a name of its own."""
+
 YAML_AGENT = "root_agent.yaml"
 """File name of ADK's declarative agent configuration."""
 
@@ -138,7 +141,7 @@ def _import_alone(file: Path) -> ModuleType:
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known
     # The generated name is the same in each process, because checkpoints store a class with its module's name.
-    name = f"aion_agent_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    name = f"{GENERATED_NAME}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # noqa: S101  # the name ends in .py
     assert spec.loader is not None  # noqa: S101

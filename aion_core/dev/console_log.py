@@ -8,12 +8,14 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from traceback import FrameSummary
 
 import aion_core
 from aion_core import log
+from aion_core.agents.importing import GENERATED_NAME
 from aion_core.errors import AionError
 from aion_core.shipped import shipped
 
@@ -37,8 +39,9 @@ def install(*, colour: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ConsoleFormatter(colour=colour))
     handler.addFilter(lambda record: record.msg not in _HIDDEN and not _is_repeated(record))
+    handler.addFilter(is_wanted)
     log.handle_records(handler, alone=True)
-    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger().setLevel(logging.INFO)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     # urllib3 warns if more leases are renewed at once than its pool has connections.
@@ -84,6 +87,12 @@ class ConsoleFormatter(logging.Formatter):
         return f"{colour}{text}{_RESET}" if self._colour and colour and text else text
 
 
+def is_wanted(record: logging.LogRecord) -> bool:
+    """Return True for the records of aion and of the author's code, and for the warnings of libraries."""
+    is_ours = record.name.partition(".")[0] in ("aion_core", "handlers")
+    return record.levelno >= logging.WARNING or is_ours or not _package_of(record.pathname)
+
+
 def _is_repeated(record: logging.LogRecord) -> bool:
     """Return True for a log record of ADK with an exception of which the traceback has already been printed."""
     error = record.exc_info[1] if record.exc_info else None
@@ -102,7 +111,10 @@ def _mark_shown(error: BaseException) -> None:
 
 def _source(record: logging.LogRecord) -> str:
     """Return the name of the record's logger in brackets, or "" for aion's own loggers."""
-    return "" if record.name.partition(".")[0] in ("aion_core", "handlers", "root") else f"({record.name})"
+    if record.name.partition(".")[0] in ("aion_core", "handlers", "root"):
+        return ""
+    # A file outside of a package has a generated module name.
+    return f"({record.module if record.name.startswith(GENERATED_NAME) else record.name})"
 
 
 def traceback_lines(error: BaseException) -> list[str]:
@@ -186,6 +198,7 @@ _LIBRARIES = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purel
 _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
+@lru_cache(maxsize=1024)
 def _package_of(filename: str) -> str:
     """Return the name of the package that contains the file, or "" for a file of the agent's author."""
     path = Path(filename)

@@ -42,6 +42,7 @@ def prepare(folder: Path, *, fresh: bool) -> Path:
 def install(path: Path) -> None:
     """Write this process's log records to the file too. Without a writable file, nothing is written."""
     from aion_core.aws.log_formatter import formatter
+    from aion_core.dev.console_log import is_wanted
 
     try:
         # Messages may quote data of the project: only this user may read them.
@@ -52,6 +53,7 @@ def install(path: Path) -> None:
     # A record is one short write at the file's end: lines of two workers do not mix.
     handler = logging.StreamHandler(os.fdopen(descriptor, "w", encoding="utf-8", buffering=1))
     handler.setFormatter(formatter(SERVICE))
+    handler.addFilter(is_wanted)
     log.handle_records(handler)
 
 

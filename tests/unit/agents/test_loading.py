@@ -109,3 +109,14 @@ agent = Mine()
     lines = run.stderr.splitlines()
     assert [line[len("00:00:00  ") :] for line in lines if "turn" in line] == ["turn completed 12 ms"]
     assert [line for line in lines if "ready" in line] == ["OWN ready"]
+
+
+def test_console_log_has_the_authors_lines_only(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
+    script = (
+        "import logging; from aion_core.dev import console_log; console_log.install(colour=False); import mine, httpx\n"
+        "record = logging.LogRecord('lib', logging.INFO, httpx.__file__, 1, 'verbose', (), None)\n"
+        "logging.getLogger('lib').handle(record)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["ready (mine)"]

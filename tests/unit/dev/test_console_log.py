@@ -50,6 +50,11 @@ def test_console_log_line_has_labels() -> None:
     assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
 
 
+def test_line_of_an_agents_file_has_its_name() -> None:
+    record = logging.LogRecord("aion_agent_agent_0eec69000766", logging.INFO, "/me/agent.py", 1, "ready", (), None)
+    assert ConsoleFormatter(colour=False).format(record).endswith("  ready (agent)")
+
+
 def test_console_traceback_counts_omitted_library_frames(tmp_path: Path) -> None:
     error = raised("import json\njson.loads('{')\n", tmp_path / "agent.py")
     story = traceback_lines(error)
@@ -71,7 +76,7 @@ def test_console_traceback_prints_causes_first(tmp_path: Path) -> None:
 def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """ADK logs an exception at each node, and the runner logs it again."""
     root = logging.getLogger()
-    before = root.handlers[:]
+    before, level = root.handlers[:], root.level
     try:
         install(colour=False)
         error = raised("def model():\n    raise ValueError('no model')\nmodel()\n", tmp_path / "agent.py")
@@ -83,6 +88,7 @@ def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture
             logging.getLogger(name).error(words, exc_info=error)
     finally:
         root.handlers[:] = before
+        root.setLevel(level)
     said = capsys.readouterr().err
     assert "Root failed" not in said
     assert said.count(f'File "{tmp_path / "agent.py"}", line 2, in model') == 1
