@@ -234,12 +234,27 @@ def _missing_variable(error: BaseException) -> str:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         # `os.environ` is a mapping of the module `os`; any other mapping is the author's.
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
+    if setting := _missing_setting(error):
+        return setting
     text = str(error)
     named = [name for name in _VARIABLE.findall(text) if name not in os.environ]
     requested = [name for name in named if name.endswith(_REQUESTED)]
     if requested:
         return str(requested[0])
     return str(named[0]) if named and "environment" in text.lower() else ""
+
+
+def _missing_setting(error: BaseException) -> str:
+    """Return the variable of the first missing field of a pydantic-settings class, "" for other errors."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        settings: Any = type(frame.f_locals.get("__pydantic_self__"))
+        if settings.__module__ != "builtins" and type(error).__name__ == "ValidationError":
+            missing = [str(each["loc"][0]) for each in getattr(error, "errors", list)() if each["type"] == "missing"]
+            prefix = settings.model_config.get("env_prefix", "")
+            # A field with an alias is reported by its alias, which has no prefix.
+            names = [f"{prefix}{name}" if name in settings.model_fields else name for name in missing]
+            return names[0].upper() if names else ""
+    return ""
 
 
 def _syntax_remedy(error: BaseException, file: str, folder: Path) -> str:

@@ -153,6 +153,22 @@ BROKEN = {
         "KEY = os.environ['MY_API_KEY']",
         settings_of_test="import os\nKEY = os.environ['MY_API_KEY']\n",
     ),
+    "missing setting": agent(
+        "from pydantic_settings import BaseSettings\n"
+        "class Settings(BaseSettings, env_prefix='TEST_'):\n    api_key: str\nsettings = Settings()\n",
+        IMPORT + "ValidationError: api_key: Field required",
+        "agent.py, line 4",
+        IN_ENV.format("TEST_API_KEY"),
+        "settings = Settings()",
+    ),
+    "missing setting with an alias": agent(
+        "from pydantic import Field\nfrom pydantic_settings import BaseSettings\n"
+        "class Settings(BaseSettings, env_prefix='TEST_'):\n    key: str = Field(alias='other_key')\nSettings()\n",
+        IMPORT + "ValidationError: other_key: Field required",
+        "agent.py, line 5",
+        IN_ENV.format("OTHER_KEY"),
+        "Settings()",
+    ),
     "missing variable without a secret": agent(
         "import os\nos.environ['MODEL_OF_TEST']\n",
         IMPORT + "KeyError: 'MODEL_OF_TEST'",
