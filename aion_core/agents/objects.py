@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aion_core import log
 from aion_core.agents.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.agents.importing import YAML_AGENT, agent_files, import_file, import_name, import_roots, put_on_path
 from aion_core.agents.load_errors import assignment_line, did_you_mean, display_path, explain_error, source_location
@@ -250,9 +251,10 @@ class PerTurnFactory(Struct, frozen=True):
         If the result is a context manager, it is entered and exited in the same asyncio task. The exit receives the
         turn's exception.
         """
-        made = self.make(**{self.parameter: config}) if self.parameter else self.make()
-        if inspect.isawaitable(made):
-            made = await made
+        with log.kept_handlers():
+            made = self.make(**{self.parameter: config}) if self.parameter else self.make()
+            if inspect.isawaitable(made):
+                made = await made
         if inspect.isasyncgen(made):
             made = asynccontextmanager(lambda: made)()
         elif inspect.isgenerator(made):

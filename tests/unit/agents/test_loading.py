@@ -111,6 +111,20 @@ agent = Mine()
     assert [line for line in lines if "ready" in line] == ["OWN ready"]
 
 
+def test_factory_may_set_up_logging_in_each_turn(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, logging, logging.config\n"
+        "from aion_core.agents.objects import PerTurnFactory\nfrom aion_core.dev import console_log\n"
+        "console_log.install(colour=False)\nlogger = logging.getLogger('aion_core.tasks.turn')\n"
+        "async def turn():\n"
+        "    async with PerTurnFactory(lambda config: logging.config.dictConfig({'version': 1}), 'config').made({}): ...\n"
+        "for _ in range(2): asyncio.run(turn())\n"
+        "logger.info('A turn has ended.')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["A turn has ended."]
+
+
 def test_console_log_has_the_authors_lines_only(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
     script = (
