@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -37,12 +37,12 @@ def stated_version(request: Request) -> str:
     return ", ".join(stated) or request.query_params.get(VERSION, "").strip()
 
 
-def check_version(request: Request, version: str, other_name: str = "") -> None:
+def check_version(request: Request, version: str, other_name: Callable[[], str] = str) -> None:
     """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
     `version` is the version of the request's method or path. It also applies to a request without a stated version. By
     the specification such a request would have version 0.3, and every v1.0 request without the header would fail.
-    `other_name` is the operation's method or path in the other supported version, if it has one.
+    `other_name` returns the operation's method or path in the other supported version, or "" if it has none.
     """
     stated = stated_version(request)
     if not stated:
@@ -50,7 +50,8 @@ def check_version(request: Request, version: str, other_name: str = "") -> None:
     numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
     if numbers is None or numbers[1] != version:
         other = V03 if version == V1 else V1
-        hint = f" In {other} it is {other_name}." if numbers and numbers[1] == other and other_name else ""
+        name = other_name() if numbers and numbers[1] == other else ""
+        hint = f" In {other} it is {name}." if name else ""
         raise VersionNotSupportedError(
             f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: "
             f"send {version}, or leave it out.{hint}",

@@ -1,6 +1,7 @@
 """JSON-RPC binding of v1.0 and v0.3 on one URL. The name of the method selects the version (A2A 9)."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, MethodNotFoundError
@@ -41,7 +42,7 @@ class JsonRpcBinding:
         self._aliases: dict[str, str] = {}
         for operation in operations:
             self._v1[operation.name] = operation
-            if operation.v03 and (method := operation.v03_method):
+            if operation.v03 and (method := operation.v03.method):
                 self._v03[method] = operation
                 self._aliases |= dict.fromkeys(operation.v03.aliases, method)
 
@@ -66,7 +67,7 @@ class JsonRpcBinding:
             # Clients of v0.3 read only streams from a streaming method. SDKs of v1.0 in their v0.3 mode state the version.
             if operation.stream and version == V03 and not stated_version(strict):
                 refuse = refused_stream
-            check_version(strict, version, operation.v03_method if version == V1 else operation.name)
+            check_version(strict, version, partial(operation.method, V03 if version == V1 else V1))
             negotiated = negotiate(strict, self._card)
             headers = negotiated.headers(version)
             if not operation.before_extensions:

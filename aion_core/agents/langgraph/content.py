@@ -115,6 +115,8 @@ def _refusal(message: BaseMessage) -> str:
 
 def data_part(value: Any) -> Part | None:
     """Return a data part with a value as JSON, from pydantic models, dataclasses and plain values; None without one."""
+    if value is None or (isinstance(value, dict) and not value):
+        return None
     try:
         plain = plain_json(value)
         return None if plain is None or plain in ({}, []) else ParseDict({"data": plain}, Part())

@@ -137,10 +137,9 @@ class Operation(Struct, frozen=True):
     doc: Doc | None = None
     """OpenAPI description, required for an operation with HTTP+JSON routes."""
 
-    @property
-    def v03_method(self) -> str:
-        """Name of the JSON-RPC method of v0.3, or an empty text."""
-        return self.v03.method if self.v03 else ""
+    def method(self, version: str) -> str:
+        """Return the name of the operation's JSON-RPC method in a version of A2A, or an empty text."""
+        return self.name if version == "1.0" else self.v03.method if self.v03 else ""
 
     def first_path(self, version: str) -> str:
         """Return the operation's first HTTP+JSON path in a version of A2A, or an empty text."""
