@@ -33,6 +33,7 @@ ERROR_TEXTS = {
     "AccessDeniedException": f"{_FORBIDDEN}.",
     "ProfileNotFound": "Your AWS configuration has no profile of this name (--profile, AWS_PROFILE).",
     "NoRegionError": "Name the deployment's AWS region: --region, or AWS_REGION.",
+    "InvalidRegionError": "The AWS region is not the name of a region, such as eu-west-1. Check --region and AWS_REGION.",
     "EndpointConnectionError": _NO_NETWORK,
     "ConnectTimeoutError": _NO_NETWORK,
     "ConnectionClosedError": _NO_NETWORK,

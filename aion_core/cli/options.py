@@ -246,6 +246,8 @@ def aws(command: Command) -> Command:
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
     """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
+    # boto3 reads AWS_DEFAULT_REGION only. AWS_REGION overrides it and the profile's region, as in the AWS CLI.
+    region = region or os.environ.get("AWS_REGION")
     variables = {
         "AWS_PROFILE": profile,
         "AWS_REGION": region,

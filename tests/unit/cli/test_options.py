@@ -68,6 +68,22 @@ def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Pa
     assert dict(os.environ) == before
 
 
+def test_aws_region_overrides_default_and_profile_region(moto: LocalStack, tmp_path: Path) -> None:
+    stack = operating.registered(moto, "aion-region")
+    (tmp_path / "config").write_text("[default]\nregion = eu-west-3\n")
+    environ = {**operating.environ_of(moto), "AWS_CONFIG_FILE": str(tmp_path / "config"), "AION_STACK": stack}
+    del environ["AWS_DEFAULT_REGION"]
+    assert operating.runs(environ)("key", "list").exit_code == 0
+    assert operating.runs({**environ, "AWS_DEFAULT_REGION": "eu-west-3"})("key", "list").exit_code == 0
+    failed = operating.runs(environ)("key", "list", "--region", "eu-west-3")
+    assert "There is no stack" in operating.refusal(failed)
+
+
+def test_invalid_region_error_names_the_option(moto: LocalStack) -> None:
+    failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "any", "--region", "no region!")
+    assert operating.refusal(failed).startswith("The AWS region is not the name of a region")
+
+
 def test_missing_aws_credentials_error_is_one_sentence() -> None:
     with operating.taken_port() as port:
         ran = operating.process(
