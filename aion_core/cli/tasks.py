@@ -31,6 +31,9 @@ STATES = (
     "auth-required",
 )
 
+MOST = 10_000
+"""Largest number of tasks to print."""
+
 _scan = click.option(
     "--scan",
     is_flag=True,
@@ -68,7 +71,7 @@ Examples:
 )
 @click.option("--expired", is_flag=True, help="Tasks of all owners with an expired timer.")
 @_scan
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of tasks.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="Maximum number of tasks.")
 @options.as_json
 @options.deployment
 def list_tasks(
@@ -91,14 +94,14 @@ def list_tasks(
     operator = _operator(deployment)
     if sum([bool(owner), expired, scan]) != 1:
         raise click.UsageError(
-            "Name an owner (--owner or --subject), or give --expired, or --scan for the whole table."
+            "Name an owner (--owner or --subject), or give --expired, or --scan for the whole table: one of them."
         )
     if owner and not agent:
         raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
     if context_id and not owner:
         raise click.UsageError("--context requires an owner (--owner or --subject).")
     if expired:
-        heads = result_of(_expired(operator, limit), READING)
+        heads = result_of(_expired(operator, agent, state, limit), READING)
         number = len(heads)
     else:
         heads, number = result_of(list_heads(operator, owner, agent, context_id, state, limit), READING)
@@ -202,16 +205,24 @@ async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bo
     return found
 
 
-async def _expired(operator: "Operator", limit: int) -> "list[Head]":
-    """Return the head of the active or interrupted task of each context with an expired timer, oldest timer first."""
-    from aion_core.ports import TaskKey
+async def _expired(operator: "Operator", agent: str, state: str | None, limit: int) -> "list[Head]":
+    """Return the head of the active or interrupted task of each context with an expired timer, oldest timer first.
 
-    heads = []
-    for timer in await operator.tasks.expired_timers(limit=limit):
+    An agent or a state selects its tasks.
+    """
+    from aion_core.ports import TaskKey
+    from aion_core.tasks.lifecycle import state_name
+
+    heads: list[Head] = []
+    for timer in await operator.tasks.expired_timers(limit=MOST if agent or state else limit):
+        if agent and timer.context.agent != agent:
+            continue
         seen = await operator.inspection.context(timer.context)
         task_id = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
         head = await operator.tasks.head(TaskKey(timer.context.owner, task_id)) if task_id else None
-        heads += [head] if head is not None else []
+        heads += [head] if head is not None and state in (None, state_name(head.state)) else []
+        if len(heads) == limit:
+            break
     return heads
 
 

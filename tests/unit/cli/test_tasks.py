@@ -155,6 +155,18 @@ def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversat
     assert "(expired)" in shown
 
 
+def test_expired_task_list_obeys_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+
+    def is_listed(*options: str) -> bool:
+        return chat.context.owner in run("list", "--expired", *options, "--limit", "1000").stdout
+
+    assert is_listed("--agent", "echo", "--state", "working")
+    assert not is_listed("--agent", "another")
+    assert not is_listed("--state", "completed")
+
+
 def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
     task_id = f"t-{push.chat.context.owner}"
