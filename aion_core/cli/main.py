@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 
 import click
 
@@ -68,22 +69,32 @@ for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)
 
 
+_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""Codes of errors about a file or folder that the user has to correct."""
+
+
 def main() -> None:
     """Run the command. Print an expected error as a message instead of a traceback.
 
     The exit code is 2 for a wrong command line, 1 for a failed command.
     """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # A terminal or pipe of another encoding than UTF-8 lacks some characters.
+        sys.stdout.reconfigure(errors="replace")
     try:
         aion()
     except AionError as error:
         click.echo(f"aion: {error_text(error)}", err=True)
         sys.exit(1)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
+            # Do not flush the rest of the output at the exit.
+            os._exit(1)
+        if error.errno not in _UNUSABLE or not error.filename:
             raise
-        click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
-        # Do not flush the rest of the output at the exit.
-        os._exit(1)
+        click.echo(f"aion: {os.fsdecode(error.filename)} cannot be read or written: {error.strerror}.", err=True)
+        sys.exit(1)
     except ImportError as error:
         missing = _missing(error)
         if missing is None:

@@ -30,12 +30,14 @@ class SamConfig:
     def read(cls, path: Path, environment: str = DEFAULT) -> "SamConfig":
         """Read an environment from the file. A missing file counts as empty.
 
-        Raises ConfigurationError for invalid TOML and for an unknown environment.
+        Raises ConfigurationError for an unreadable file, for invalid TOML and for an unknown environment.
         """
         try:
             document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.is_file() else tomlkit.document()
-        except TOMLKitError as error:
+        except (TOMLKitError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"{path} is not valid TOML: {error}.") from error
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
         known = [name for name, section in document.items() if isinstance(section, Mapping)]
         if environment not in known and environment != DEFAULT:
             names = ", ".join(known) or "no environment"
@@ -54,8 +56,8 @@ class SamConfig:
     def parameters(self) -> dict[str, str]:
         """Values of the template parameters for `sam deploy`, by name. Raises ConfigurationError for an invalid one."""
         value = self._section("deploy").get(_OVERRIDES, [])
-        words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
         try:
+            words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
             return parameters(words)
         except ValueError as error:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
@@ -72,10 +74,15 @@ class SamConfig:
         self.path.write_text(tomlkit.dumps(self._document), encoding="utf-8")
 
     def _section(self, command: str) -> Mapping[str, Any]:
+        """Return the options of a SAM command. Raises ConfigurationError if they are not in a table."""
         found: Any = self._document
-        for name in (self.environment, command, "parameters"):
+        names = (self.environment, command, "parameters")
+        for depth, name in enumerate(names, 1):
             found = found.get(name, {})
-        return found if isinstance(found, Mapping) else {}
+            if not isinstance(found, Mapping):
+                raise ConfigurationError(f"{self.path.name}: {'.'.join(names[:depth])} has to be a table.")
+        section: Mapping[str, Any] = found
+        return section
 
     def _deploy(self) -> Table:
         """Return the TOML table with the options of `sam deploy` for the environment. Create it if it is missing."""

@@ -1,5 +1,6 @@
 """Errors of the command: missing packages and Ctrl-C."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-def run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
+def run(folder: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Run `aion own`, a command with this code, in its own process."""
     (folder / "authors.py").write_text("import nothing_of_this_name\n")
     main = f"""
@@ -17,14 +18,17 @@ from aion_core.cli import main
 
 @main.aion.command()
 def own() -> None:
-    exec(compile({code!r}, "own", "exec"), {{"__name__": sys.argv[2]}})
+    exec(compile({code!r}, "own", "exec"), {{"__name__": sys.argv[2], "click": click}})
 
 own.params.append(click.Argument(["importer"], expose_value=False))
 main.main()
 """
     importer = "aion_core.any" if "nothing_of" in code else "__main__"
     command = [sys.executable, "-c", main, "own", importer]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    encoding = environ.get("PYTHONIOENCODING")
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, encoding=encoding, env={**os.environ, **environ}
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,19 @@ def test_full_disk_is_one_sentence() -> None:
             [sys.executable, "-m", "aion_core.cli", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert (ran.returncode, ran.stderr) == (1, "aion: The output cannot be written: No space left on device.\n")
+
+
+def test_unusable_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    new = [sys.executable, "-m", "aion_core.cli", "new", "file/mine", "--framework", "langgraph"]
+    ran = subprocess.run(new, cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "aion: file/mine cannot be read or written: Not a directory.\n"
+
+
+def test_character_outside_of_encoding_is_replaced(tmp_path: Path) -> None:
+    done = run(tmp_path, "click.echo('“Ä” \\ud800')", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "?Ä? ?\n", "")
 
 
 def test_interrupted_cli_import_ends_silently() -> None:

@@ -19,7 +19,7 @@ parameter_overrides = [
 
 
 def config(folder: Path, text: str, environment: str = "default") -> SamConfig:
-    (folder / "samconfig.toml").write_text(text)
+    (folder / "samconfig.toml").write_text(text, errors="surrogateescape")
     return SamConfig.read(folder / "samconfig.toml", environment)
 
 
@@ -72,6 +72,10 @@ def test_written_samconfig_parameters_are_read_back(value: str) -> None:
     [
         ("not toml", "is not valid TOML"),
         ('[default.deploy.parameters]\nparameter_overrides = ["Stage"]\n', "'Stage' has to be NAME=VALUE."),
+        ('[default.deploy.parameters]\nparameter_overrides = "Stage=\'dev"\n', "No closing quotation"),
+        ("default = 3\n", "default has to be a table"),
+        ("[default]\ndeploy = 3\n", "default.deploy has to be a table"),
+        ("\udcff", "is not valid TOML: 'utf-8' codec"),
     ],
 )
 def test_unusable_samconfig_file_is_named(tmp_path: Path, text: str, told: str) -> None:
