@@ -63,6 +63,7 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 @click.option("--webhook", default="", envvar="WEBHOOK", help="Public https URL of a tunnel to --webhook-port.")
 @click.option(
     "--webhook-port",
+    type=click.IntRange(1, 65535),
     default=8765,
     envvar="WEBHOOK_PORT",
     show_default=True,
@@ -77,7 +78,12 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
 )
 @click.option("--only", default="", envvar="ONLY", callback=_only, help="Only these checks, separated by commas.")
 @click.option(
-    "--timeout", default=300.0, envvar="TIMEOUT", show_default=True, help="Time limit of each check, in seconds."
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    envvar="TIMEOUT",
+    show_default=True,
+    help="Time limit of each check, in seconds.",
 )
 @options.aws
 def smoke(url: str, stack: str | None, sign: str, text: str | None, **chosen: Any) -> None:

@@ -27,7 +27,7 @@ CONCLUSIVE_SECONDS, CONCLUSIVE_SECONDS_OF_SMALL = 1.0, 0.1
 For small streams a shorter turn is enough, since a buffer would deliver all their bytes at one moment.
 """
 SMALL_BYTES = 10_000
-TOO_FAST = "the agent had answered before its task could be {}; set TEXT to a message that takes it a few seconds"
+TOO_FAST = "the agent had answered before its task could be {}; choose a message (--text) that takes it a few seconds"
 
 
 async def card(agent: AgentUnderTest) -> str:
@@ -76,7 +76,7 @@ async def stream(agent: AgentUnderTest) -> str:
         ):
             return str(received)
         if received.turn < CONCLUSIVE_SECONDS:
-            raise CheckSkipped(f"{received}: too fast to show buffering. Set TEXT to a message that takes longer")
+            raise CheckSkipped(f"{received}: too fast to show buffering. Choose a message (--text) that takes longer")
         if not left:
             raise CheckFailed(f"{received}: a proxy buffers the stream until its end")
     raise AssertionError

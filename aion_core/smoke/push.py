@@ -56,7 +56,7 @@ async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
     """Check that a webhook receives a task's notifications up to the task's end, with valid signatures."""
     _must_push(agent)
     if not url:
-        raise CheckSkipped("set WEBHOOK to a public URL of a port of this machine to check deliveries")
+        raise CheckSkipped("give a public URL of a port of this machine (--webhook) to check deliveries")
     token = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     with _webhook(port, Webhook(token)) as received:
         try:
@@ -130,7 +130,7 @@ def _webhook(port: int, key: Webhook) -> Iterator[ReceivedPosts]:
         server = ThreadingHTTPServer(("", port), WebhookHandler)
     except OSError as error:
         raise CheckFailed(
-            f"the webhook cannot listen on port {port}: {error.strerror} (set WEBHOOK_PORT to another)"
+            f"the webhook cannot listen on port {port}: {error.strerror} (choose another: --webhook-port)"
         ) from error
     with server:
         thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)

@@ -27,7 +27,7 @@ TEXT = "Say hello, and count from one to twenty in words, slowly, one to a line.
 HINTS = {
     401: "set TOKEN, API_KEY or BASIC to credentials of a scheme in the agent's card",
     403: "the caller lacks permission: is the request signed, and may the signer call it?",
-    404: "not found: does the URL contain the stage (/dev), and is AGENT in aion.yaml?",
+    404: "not found: does the URL contain the stage (/dev), and is --agent in aion.yaml?",
     429: "aion.limits of aion.yaml allows fewer requests",
     502: "the function failed; see `aion logs --function api`",
     503: "see `aion logs --function api`",
@@ -115,7 +115,8 @@ def missing_card_reason(error: BaseException, url: str) -> str:
     if isinstance(error, NoCredentials):
         return str(error)
     if isinstance(cause, httpx.TransportError):
-        return f"no response from {card}: {cause}"
+        # A time-out of httpx has no text.
+        return f"no response from {card}: {str(cause) or type(cause).__name__}"
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"{card} is not an agent card: {cause or error}"
     return error_reason(error)

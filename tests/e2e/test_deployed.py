@@ -162,7 +162,7 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
     assert said["push"][0] == "skipped"
-    assert "set WEBHOOK to a public URL" in said["push"][1]
+    assert "give a public URL of a port of this machine (--webhook)" in said["push"][1]
 
 
 # --- Something is wrong ---

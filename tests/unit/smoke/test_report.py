@@ -1,5 +1,6 @@
 """Output of `aion smoke` for missing agents and invalid arguments."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,7 +74,7 @@ def test_unreachable_deployment_is_reported() -> None:
         (200, b"<html><title>It works!</title></html>", "{url}/.well-known/agent-card.json is not an agent card: "),
         (200, b'{"name": "not an agent"}', "{url}/.well-known/agent-card.json is not an agent card: the card offers no interface"),
         (200, b"[1]", "{url}/.well-known/agent-card.json is not an agent card: "),
-        (404, b"<!DOCTYPE HTML>\n<html><head>", "returned 404 (not found: does the URL contain the stage"),
+        (404, b"<!DOCTYPE HTML>\n<html><head>", "returned 404 (not found: does the URL contain the stage (/dev), and is --agent in aion.yaml?)"),
         (401, b'{"error": {"message": "Who calls is not known.", "details": [{"a": 1}]}}',
          "returned 401: Who calls is not known. (set TOKEN, API_KEY or BASIC"),
         (500, b'{"error": "down"}', 'returned 500: {{"error": "down"}}'),
@@ -88,3 +89,16 @@ def test_server_without_agent_ends_the_checks(status: int, body: bytes, told: st
     assert told.format(url=url) in said[-1]
     assert said[-1].endswith("No other check was made")
     assert asked == ["GET /.well-known/agent-card.json"]
+
+
+def test_silent_server_reason_is_printed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = smoked(f"http://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "1")
+    assert done.exit_code == 2
+    assert "agent-card.json: ReadTimeout. No other check" in done.stdout
+
+
+def test_time_limit_below_a_second_is_refused() -> None:
+    done = smoked("http://127.0.0.1:1", "--timeout", "0")
+    assert done.exit_code == 2
+    assert "'--timeout'" in done.stderr
