@@ -52,7 +52,7 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
     from aion_core.deploy import logs as groups
 
     chosen = functions or groups.FUNCTIONS
-    start = int((time.time() - since) * 1000)
+    start = max(0, int((time.time() - since) * 1000))
     if not follow:
         with waiting("Reading the log lines"):
             lines = groups.read(stack, chosen, since=start, task=task)
