@@ -202,7 +202,9 @@ def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
 
 def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
     at = datetime.fromtimestamp(line.at / 1000).astimezone()
-    head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {level:7} {message}"
-    fields = " ".join(f"{name}={log.one_line(str(value))}" for name, value in more.items())
-    lines = [f"{head}  {fields}" if fields else head, *(f"    {each}" for each in traceback.splitlines())]
-    return "\n".join(lines)
+    # Texts of callers may contain control characters, which could control the terminal.
+    texts = [*(message.splitlines() or [""]), *traceback.splitlines()]
+    first, *others = map(log.one_line, texts)
+    head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {log.one_line(level):7} {first}"
+    fields = " ".join(log.one_line(f"{name}={value}") for name, value in more.items())
+    return "\n".join([f"{head}  {fields}" if fields else head, *(f"    {each}" for each in others)])

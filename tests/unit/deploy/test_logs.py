@@ -26,6 +26,11 @@ def test_traceback_is_indented_below_its_line() -> None:
     assert (level, lines[1:]) == ("ERROR", ["    Traceback:", "      x", "    ValueError: no"])
 
 
+def test_control_characters_of_log_lines_are_escaped() -> None:
+    _, lines = shown(level="ERROR", message="one\n\x1b[2Jtwo", exception="ValueError: \x1b]52;c;eA==\x07")
+    assert lines == ["task  ERROR   one", "    \\x1b[2Jtwo", "    ValueError: \\x1b]52;c;eA==\\x07"]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
