@@ -207,7 +207,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
 
 
 def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
-    return [DeadLetterQueue(each) for each in queues] or list(DeadLetterQueue)
+    return [DeadLetterQueue(each) for each in dict.fromkeys(queues)] or list(DeadLetterQueue)
 
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:

@@ -51,13 +51,15 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
     """Print the lines of the functions' log groups, oldest first, with task, context, agent and traceback."""
     from aion_core.deploy import logs as groups
 
-    chosen = functions or groups.FUNCTIONS
+    chosen = tuple(dict.fromkeys(functions)) or groups.FUNCTIONS
     start = max(0, int((time.time() - since) * 1000))
     if not follow:
         with waiting("Reading the log lines"):
             lines = groups.read(stack, chosen, since=start, task=task)
         for line in lines:
             _print(line, as_json=as_json)
+        if not lines:
+            click.echo("No log lines. --since 1d prints those of a day.", err=True)
         return
     try:
         for line in groups.follow(stack, chosen, since=start, task=task):
