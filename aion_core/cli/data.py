@@ -109,7 +109,7 @@ def delete(
         ) == (owner or subject)
         if not yes:
             click.echo("Nothing was deleted.", err=True)
-            return
+            sys.exit(1)
     left = asyncio.run(_delete(settings, work, found, progress)) if yes else None
     if as_json:
         click.echo(json.dumps(report.document(left), indent=2))

@@ -46,8 +46,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
         return
     if not yes:
         if not sys.stdin.isatty():
-            click.echo("Nothing was deleted: without a terminal, give --yes.")
-            return
+            raise click.UsageError("Nothing was deleted: without a terminal, give --yes.")
         if click.prompt(f"Type {stack} to delete it", default="", show_default=False) != stack:
             click.echo("Nothing was deleted.")
             sys.exit(1)

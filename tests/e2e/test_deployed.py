@@ -325,9 +325,9 @@ def test_logs_of_unknown_stack_say_where_to_look(stack: DeployedStack) -> None:
 
 def test_destroy_deletes_nothing_without_consent(stack: DeployedStack) -> None:
     done = stack.project.run("destroy", "--stack", STACK, "--data")
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert stack.project.outputs(STACK)["TableName"] in done.stdout
-    assert "Nothing was deleted: without a terminal, give --yes" in done.stdout
+    assert "Nothing was deleted: without a terminal, give --yes" in done.stderr
     code, shown = stack.project.typed("destroy", "--stack", STACK, answers=["another"])
     assert (code, "Nothing was deleted." in shown) == (1, True)
     assert stack.project.status(STACK).endswith("E_COMPLETE")
