@@ -46,7 +46,7 @@ Examples:
   aion data delete --subject 248289761001 --issuer https://login.example.com
   aion data delete --owner principal:5f… --json""",
 )
-@click.option("--owner", default="", help="The owner, as printed by logs and `aion tasks`.")
+@click.option("--owner", default="", help="The owner, as printed by `aion why` and `aion tasks`.")
 @click.option(
     "--subject",
     default="",

@@ -317,7 +317,7 @@ def stack(command: Command) -> Command:
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name an owner, and pass the owner id as `owner`, or "" without one."""
 
-    @click.option("--owner", help="Owner of the tasks, as printed by logs, dead letters and this command.")
+    @click.option("--owner", help="Owner of the tasks, as printed by `aion why`, `aion tasks` and `aion dlq show`.")
     @click.option("--subject", help="Instead of --owner: a token's subject, or an API key's principal.")
     @click.option(
         "--issuer",

@@ -45,8 +45,8 @@ _scan = click.option(
 def tasks() -> None:
     """List, show and cancel tasks.
 
-    A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. Logs and dead letters
-    print owners. Beside `aion dev` no owner is needed.
+    A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. `aion why`, `aion dlq
+    show` and the commands with --scan print owners; logs have none. Beside `aion dev` no owner is needed.
     """
 
 

@@ -34,6 +34,21 @@ def test_each_alarm_has_a_complete_section() -> None:
             assert part in said, (alarm, part)
 
 
+OF_AWS = ("Concurrent executions", "Cannot perform more than one GSI creation or deletion in a single update")
+"""Texts in the runbook of AWS itself."""
+
+
+def test_runbook_quotes_messages_of_the_code() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "aion_core").rglob("*.py"))
+    # A long text is written as several strings.
+    messages = re.sub(r'"\n\s*f?"', "", source)
+    prose = re.sub(r"^```.*?^```|`[^`]+`", "", RUNBOOK, flags=re.MULTILINE | re.DOTALL)
+    quoted = {" ".join(each.split()) for each in re.findall(r'"([^"]+)"', prose) if " " in each} - {*OF_AWS}
+    assert len(quoted) > 8
+    for part in (part.strip() for each in quoted for part in each.split("…")):
+        assert part in messages, part
+
+
 def commands(page: Path) -> Iterator[str]:
     """Yield each `aion …` command of the page, without trailing placeholders."""
     text = page.read_text(encoding="utf-8")
