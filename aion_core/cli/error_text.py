@@ -8,6 +8,12 @@ _NO_CREDENTIALS = (
 )
 _OLD_CREDENTIALS = "Your AWS credentials have expired. Sign in again (`aws sso login`)."
 _BAD_CREDENTIALS = "AWS does not know these credentials. Check the profile (--profile, AWS_PROFILE)."
+_BAD_SIGNATURE = (
+    "AWS refuses the signature. Check the credentials (--profile, AWS_PROFILE), and this machine's clock, which may differ "
+    "from AWS's by five minutes."
+)
+_BAD_CLOCK = "AWS refuses the time of the request. Set this machine's clock."
+_THROTTLED = "AWS throttles the requests now. Run the command again in a minute."
 _FORBIDDEN = "Your AWS credentials lack a permission"
 _NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
 _NOT_THERE = (
@@ -27,8 +33,16 @@ ERROR_TEXTS = {
     "ExpiredTokenException": _OLD_CREDENTIALS,
     "UnrecognizedClientException": _BAD_CREDENTIALS,
     "InvalidClientTokenId": _BAD_CREDENTIALS,
-    "InvalidSignatureException": _BAD_CREDENTIALS,
-    "SignatureDoesNotMatch": _BAD_CREDENTIALS,
+    "InvalidSignatureException": _BAD_SIGNATURE,
+    "SignatureDoesNotMatch": _BAD_SIGNATURE,
+    "RequestExpired": _BAD_CLOCK,
+    "RequestTimeTooSkewed": _BAD_CLOCK,
+    "ProvisionedThroughputExceededException": _THROTTLED,
+    "RequestLimitExceeded": _THROTTLED,
+    "RequestThrottled": _THROTTLED,
+    "SlowDown": _THROTTLED,
+    "Throttling": _THROTTLED,
+    "ThrottlingException": _THROTTLED,
     "AccessDenied": f"{_FORBIDDEN}.",
     "AccessDeniedException": f"{_FORBIDDEN}.",
     "ProfileNotFound": "Your AWS configuration has no profile of this name (--profile, AWS_PROFILE).",
@@ -63,3 +77,12 @@ def error_text(error: AionError) -> str:
 def is_forbidden(error: StoreError) -> bool:
     """Return True if the credentials lack a permission. The error then says nothing about the resource itself."""
     return str(error).rpartition(": ")[2] in ("AccessDenied", "AccessDeniedException", "403", "Forbidden")
+
+
+_MISSING = frozenset({"404", "NoSuchBucket", "NotFoundException", "ParameterNotFound"})
+
+
+def is_missing(error: StoreError) -> bool:
+    """Return True if AWS has no resource of this name."""
+    code = str(error).rpartition(": ")[2]
+    return code in _MISSING or ERROR_TEXTS.get(code) == _NOT_THERE

@@ -9,13 +9,15 @@ from aion_core.agents.config import DeploymentConfig
 from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
 from aion_core.cli.checks import CheckResult, failed, ok, warning
-from aion_core.cli.error_text import error_text, is_forbidden
+from aion_core.cli.error_text import error_text, is_forbidden, is_missing
 from aion_core.errors import AionError, ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
 
 DEPLOY = "Deploy the template again, with `aion deploy`."
+AGAIN = "Correct this, then run `aion doctor` again."
+"""Next step after an error that says nothing about the resource, such as expired credentials."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -60,7 +62,7 @@ async def _checked(name: str, value: str, variable: str, check: Callable[[str], 
     except StoreError as error:
         if is_forbidden(error):
             return warning(name, f"{value}: {error_text(error)}", "Use credentials with permission to read it.")
-        return failed(name, f"{value}: {error_text(error)}", DEPLOY)
+        return failed(name, f"{value}: {error_text(error)}", DEPLOY if is_missing(error) else AGAIN)
     except NoSuchObject:
         return failed(name, f"{value} does not exist.", DEPLOY)
     except AionError as error:
@@ -155,7 +157,7 @@ async def _agent_secret(
         if is_forbidden(error):
             return warning(name, f"{source}: {error_text(error)}", "Use credentials with permission to read it.")
         next_step = "Create it in this region, or fix its name in aion.yaml."
-        return failed(name, f"{source}: {error_text(error)}", next_step)
+        return failed(name, f"{source}: {error_text(error)}", next_step if is_missing(error) else AGAIN)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
         # Take region and account from the ARN of the deployment's key.
         _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")

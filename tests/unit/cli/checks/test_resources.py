@@ -1,13 +1,15 @@
 """Checks of a deployment's AWS resources by `aion doctor`, on an emulated stack."""
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
-from aion_core.local.stack import LocalStack
+from aion_core.local.stack import SETTINGS, LocalStack
 from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.template.reader import Place, Template
 from tests.support import operating
@@ -74,6 +76,36 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
         assert words in results["table"]["message"]
     assert "1 in the dead letter queue" in results["task queue"]["message"]
     assert "aion dlq list" in results["task queue"]["next"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("ExpiredTokenException", "Your AWS credentials have expired."),
+        ("InvalidSignatureException", "this machine's clock"),
+        ("RequestExpired", "Set this machine's clock."),
+    ],
+)
+def test_refused_credentials_do_not_ask_for_deployment(code: str, message: str) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"__type": code}).encode()
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        run = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"})
+        _, results = run_doctor(lambda *a: run("doctor", *a), "--table", "t", "--config", "/nowhere.yaml")
+        server.shutdown()
+    table = results["table"]
+    assert (table["status"], table["next"]) == ("FAILED", "Correct this, then run `aion doctor` again.")
+    assert message in table["message"]
 
 
 def test_doctor_checks_exactly_templates_indexes() -> None:
