@@ -210,10 +210,19 @@ def _pushed(at: datetime, message: str, fields: dict[str, Any]) -> StoryEvent:
     return StoryEvent(at, "push", text, details)
 
 
+def _raised(fields: dict[str, Any]) -> str:
+    """Return the line of a traceback with the raised exception, "" without a traceback."""
+    lines = str(fields.get("exception") or "").strip().splitlines()
+    name = re.escape(str(fields.get("exception_name") or ""))
+    # Notes of the exception follow that line, such as LangGraph's name of the node.
+    named = (line for line in reversed(lines) if name and re.match(rf"([\w.]+\.)?{name}(:|$)", line))
+    return next(named, lines[-1] if lines else "")
+
+
 def _failure(at: datetime, function: str, message: str, fields: dict[str, Any]) -> StoryEvent:
     """Return the sentence of a warning or an error, with its exception and the code of AWS."""
-    raised = str(fields.get("exception") or "").strip().splitlines()
-    cause = f" {one_line(raised[-1])}" if raised else ""
+    raised = _raised(fields)
+    cause = f" {one_line(raised)}" if raised else ""
     details: dict[str, Any] = {"function": function}
     # The cause ends with the error code; without an exception, the message does.
     if found := _AWS_ERROR.search(cause or message):

@@ -164,7 +164,9 @@ def _frames(error: BaseException) -> list[FrameSummary]:
 
 
 def _last_lines(error: BaseException) -> list[str]:
-    lines = [line for text in traceback.format_exception_only(error) for line in text.rstrip("\n").split("\n")]
+    texts = (text.rstrip("\n") for text in traceback.format_exception_only(error))
+    # The text of an exception may be a caller's, with characters that control the terminal.
+    lines = [log.one_line(line) for text in texts for line in text.split("\n")]
     notes = [match["node"] for line in lines if (match := _NODE.fullmatch(line))]
     lines = [line for line in lines if not _NODE.fullmatch(line)]
     if notes:

@@ -56,3 +56,14 @@ def test_end_of_turn_has_duration_and_chunks(milliseconds: float, chunks: int, t
         [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
     )
     assert ended.text == f"The turn ended as input-required after {text}."
+
+
+def test_failure_has_the_exception_without_its_notes() -> None:
+    exception = (
+        "Traceback (most recent call last):\n  x\nmine.OrderError: no stock\nDuring task with name 'n' and id '1'"
+    )
+    fields = {"level": "ERROR", "message": "The agent failed.", "exception": exception, "exception_name": "OrderError"}
+    [failed] = story_of(
+        [], [LogLine(0, "task", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
+    )
+    assert failed.text == "The task function logged: The agent failed. mine.OrderError: no stock"

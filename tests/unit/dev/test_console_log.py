@@ -125,6 +125,10 @@ def test_traceback_names_langgraph_node(tmp_path: Path) -> None:
     assert traceback_lines(error) == ["ValueError: no  (in the node 'answer')"]
 
 
+def test_control_characters_of_exception_are_escaped() -> None:
+    assert traceback_lines(ValueError("no \x1b[2J\nmore")) == ["ValueError: no \\x1b[2J", "more"]
+
+
 def test_aion_error_is_one_line() -> None:
     """For example, an error of the sweep after the emulator has ended."""
     try:
