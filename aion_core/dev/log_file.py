@@ -39,6 +39,28 @@ def prepare(folder: Path, *, fresh: bool) -> Path:
     return path
 
 
+class _LogFile(logging.Handler):
+    """Log handler for an open file. It warns once while the file cannot be written, such as on a full disk."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor, self._fails = descriptor, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the record to the file."""
+        try:
+            # A record is one short write at the file's end: lines of two workers do not mix.
+            os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
+            self._fails = False
+        except OSError as error:
+            if not self._fails:
+                # The warning comes back to this handler.
+                self._fails = True
+                logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
+        except Exception:  # as in the handlers of logging
+            self.handleError(record)
+
+
 def install(path: Path) -> None:
     """Write this process's log records to the file too. Without a writable file, nothing is written."""
     from aion_core.aws.log_formatter import formatter
@@ -50,8 +72,7 @@ def install(path: Path) -> None:
     except OSError as error:
         logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
         return
-    # A record is one short write at the file's end: lines of two workers do not mix.
-    handler = logging.StreamHandler(os.fdopen(descriptor, "w", encoding="utf-8", buffering=1))
+    handler = _LogFile(descriptor)
     handler.setFormatter(formatter(SERVICE))
     handler.addFilter(is_wanted)
     log.handle_records(handler)

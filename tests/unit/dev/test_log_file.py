@@ -56,3 +56,13 @@ def test_large_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.Monk
 def test_unwritable_folder_is_warning(tmp_path: Path, root: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
     log_file.install(tmp_path / "missing" / LOG)
     assert "The log file cannot be written: No such file or directory" in caplog.text
+
+
+def test_full_disk_is_one_warning(
+    root: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_file.install(Path("/dev/full"))
+    root.info("one")
+    root.info("two")
+    assert caplog.messages == ["one", "The log file cannot be written: No space left on device", "two"]
+    assert "Traceback" not in capsys.readouterr().err
