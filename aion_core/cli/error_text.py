@@ -1,6 +1,6 @@
 """Messages for the operator that explain an AWS error and name the next step."""
 
-from aion_core.errors import AionError, StoreError
+from aion_core.errors import AionError, StoreCorrupt, StoreError
 
 _NO_CREDENTIALS = (
     "There are no AWS credentials here. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
@@ -60,11 +60,17 @@ ERROR_TEXTS = {
 }
 """Messages for the operator, by AWS's error code or by the class name of the SDK's error."""
 
+_SQLITE = "SQLite: "
+"""Beginning of the texts of a local store's errors."""
+
 
 def error_text(error: AionError) -> str:
     """Return a message for the operator. Errors of AWS get a text of `ERROR_TEXTS` if there is one."""
     if not isinstance(error, StoreError):
         return str(error)
+    if str(error).startswith(_SQLITE):
+        remedy = " `aion dev --fresh` starts with an empty one." if isinstance(error, StoreCorrupt) else ""
+        return f"The store of `aion dev` failed: {str(error).removeprefix(_SQLITE)}.{remedy}"
     operation, _, code = str(error).rpartition(": ")
     text = ERROR_TEXTS.get(code)
     if text is None and (reason := getattr(error, "reason", "")):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -104,6 +105,22 @@ def test_missing_network_error_is_one_sentence() -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("aion: AWS does not respond.")
     assert ran.stderr.count("\n") == 1
+
+
+def test_broken_local_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".aion" / "store").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    run = operating.runs({})
+    assert run("key", "create", "alice").exit_code == 0
+    file = tmp_path / ".aion" / "store" / "table.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    pages = file.read_bytes()
+    file.write_bytes(pages[:4096] + b"x" * (len(pages) - 4096))
+    refused = operating.refusal(run("key", "list"))
+    assert refused.startswith("The store of `aion dev` failed: SQLITE_CORRUPT")
+    assert refused.endswith(f"({file}). `aion dev --fresh` starts with an empty one.")
 
 
 def test_closed_output_pipe_prints_no_traceback(moto: LocalStack) -> None:
