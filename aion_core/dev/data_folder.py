@@ -6,6 +6,7 @@ Every `aion` command reads this folder, so this module imports little more than 
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ STORE, SNAPSHOT = "store", "state"
 LOG = "log.jsonl"
 """Name of the log file within the data folder; the file before it has `.1` after this name."""
 _LOCK = "dev.lock"
+LOCK_WAITS = (0.01, 0.05, 0.0)
+"""Seconds after each failed attempt to acquire the lock. A command that looks for a server holds it for a moment."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class RunningServer:
             found = cls(int(state["pid"]), str(state["url"]), str(state["endpoint"]), dict(state["environment"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return found if _is_alive(found.pid) else None
+        return found if _is_running(folder, found.pid) else None
 
 
 @dataclass(frozen=True)
@@ -167,17 +170,36 @@ def _lock(descriptor: int) -> bool:
     except ImportError:
         # Windows has no such lock, so two servers could use the same data there.
         return True
+    for seconds in LOCK_WAITS:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(seconds)
+        else:
+            return True
+    return False
+
+
+def _is_running(folder: Path, pid: int) -> bool:
+    """Return True if a server holds the folder's lock. Another process may have the id of a server that was killed."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        import fcntl
+
+        lock = (folder / _LOCK).open(encoding="utf-8")
+    except (ImportError, OSError):
+        return _is_alive(pid)
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

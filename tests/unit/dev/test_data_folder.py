@@ -1,5 +1,6 @@
 """Data folder `.aion`: its lock, and the search for its server."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -60,13 +61,36 @@ def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may have the id of the server now."""
+    monkeypatch.chdir(tmp_path)
+    folder = DataFolder(tmp_path / ".aion")
+    with folder.locked():
+        pass
+    folder.announce(RunningServer(os.getpid(), "http://127.0.0.1:8000"))
+    assert find_local_server() is None
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_server_file_without_lock_is_judged_by_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ended: bool
+) -> None:
     monkeypatch.chdir(tmp_path)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
+    for pid in (ended.pid, 2**80) if is_ended else (os.getpid(),):
+        DataFolder(tmp_path / ".aion").announce(RunningServer(pid, "http://127.0.0.1:8000", "http://127.0.0.1:9"))
+        assert (find_local_server() is None) == is_ended
+
+
+def test_server_starts_while_a_command_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DataFolder(tmp_path / ".aion")
     with folder.locked():
-        folder.announce(RunningServer(ended.pid, "http://127.0.0.1:8000"))
-        assert find_local_server() is None
+        pass
+    with (folder.path / "dev.lock").open() as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda seconds: fcntl.flock(looks, fcntl.LOCK_UN))
+        with folder.locked():
+            pass
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
