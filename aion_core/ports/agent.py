@@ -11,7 +11,7 @@ from aion_core.ports.tasks import ContextKey, Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
-"""Function that returns the last `limit` messages of a context, oldest first; with a messageId, those before it."""
+"""Function that returns the last `limit` messages of a context, or the last before a messageId, oldest first."""
 
 
 class TurnRequest(Struct, frozen=True):
@@ -47,7 +47,7 @@ class Chunk(Struct, frozen=True):
     ends: bool = False
     """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
     speaker: Mapping[str, str] | None = None
-    """Metadata of the message's stream delta: its messageId, node and agent. Only a delta's first chunk uses them."""
+    """Metadata of the stream delta: messageId and, if known, node, agent and branch; read from its first chunk."""
 
 
 class AgentMessage(Struct, frozen=True):
@@ -56,7 +56,7 @@ class AgentMessage(Struct, frozen=True):
     message: Message
     key: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Metadata of the status update, merged into the task's."""
+    """Metadata of the status update, merged into the task's metadata."""
 
 
 class AgentMetadata(Struct, frozen=True):
@@ -67,7 +67,7 @@ class AgentMetadata(Struct, frozen=True):
 
 
 class AgentArtifact(Struct, frozen=True):
-    """An artifact of the task, whole or a part of it."""
+    """An artifact of the task, or a part of an artifact."""
 
     artifact: Artifact
     append: bool = False
@@ -119,7 +119,7 @@ class ReplyAs(StrEnum):
     """Form of the response to a client's message: `reply` in aion.yaml."""
 
     AGENT = "agent"
-    """The agent decides: the client receives a Message that an `AgentExecutor` sends alone, else the task."""
+    """The client receives a Message if an `AgentExecutor` answers with a Message and no task; else the task."""
     TASK = "task"
     """The client receives the task."""
     MESSAGE = "message"
@@ -139,7 +139,7 @@ class AnswerAs(StrEnum):
 
 
 class AfterCrash(StrEnum):
-    """Policy for a turn of a dead process without a stored step: `resume` in aion.yaml."""
+    """Policy for a turn whose process died before a step was stored: `resume` in aion.yaml."""
 
     FAIL = "fail"
     """The task fails as not resumable; no step runs twice."""
@@ -151,7 +151,7 @@ class Agent(Protocol):
     """An agent that answers messages: a LangGraph graph, an ADK agent, an AgentExecutor."""
 
     def load(self) -> None:
-        """Import the agent's code before its first turn. A repeat has no effect.
+        """Import the agent's code before its first turn. A repeated call has no effect.
 
         Raises ConfigurationError if the code cannot be loaded.
         """
@@ -196,7 +196,7 @@ class InputAwareAgent(Protocol):
     """Agent whose code determines the media types that it can read."""
 
     def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the agent's code; empty if all of them do."""
+        """Return the media types that reach the agent's code; empty if every media type does."""
         ...
 
 

@@ -40,7 +40,7 @@ class OpenStream(Struct, frozen=True):
     task_id: str
     """The task of the stream; "" if the stream creates it."""
     until: datetime
-    """End of the stream's count, in case its process dies."""
+    """Time from which the stream is no longer counted, in case its process dies without `close_stream`."""
 
 
 class OpenTask(Struct, frozen=True):
@@ -58,14 +58,14 @@ class RateLimits(Protocol):
     """
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take a request token from the owner's bucket and return 0; if it is empty, return the seconds until a token.
+        """Take a request token from the owner's bucket and return 0; if it is empty, return the seconds to the next.
 
         The bucket holds `per_minute` tokens and fills evenly.
         """
         ...
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """Count an open stream and return True; if a limit is reached, return False. A repeated call counts once."""
+        """Count an open stream and return True; if a limit is reached, return False. A stream counts only once."""
         ...
 
     async def close_stream(self, owner: str, stream: OpenStream) -> None:
@@ -73,9 +73,9 @@ class RateLimits(Protocol):
         ...
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """Count an open task and return (); if `most` tasks are counted already, return those instead.
+        """Count an open task and return (); if `most` tasks are counted already, return those tasks.
 
-        The end of a task does not lower the count. At the limit the caller has to find ended tasks and forget them.
+        The end of a task does not lower the count. At the limit the caller has to pass ended tasks to `forget_tasks`.
         """
         ...
 

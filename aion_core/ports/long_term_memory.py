@@ -69,7 +69,7 @@ class LongTermMemory(Protocol):
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
         """Write the changes of memory items, up to ten of them atomically. The last change of an item wins.
 
-        A repeated call changes only the time of the update. Raises LeaseLost, without a write, if another holder has
+        A repeated call renews only `updated_at` and the TTLs. Raises LeaseLost, without a write, if another holder has
         the turn's context. The fence covers one context only: two conversations of an owner should write different
         items, since the later write replaces the earlier.
         """

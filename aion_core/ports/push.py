@@ -14,7 +14,7 @@ MAX_PUSH_CONFIGS = 10
 
 
 class PushVersion(StrEnum):
-    """Protocol version of a push config: of its registration and of its notifications."""
+    """Version of A2A in which a push config was registered and gets its notifications."""
 
     V1 = "1.0"
     V03 = "0.3"
@@ -44,7 +44,7 @@ class PushConfig(Struct, frozen=True):
         return f"PushConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # The one of Struct, which `rich` prints, has all fields.
+        # `rich` prints the result of this method; that of Struct would contain the secrets.
         return [(name, getattr(self, name)) for name in ("id", "scheme", "older_until", "version", "events")]
 
 
@@ -78,7 +78,7 @@ class Delivery(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """Right of a process to post for a push config, until it expires or the config is deleted or replaced."""
+    """Right of a process to post for a push config. It ends when it expires, or the config is deleted or replaced."""
 
     delivery: Delivery
     config: PushConfig | None
@@ -109,8 +109,9 @@ class PushConfigs(Protocol):
     async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
         """Store a push config for the task's later events, and return its delivery state.
 
-        It replaces a config with the same id but not its cursor: pending events go to the new webhook. The config gets
-        a timer, in case the caller's wake-up message is lost. Raises TaskNotFound, or TooManyPushConfigs at the limit.
+        It replaces a config with the same id but keeps its cursor: pending events go to the new webhook. The config
+        gets a timer, in case the caller's wake-up message is lost. Raises TaskNotFound, and TooManyPushConfigs at the
+        limit.
         """
         ...
 
@@ -184,7 +185,7 @@ class PushConfigs(Protocol):
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
-        """Enable the config and set its timer to now, to post its dead letters again. Return None if it does not exist.
+        """Enable the config and set its timer to now, to post its dead letters again. Return None if it is missing.
 
         Events after the first dead letter are posted again too, with their earlier ids.
         """

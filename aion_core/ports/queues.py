@@ -79,7 +79,7 @@ class DeadLetters(Protocol):
         ...
 
     async def redrive(self) -> None:
-        """Move all dead letters back into their queue. This may end after the return: a message may be in both."""
+        """Move all dead letters back into their queue. The move may end later: a message may be in both queues."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:

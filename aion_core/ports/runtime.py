@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for these seconds, as measured by this clock."""
+        """Wait for this number of seconds, as measured by this clock."""
         ...
 
 
@@ -36,10 +36,10 @@ class SystemClock:
 
 
 class Metric(StrEnum):
-    """Metrics of the service, named as in alarms and dashboards. Names in Duration, Time or Lag are milliseconds."""
+    """Metrics of the service, named as in alarms and dashboards; in ms if the name ends in Duration, Time or Lag."""
 
     TURNS = "Turns"
-    """Number of ended turns, by an answer, an interrupt or a failure."""
+    """Number of turns that ended with an answer, an interrupt or a failure."""
     TURN_DURATION = "TurnDuration"
     """Time from a turn's beginning to its recorded end; after a handoff or retry, from the arrival of its message."""
     FIRST_TOKEN_TIME = "FirstTokenTime"  # noqa: S105  # a name
@@ -127,7 +127,7 @@ class Traces(Protocol):
         """Open a span for a `with` block. Spans opened within the block, also by frameworks, are its children.
 
         Its parent is the current span, or `traceparent` (W3C) if that names another trace. If an error leaves the
-        block, the span records its class.
+        block, the span records the error's class.
         """
         ...
 

@@ -190,7 +190,7 @@ class WriteRefused(Exception):
 
 
 class TokenReused(StoreError):
-    """Error: the token was used with other writes, perhaps with success (IdempotentParameterMismatch)."""
+    """Error: the token was used with other writes, perhaps successfully (IdempotentParameterMismatch)."""
 
 
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,7 +249,7 @@ class Table(Protocol):
         only_if: Condition | None = None,
         count_only: bool = False,
     ) -> Page:
-        """Return a page of the index's entries from `first` to `last`; it may lag behind the table.
+        """Return a page of the index's entries from `first` to `last`. The index may lag behind the table.
 
         An entry has the item's key, the index's keys and the copied attributes. `limit` counts entries before `only_if`
         filters them. With `count_only` the page has no items, only their count.

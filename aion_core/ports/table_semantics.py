@@ -302,7 +302,7 @@ def _check_change(change: Change, *, alone: bool) -> None:
         raise _invalid("an update changes the key")
     for values in (change.values, change.defaults, change.add, change.add_members, change.remove_members):
         if values:
-            plain(dict(values), -1)  # the item itself is no level of its values
+            plain(dict(values), -1)  # -1: the item itself is no nesting level
     if change.add and not all(_number(summand) is not None for summand in change.add.values()):
         raise _invalid("only a number can be added")
 

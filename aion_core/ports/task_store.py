@@ -42,7 +42,7 @@ class FollowUp(Struct, frozen=True):
     message_id: str
     content_hash: bytes
     event: Event
-    """The status event that sets an interrupted task working."""
+    """The status update that sets an interrupted task to TASK_STATE_WORKING."""
     message: Message
     turn: Turn
     request: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ContextInUse(Struct, frozen=True):
     """Outcome: the context is busy, and the message was not stored."""
 
     task_id: str
-    """Task of the running turn, or of the first waiting one."""
+    """Task of the running turn, or of the first waiting turn."""
 
 
 class LeaseHeld(Struct, frozen=True):
@@ -111,7 +111,7 @@ class ExpiredTimer(Struct, frozen=True):
 
 
 class Duplicate(Struct, frozen=True):
-    """Outcome: the message repeats an earlier one; with the task of the earlier one."""
+    """Outcome: the message was stored before. `task_id` is the task of the stored message."""
 
     task_id: str
 
@@ -130,7 +130,7 @@ class TaskStore(Protocol):
     """Store of tasks, with an ordered event log per task, and at most one running turn per context.
 
     Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a waiting turn have a timer:
-    `expired_timers` finds each overdue one. An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a
+    `expired_timers` finds each expired one. An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a
     timer too: `PushConfigs.expired_timers` finds it. A commit reads the subscribers again if they have changed.
     """
 
@@ -143,7 +143,7 @@ class TaskStore(Protocol):
 
         In a free context the turn gets the lease (TurnStarted). In a busy context, or without `holder`, the turn waits
         (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises MessageIdReused
-        for another content. Nothing is stored if a task of the context requires input (Interrupted), or if the context
+        for other content. Nothing is stored if a task of the context requires input (Interrupted), or if the context
         is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
         """
         ...
@@ -166,7 +166,7 @@ class TaskStore(Protocol):
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
     ) -> Duplicate | None:
-        """Return the task of a stored message, None for a new one; raises MessageIdReused for another content."""
+        """Return the task of a stored message, None for a new one. Raises MessageIdReused for other content."""
         ...
 
     # ── Turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,7 +176,7 @@ class TaskStore(Protocol):
 
         Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
         context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it stored a
-        step, `turn.tries` is 2: it has tried the unfinished step once. A message that waited for its running task is
+        step, `turn.tries` is 2: it tried the unfinished step once. A message that waited for its running task is
         recorded in the same transaction, as event `turn.message_generation`.
         """
         ...
@@ -206,7 +206,7 @@ class TaskStore(Protocol):
         """Record the last event of the turn and release its lease atomically; with `run_next` lease the next turn.
 
         The next turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn
-        begins before the answer. `snapshot` is the task with this event, a start for readers. Raises PendingInput,
+        begins before the answer. `snapshot` is the task after this event: readers begin there. Raises PendingInput,
         without a record, if the event would end a task with a waiting message; LeaseLost as `append` does.
         """
         ...
@@ -216,8 +216,8 @@ class TaskStore(Protocol):
     ) -> None:
         """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
 
-        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise, with None as the cause
-        `stopped_by` (the agent never ran), this try does not count. Raises LeaseLost.
+        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise this try does not count
+        if `stopped_by` is None, since the agent never ran. Raises LeaseLost.
         """
         ...
 
@@ -229,7 +229,7 @@ class TaskStore(Protocol):
         """Record the cancellation of the task, and remove its running and waiting turns.
 
         The fence grows, so that no later event of its turns is recorded. Raises LeaseLost if the task has changed since
-        `head`: read it again.
+        `head` was read: read it again.
         """
         ...
 
@@ -244,7 +244,7 @@ class TaskStore(Protocol):
 
         The read is consistent: the events reach the head's event number without a gap. The first entry may be a
         snapshot, a Task under the generation of its last event: at the start of the log, or in place of expired events.
-        None for a log with a gap and no snapshot.
+        Return None also for a log with a gap and no snapshot.
         """
         ...
 

@@ -47,7 +47,7 @@ class Head(Struct, frozen=True):
     state: TaskState
     """State of the task after its newest event."""
     timestamp: datetime
-    """Timestamp of the status update to that state."""
+    """Timestamp of the status update to `state`."""
     generation: int
     """Number of durable events in the log, numbered 1..generation without a gap."""
     fence: int
@@ -79,7 +79,7 @@ class Turn(Struct, frozen=True):
     tries: int = 0
     """Number of times the turn was begun since its last progress."""
     handoffs: int = 0
-    """Number of suspensions of the turn after progress, and of tries before the progress of a holder that died."""
+    """Number of suspensions after progress. If a holder died after progress, the tries before its own are added."""
     stopped_by: StoppedBy | None = None
     """Cause of the stop of the last counted try; None in the first try."""
 
@@ -124,7 +124,7 @@ class Delta(Struct, frozen=True):
     reason: str = ""
     """`complete_message` or `interrupted`; on the closing chunk only."""
     speaker: Mapping[str, str] | None = None
-    """Metadata of the stream delta: the id of its message, its node and its agent; on the first chunk only."""
+    """Metadata of the stream delta: messageId and, if known, node, agent and branch; on the first chunk only."""
 
 
 class Cursor(Struct, frozen=True, order=True):

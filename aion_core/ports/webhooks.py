@@ -36,7 +36,7 @@ class WebhookRequest(Struct, frozen=True):
         return "WebhookRequest()"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # The one of Struct, which `rich` prints, has all fields.
+        # `rich` prints the result of this method; that of Struct would contain the secrets.
         return []
 
 

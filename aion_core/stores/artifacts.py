@@ -56,7 +56,7 @@ class BlobArtifacts(BaseArtifactService):
     """ADK's artifact service for all turns.
 
     A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, and each save gets
-    its own number. A deleted artifact begins again at 0. On S3, a session's artifact expires one retention after its
+    its own number. After a delete they begin at 0 again. On S3, a session's artifact expires one retention after its
     save, and a user's artifact never. Every method may raise StoreUnavailable.
     """
 
@@ -192,7 +192,7 @@ class BlobArtifacts(BaseArtifactService):
         return found is not None and found["by"] == metadata["by"]
 
     async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
-        """Return the number and description of a version, by default the newest. The description may be None."""
+        """Return the number and description of a version, by default the newest; None as the description if missing."""
         number = version if version is not None else max(await self._versions(key), default=-1)
         return number, await self._info(key, number) if number >= 0 else None
 

@@ -141,7 +141,8 @@ class TableSaver(BaseCheckpointSaver[int]):
     def join_step(self, checkpoint_id: str) -> None:
         """Store the writes of the step after this checkpoint together with the next checkpoint.
 
-        The step must be of the graph itself and have one LangGraph task: its writes and the checkpoint follow each other.
+        The step must belong to the graph itself, not to a subgraph, and have only one LangGraph task. Then no write of
+        another task comes between its writes and the checkpoint.
         """
         self._held_id = checkpoint_id
 
@@ -150,8 +151,8 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Store the writes of a LangGraph task in one transaction. A repeat changes only writes to special channels.
 
-        See `join_step`. No checkpoint follows a write to a special channel, such as an interrupt. A task called by a
-        node has another path, and the node may run on for long.
+        Two kinds of writes never wait for the next checkpoint (`join_step`): writes to a special channel such as an
+        interrupt, since no checkpoint follows; and writes of a task called by a node, since the node may run for long.
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
             return  # START's copy of the input is in the next checkpoint.
@@ -301,7 +302,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        # A checkpoint of another source is of the input or of an update.
+        # A checkpoint from another source stores an input or an update, not the end of a step.
         await self._write([put], ends_step=metadata.get("source") == "loop")
         return _config(thread_id, ns, checkpoint_id)
 
@@ -423,7 +424,7 @@ def _index(slot: str) -> int:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Prepend an ancestor checkpoint's writes to the history of each channel that has no value yet, and add its value."""
+    """Prepend an ancestor checkpoint's writes, and add its value, to the history of each channel without a value."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:

@@ -31,7 +31,7 @@ class Inspection:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
-        """Return the status of a context, or None if it is missing. An expired context has only its fencing number."""
+        """Return the status of a context; None if missing. An expired one has only its fence and queue version."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None

@@ -1,7 +1,8 @@
 """Keys of all items in the table. Pure.
 
-Every key contains the owner, so isolation is structural. Ids chosen by clients (contextId, messageId) are the last part
-of a key, so no choice of characters leads to another owner's items.
+Each key of an owner's data contains the owner, or a hash of the owner and other ids, so isolation is structural. An id
+chosen by a client (contextId, messageId) ends its partition key or sort key, so no choice of characters leads to
+another owner's items.
 """
 
 import hashlib
@@ -163,7 +164,7 @@ def push_timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
 
 @lru_cache(maxsize=4096)
 def quoted(owner: str) -> str:
-    """Escape "#" in an owner's name, since "#" separates a key's parts. The token issuer in a name may contain "#"."""
+    """Escape "#" in an owner's name, since "#" separates a key's parts. The name may hold a token's issuer, a URL."""
     return quote(owner, safe=":/@|. ")
 
 

@@ -11,7 +11,7 @@ from aion_core.stores.retries import MAX_ATTEMPTS
 from aion_core.tasks import limits as rules
 
 MAX_STREAMS = 1000
-"""Maximum number of counted streams of an owner without a limit of its own, for the size of the item."""
+"""Limit of an owner's counted streams if `streams_per_owner` is None, since an item's size is limited."""
 
 
 class TableRateLimits:
@@ -36,7 +36,7 @@ class TableRateLimits:
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """See `ports.RateLimits.open_stream`. It makes one write, and one read at a limit or for the limit of a task."""
+        """See `ports.RateLimits.open_stream`. It makes one write, and one read at a limit or for `streams_per_task`."""
         key, most = keys.streams_key(owner), limits.streams_per_owner or MAX_STREAMS
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
@@ -59,7 +59,7 @@ class TableRateLimits:
         await self._is_written(keys.streams_key(owner), rules.closed([stream]))
 
     async def _is_in_limit(self, owner: str, stream: OpenStream, most: int) -> bool:
-        """Check the limit of a task after the count of the stream, and uncount the stream above the limit."""
+        """Check the task's limit after its stream was counted. Above the limit, uncount the stream and return False."""
         counted, now = rules.open_streams(await self._table.get(keys.streams_key(owner))), self._clock.now()
         of_task = [each for each in counted if each.task_id == stream.task_id and each.until > now]
         # The task of a stream that creates its task is not known yet.

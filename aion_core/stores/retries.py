@@ -123,12 +123,13 @@ class FencedWrites:
             [ConditionCheck(keys.context_key(fence.context), contexts.fence_is(fence.number))] if fence else []
         )
         self._advanced = False
-        """True after the first step of this lease: the context's record has it."""
+        """True after the first step of this lease: the context's record is marked."""
 
     async def commit_step(self, *writes: Write) -> None:
         """Make the writes at the end of a step, as by `commit`. The first step also marks the context's record.
 
-        The mark costs no request: it takes the place of the check. By it the next lease holder sees the progress.
+        The mark costs no request, since it replaces the check of the fence. It shows the turn's progress to the next
+        holder.
         """
         check = self._fence_check
         if self._fence is not None and not self._advanced:

@@ -76,7 +76,7 @@ class OwnedVersion(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """References to an owner's open tasks in another owner's item, such as its principal's count of open tasks."""
+    """References to an owner's open tasks in another owner's item, such as a principal's count of a tenant's."""
 
     owner: str
     key: Key
@@ -127,8 +127,8 @@ class Survey:
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
         """Find all data of the owners, and leftovers without a known owner.
 
-        A user's state and artifacts may outlive every reference to them. The survey looks for those with the `agents`,
-        and with all agents found in the table. Raises StoreError.
+        A user's state and artifacts may outlive every reference to them. So the survey looks for each owner's state and
+        artifacts with the `agents`, and with all agents found in the table. Raises StoreError.
         """
         scan = _ScanResult(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
         scan.agents.update(agents)
@@ -282,7 +282,7 @@ class _ScanResult:
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
-        """Return the S3 prefixes to list in this folder: one per owner or user, or 16 if other hashes name its objects."""
+        """Return the S3 prefixes to list in this folder: one per owner or user, else per first digit of a hash."""
         if folder.named_by is NamedBy.OWNER:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:

@@ -17,7 +17,7 @@ from aion_core.stores.items import Reads
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 READ = 1000
-"""Number of entries in a query with a filter on the state. They have about 300 KB."""
+"""Number of entries in a query with a filter on the state; together they have about 300 KB."""
 
 SECRET_BYTES = 32
 

@@ -305,7 +305,7 @@ _BEFORE = "before"
 
 
 def _speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
-    """Return the speakers in a batch by the place of their chunk. Readers of an earlier version ignore this attribute."""
+    """Return the speakers in a batch by the place of their chunk. Earlier versions of aion ignore the attribute."""
     speakers = {str(place): chunk.speaker for place, chunk in enumerate(batch.chunks) if chunk.speaker}
     before = batch.continues.speaker if batch.continues is not None else None
     return {**speakers, _BEFORE: before} if before else speakers

@@ -162,7 +162,7 @@ class TableTaskStore:
             is_full = not takes and admission.is_full(record)
             another_runs = admission.another_runs(follow_up, record)
             if attempt or rejects or is_full or another_runs:
-                # Read the message's record last: without it, an earlier attempt that arrives later is refused.
+                # Read the message's record last: if it is missing, an attempt still under way will be refused.
                 head, known = await self._log.head(before.key), await self._known([message_key])
                 if known is not None and known.task_id == before.key.task_id:
                     mine = await self._followed_before(follow_up, holder)
