@@ -35,7 +35,7 @@ from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
 KEEP_LONGER = 24 * 3600
-"""A follow-up extends a task's TTL only by more than these seconds, since each extension costs a snapshot."""
+"""A follow-up extends a task's TTL only by more seconds (or half a retention): each extension costs a snapshot."""
 
 
 class KnownMessage(Struct, frozen=True):

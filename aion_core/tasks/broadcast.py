@@ -183,9 +183,13 @@ FLUSH_SECONDS = 0.25
 FLUSH_CHARACTERS = 16 * 1024
 """Number of pending characters that are written without waiting for FLUSH_SECONDS."""
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
-"""Limits of a batch in characters and in chunks, so that its item stays below 400 KB even with escapes."""
+"""Limits of a chunk in characters, and of a batch in chunks.
+
+A batch has at most 2 * PAGE_CHARACTERS and an open text of OPEN_CHARACTERS: its item stays below 400 KB even with
+escapes.
+"""
 OPEN_CHARACTERS = 2 * PAGE_CHARACTERS
-"""Limit of an open text that is stored again after an event. Readers without a longer text wait for the next one."""
+"""Limit of an open text that is stored again after an event. Readers that miss a longer text wait for the next text."""
 
 
 class DeltaWriter:
@@ -208,9 +212,9 @@ class DeltaWriter:
         self._speaker: Mapping[str, str] | None = None
         """Speaker of the newest text."""
         self._end = Cursor()
-        """Position after the last chunk of the earlier events."""
+        """Position after the last chunk before this event."""
         self._continues: OpenText | None = None
-        """Text before chunk 0 of this event, if chunk 0 continues one."""
+        """Text before chunk 0 after this event, if chunk 0 continues a text."""
         self._pending: list[Delta] = []
         self._pending_characters = 0
         self._unwritten: deque[DeltaBatch] = deque()

@@ -21,7 +21,7 @@ class CallContext(Struct, frozen=True):
     last_event_id: str = ""
     """The client's Last-Event-ID, if it resumes a stream."""
     extensions: frozenset[str] = frozenset()
-    """URIs of the client's extensions; the agent may not have all of them."""
+    """URIs of the extensions requested by the client; the agent may not support all of them."""
     caller: str = ""
     """The owner without its tenant, for rate limits: callers can choose tenants freely."""
     entrypoint_url: str = ""

@@ -1,14 +1,14 @@
 """Record of a context (lease, queue of waiting turns, task that requires input) and its changes in the table. Pure.
 
-Each change has the condition that the record is unchanged since it was read. `fence` counts the leases; `line`
-(`queue_version`) counts the changes of the queue.
+The condition of each change covers those parts of the record that the decision depends on. `fence` counts the leases;
+`line` (`queue_version`) counts the changes of the queue.
 
-    acquired, acquired_for_input, acquired_next,    a turn runs: of a new message, of an answer, of the queue, of a dead
-    acquired_abandoned, acquired_interrupting       holder, in place of an interrupted turn
+    acquired, acquired_for_input, acquired_next,    a turn runs: of a new message, of an answer, the first of the
+    acquired_abandoned, acquired_interrupting       queue, a dead holder's, one in place of its task's running turn
     queued, queued_anew, queued_first               a turn waits
     renewed                                         the holder of the lease is alive
     released, released_for_input                    the turn has ended: the queue is empty, or waits for input
-    transferred, released_for_next                  the turn has ended: the same holder runs the next, or another one
+    transferred, released_for_next                  the turn has ended: its holder, or another holder, runs the next
     advanced                                        the running turn has stored a step
     suspended                                       the turn has not ended, but its holder's deadline is near
     removed                                         the task has ended: it neither runs nor waits
@@ -67,7 +67,7 @@ class Times(Struct, frozen=True):
 
     @property
     def lease_until(self) -> int:
-        """Return the end of a lease acquired now. It is also the timer of a wake-up message enqueued now, and of a claim."""
+        """Return the end of a lease acquired now, and the timer of a claim or of a wake-up message enqueued now."""
         return self.now + self.lease
 
     @property
@@ -101,7 +101,7 @@ class ContextRecord(Struct, frozen=True):
 
     @property
     def active_task(self) -> str:
-        """Return the task id of the running turn, or of the first waiting one; "" if the context is free."""
+        """Return the task id of the running turn, or of the first waiting turn; "" if the context is free."""
         turn = self.running or next(iter(self.waiting), None)
         return turn.task_id if turn else ""
 
@@ -363,7 +363,7 @@ def released_for_input(lease: Lease) -> Change:
 
 
 def released_for_next(record: ContextRecord, times: Times) -> Change:
-    """Return the change to release the lease while turns wait, so that another holder can run the next one."""
+    """Return the change to release the lease while turns wait, so that another holder can run the next turn."""
     return Change(
         {"due_at": times.lease_until},
         remove=LEASE_ATTRIBUTES,

@@ -60,7 +60,7 @@ class Conversations:
         return Conversation(context_id, window.history[::-1], window.artifacts[::-1], window.status)
 
     async def history(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
-        """Return the last `limit` messages of the task's context, or those before the message with id `before`."""
+        """Return the last `limit` messages of the task's context, or the last before the message with id `before`."""
         filter_ = TaskFilter(context.owner, context.agent, context.context_id)
         own = await self._load(filter_, task.task_id)
         messages = replies.messages_in(own) if own is not None else []

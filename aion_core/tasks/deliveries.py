@@ -21,7 +21,7 @@ _OPTIONAL = (*_TIMES, "due_shard")
 def registered(
     task: TaskKey, config_id: str, before: Delivery | None, *, after: int, due_at: datetime | None
 ) -> Delivery:
-    """Return the delivery state of a push config registered after event number `after`. It may replace `before`."""
+    """Return the delivery state of a push config registered after event `after`. `before` is the replaced state."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
     # The dead letters stay: the client may have replaced the URL in order to post them again.
@@ -138,7 +138,7 @@ def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
 
 
 def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
-    """Return the change of a config's item to `after`, if its revision is that of `before`. `more` sets attributes."""
+    """Return the change of a config's item to `after`, if it has the revision of `before`. `more` sets attributes."""
     values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
     gone = tuple(name for name in _OPTIONAL if name not in values)
     return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

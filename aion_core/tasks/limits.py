@@ -21,13 +21,13 @@ BEING_CREATED = timedelta(minutes=1)
 """Longest time from the counting of a task to its creation. After it, a missing task is uncounted."""
 
 STREAM_COUNT_LIFE = timedelta(hours=1)
-"""Life of an owner's item with open streams after its last change. No stream of a function lasts as long."""
+"""Life of an owner's item with open streams after its last change. No Lambda invocation lasts as long."""
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
-    """Return two changes to take a token: from a full bucket, and from another bucket. At most one condition holds."""
+    """Return two changes to take a token: from a full bucket, and from one not full. At most one condition holds."""
     at, step = _microseconds(now), _step(per_minute)
     expires = at // 1_000_000 + 120
     return (
@@ -114,7 +114,7 @@ def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
 
 
 def owner_named_in(member: str) -> str:
-    """Return the task's owner named in a member of the set; "" for a task of the item's own owner."""
+    """Return the task's owner named in a member of `tasks`; "" for a task of the item's own owner."""
     _, _, owner = (*json.loads(member), "")[:3]
     return str(owner)
 

@@ -1,4 +1,4 @@
-"""The process of running turns: its deadline, its background turns, the heartbeat of a lease, and a guard against exits."""
+"""Process in which turns run: its deadline, background turns, heartbeats of leases, and a guard against exits."""
 
 import asyncio
 import heapq
@@ -231,12 +231,12 @@ class _Timer:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, weakref.ref[Heartbeat]]] = []
-        """Heap of the scheduled steps: time, number, and heartbeat. An ended turn's data is not kept until the step."""
+        """Heap of the scheduled steps: time, number, heartbeat. A weak reference does not keep an ended turn's data."""
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
 
     def schedule(self, seconds: float, heartbeat: Heartbeat) -> None:
-        """Start the heartbeat's next step after the seconds, unless it is stopped before."""
+        """Start the heartbeat's next step after this number of seconds, unless the heartbeat is stopped before."""
         with self._changed:
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), weakref.ref(heartbeat)))
             if self._thread is None:
@@ -258,9 +258,9 @@ class _Timer:
             del heartbeat
 
     def _expired(self) -> Heartbeat | None:
-        """Remove the first heartbeat and return it if its step is due. Also remove the ended ones before it.
+        """Remove the first heartbeat and return it if its step is due. Also remove the ended heartbeats before it.
 
-        So ended turns cost few wake-ups of the thread. Each of them interrupts the event loop.
+        So the thread seldom wakes for an ended turn. Each time it wakes, it interrupts the event loop.
         """
         while self._due:
             at, _, reference = self._due[0]
@@ -314,7 +314,7 @@ def exit_guard() -> Iterator[None]:
     except PROCESS_EXITS as error:
         raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
-        # The garbage collector closes the coroutine of a turn that never ended in another context.
+        # The garbage collector closes the coroutine of an unfinished turn in another context.
         with suppress(ValueError):
             _in_a_turn.reset(token)
         factory.turns -= 1
@@ -358,7 +358,8 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
         finally:
-            # The error's traceback has this frame: with the error in it, only the garbage collector would free both.
+            # The error's traceback refers to this frame: if the frame kept the error, both would wait for the garbage
+            # collector.
             del error
 
     def close(self) -> None:

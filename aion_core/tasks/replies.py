@@ -150,7 +150,7 @@ def message_of(task: Task) -> Message | None:
     """Return the Message that the client receives in place of the task; None if the client receives the task.
 
     The Message has the parts of the answer, then the parts of other artifacts. The answer's metadata overrides the
-    task's. The Message has a contextId and no taskId.
+    task's metadata. The Message has a contextId and no taskId.
     """
     if REPLY not in task.metadata:
         return None

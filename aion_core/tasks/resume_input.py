@@ -66,8 +66,8 @@ def interrupt_id_of(message: Message) -> str:
 def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
     """Return the value to resume each answered interrupt with, by interrupt id.
 
-    A part answers the interrupt that its metadata names, else that of the message, else the only one of `ids`. A message
-    without a text or data part answers with "".
+    A part answers the interrupt named in its own metadata, else the one in the message's metadata, else the only one of
+    `ids`. A message without a text or data part answers with "".
     """
     default = interrupt_id_of(message) or (ids[0] if len(ids) == 1 else "")
     parts: dict[str, list[Part]] = {}

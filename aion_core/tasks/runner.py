@@ -165,7 +165,7 @@ class TaskRunner:
                     if turn.releasing or turn.over:
                         # The turn is releasing its lease (the heartbeat may see that as a loss), or it is being
                         # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
-                        # would find it.
+                        # would find the waiting turn.
                         if not work.done():
                             await asyncio.wait({work})
                     elif beat.lost.done():

@@ -54,7 +54,7 @@ class Admission(Struct, frozen=True):
     task: Task | None = None
     """The task at the time of the admission, if it is known."""
     after: Cursor = Cursor()  # frozen
-    """Position of that task in its log: readers begin after it."""
+    """Position of `task` in the log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""
 
@@ -170,8 +170,8 @@ class MessageAdmission:
         task = lifecycle.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # The known message may have another task: its first copy may have found this task running, and created a
-            # task.
+            # The message may be stored with another task: if its first copy arrived while this task was running, the
+            # copy created a task.
             return self._existing(call, context, known.task_id, at_once=at_once)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once)
@@ -289,7 +289,7 @@ class TaskService:
         )
 
     def waits(self, call: CallContext, request: SendMessageRequest) -> bool:
-        """Tell whether the response to the message waits for the agent; with `reply: message` it always does."""
+        """Return True if the response to the message waits for the agent; with `reply: message` it always does."""
         return not request.configuration.return_immediately or self._replies.get(call.agent) is ReplyAs.MESSAGE
 
     async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
@@ -312,8 +312,9 @@ class TaskService:
         """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
         With `reply: message`, with `reply: auto` and a quick answer, or with `reply: agent` and a Message of the agent,
-        yield an empty batch to start the response, then the answer as one Message. A repeated message subscribes to its task from the first event. The stream ends
-        early before the end of this process. Raises ClientError before the first batch.
+        yield an empty batch to start the response, then the answer as one Message. A repeated message subscribes to its
+        task from the first event. The stream ends early before the end of this process. Raises ClientError before the
+        first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._replies.get(call.agent, ReplyAs.TASK)
@@ -341,10 +342,10 @@ class TaskService:
     async def subscribe(
         self, call: CallContext, task_id: str, *, ends: Collection[TaskState] = lifecycle.TERMINAL
     ) -> AsyncGenerator[list[StreamItem], None]:
-        """Yield the current task, then its later events until it is in one of the `ends`, by default terminal (A2A 3.1.6).
+        """Yield the current task, then its events until its state is one of `ends`, by default terminal (A2A 3.1.6).
 
-        With a Last-Event-ID of this task yield the later items only. The stream ends early before the end of this
-        process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
+        With a Last-Event-ID of this task, yield only the items after that id. The stream ends early before the end of
+        this process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
         """
         log = await log_of(self._store, task_id, call)
         after = subscription.resume_cursor(call.last_event_id, log.head)

@@ -4,8 +4,8 @@ The writer of the chunks (`deltas`) and their readers follow a protocol. By it, 
 text:
 
 - The chunks after event g under fence f are numbered 0, 1, 2, ... The first chunk of each model call starts a text
-  (`append: false`). Every other chunk continues the chunk before it. If a text is open at event g, chunk 0 continues it,
-  and its batch has the text so far and the position of its last chunk.
+  (`append: false`). Every other chunk continues the chunk before it. If a text is open at event g, chunk 0 continues
+  the text, and its batch has the text so far and the position of its last chunk.
 - The writer stores batches in the order of their numbers, and never changes a batch. After a failed write it writes the
   same batch again before any later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
 - A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
@@ -65,7 +65,7 @@ class SharedRead:
     readers: int = 0
 
     def serves(self, now: float) -> bool:
-        """Return True if a reader may have its result now."""
+        """Return True if a reader that starts at `now` may use this read: it is fresh and has not failed."""
         failed = self.read.done() and (self.read.cancelled() or self.read.exception() is not None)
         return 0 <= now - self.at <= FRESH_SECONDS and not failed
 
@@ -218,7 +218,7 @@ def _add_chunks(
 def _continued(chunk: Delta, before: OpenText | None, shown: Cursor) -> Delta | None:
     """Return the chunk for a reader at the end of the text before it, or the whole text for any other reader.
 
-    None if the text is not stored.
+    Return None if the text is not stored.
     """
     if before is not None and before.until == shown:
         return chunk

@@ -1,7 +1,8 @@
 """Transitions of a turn (begin, append, suspend, end, cancel), computed from the records as read. Pure.
 
-A transition holds the outcome and the changes of one transaction. Each change has the condition that its record is
-unchanged since it was read. If a condition fails, the store reads the records again and computes another transition.
+A transition holds the outcome and the changes of one transaction. The condition of each change covers
+the parts of its record that the decision depends on. If a condition fails, the store reads the records again and
+computes another transition.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ class QueuedMessage(Struct, frozen=True):
     """A message waiting for the running turn of its task, with the metadata of its request."""
 
     message: Message | None = None
-    """None if the message's item has expired: its turn then begins and fails."""
+    """None if the message's item is missing or unreadable: its turn then begins and fails."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -54,10 +55,10 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
 
 
 def taken_over(turn: Turn, record: ContextRecord) -> Turn:
-    """Return the turn for its next holder, with its dead holder as cause of the stop of the last try.
+    """Return the turn for its next holder. If its last holder died, `stopped_by` is WORKER.
 
-    The tries are reset if the dead holder stored a step. Its own try is the first one at the unfinished step, and the
-    tries before it count as handoffs: a turn with progress but without an end fails at last. Recorded events are no
+    If the dead holder stored a step, `tries` is 1, for its own try at the unfinished step. The tries before it count as
+    handoffs, so that a turn with progress but without an end finally fails. Recorded events are no
     progress, since a repeated step repeats them.
     """
     if not record.holder:
@@ -138,8 +139,8 @@ def still_mine(head: Head, now: Head | None) -> Head:
 def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: StoppedBy | None) -> tuple[Turn, Change]:
     """Return the turn as suspended, and the change of its context's record.
 
-    A suspension with progress counts as a handoff and resets the tries. Without progress, and with None as the cause
-    `stopped_by`, the try does not count: the agent never ran.
+    A suspension with progress counts as a handoff and resets the tries. A try without progress does not count if
+    `stopped_by` is None, since the agent never ran.
     """
     turn = lease.turn
     if made_progress:
@@ -185,7 +186,7 @@ class TurnEnding(Struct, frozen=True, dict=True):
 
 
 def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
-    """Return the transition to end a turn without a next one: the queue is empty, or it waits for required input."""
+    """Return the transition to end a turn without a next turn: the queue is empty, or it waits for required input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
     return Transition(
@@ -221,7 +222,7 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """Return the transition to end a turn while another turn waits, for the same lease holder or another one."""
+    """Return the transition to end a turn while another turn waits, for the same lease holder or another."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after.generation, ending.event, token=ending.token)
     move = HeadMove(lifecycle.moved(head, after), after)

@@ -152,8 +152,8 @@ class TurnExecution:
     def add_chunk(self, chunk: Chunk) -> None:
         """Stream a text chunk of the agent at once. Each model call is a stream delta of its own.
 
-        Only its own end closes a stream delta: its last chunk, an abort, its whole message, the next text or the end of
-        the turn. Other emissions are recorded while it stays open.
+        A stream delta stays open until its last chunk, an abort, its whole message, the next text or the end of the
+        turn. Other emissions are recorded meanwhile.
         """
         if chunk.breaks_off and self._open_call == chunk.message_id:
             self._close_delta(CUT)
@@ -235,7 +235,7 @@ class TurnExecution:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
-        # Clients receive the answer before the agent runs its code after the answer.
+        # Clients receive the answer before the agent's code after its answer runs.
         self._broadcast.end()
 
     async def _answer(self, ending: Reply | InputRequired) -> Message | None:
@@ -289,7 +289,7 @@ class TurnExecution:
         self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
-        # No client could read such a value in the log.
+        # A value without a JSON form must not reach the log: no client could read it.
         require_json(event)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
