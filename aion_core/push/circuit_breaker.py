@@ -2,7 +2,7 @@
 
 An unanswered post takes twenty seconds of a process. Many of them would occupy every delivery process. After several
 slow failures of a receiver in a row, its next attempts count as failed without a request, for a while. A receiver is
-identified by its owner and host: the webhooks of one owner do not affect another's.
+identified by its owner and host: the webhooks of one owner do not affect another owner's.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ FAILURES_TO_OPEN = 3
 """Slow failures in a row that open the circuit."""
 
 OPEN_SECONDS = 120.0
-"""Time of an open circuit. After it, one post is made as a probe."""
+"""Time for which a circuit stays open. Then one post is made as a probe."""
 
 MAX_RECEIVERS = 1000
 """Number of remembered receivers; the longest unused ones are forgotten."""

@@ -108,7 +108,7 @@ def retry_after(header: str, now: datetime) -> float | None:
         at = email.utils.parsedate_to_datetime(header)
         return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        # The time zone of a hostile date overflows, for example.
+        # For example, the time zone of a hostile date overflows.
         return None
 
 

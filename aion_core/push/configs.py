@@ -37,8 +37,8 @@ MAX_PAGE_SIZE = 100
 class PushRegistry:
     """Operations on the push configs of a caller's tasks.
 
-    Only the task's owner can read a config. Each method raises TaskNotFound for a missing task and for the task of
-    another owner or agent.
+    Only the task's owner can read a config. Each method except `with_message` raises TaskNotFound for a missing task
+    and for the task of another owner or agent.
     """
 
     def __init__(
@@ -93,7 +93,10 @@ class PushRegistry:
     async def get(
         self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Return a push config of a task. In v0.3 the id may be missing. Raises PushConfigNotFound."""
+        """Return a push config of a task. Raises PushConfigNotFound.
+
+        In v0.3 the id may be missing: the config with the task's id is returned, otherwise the first config.
+        """
         if not request.id and version is PushVersion.V1:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)

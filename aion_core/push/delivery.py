@@ -1,8 +1,8 @@
 """Delivery of push notifications: posts each config's undelivered events in order, under a claim.
 
-No event is lost. The commit of an event with subscribers sets the event's timer. It stays until each config has passed
-the event or has its own timer. A claim sets the config's timer to the end of the claim; a failure sets it to the next
-attempt. The config's timer stays until the config has passed all events read after the claim.
+No event is lost. The commit of an event with subscribers sets the event's timer. This timer stays until each config has
+passed the event or has its own timer. A claim sets the config's timer to the end of the claim; a failure sets it to the
+next attempt. The config's timer stays until the config has passed all events read after the claim.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class PushDelivery:
     async def deliver(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
         """Post the undelivered events of the wake-up message's task to its webhooks.
 
-        `until` is the end of this process. If events are left before it, a new message is enqueued for them. Raises
+        `until` is the end of this process. If the time does not suffice, a new message is enqueued for the rest. Raises
         StoreError if the table cannot be read: the queue must redeliver the message.
         """
         task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
@@ -139,7 +139,7 @@ class PushDelivery:
                 await self._configs.clear(task, generation)
 
     async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove all push timers of an expired task, since the timer of a failed config or an event may outlive it."""
+        """Remove all push timers of an expired task, since a timer of a failed config or an event may outlive it."""
         for delivery in deliveries:
             if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
                 continue
@@ -239,7 +239,7 @@ class PushDelivery:
         await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
     async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
-        """Store a failed post and schedule the retry. Without a retry, give the event up and return the claim."""
+        """Store a failed post and schedule the retry. After the last, give the event up and return the claim."""
         reason, labels = _reason(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
@@ -250,7 +250,7 @@ class PushDelivery:
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
-        # The sweep of timers wakes later attempts.
+        # A wait beyond the longest delay of the queue ends by the sweep of timers.
         by_wake_up = wait.total_seconds() <= LONGEST_DELAY
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
         await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)

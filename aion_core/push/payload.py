@@ -1,4 +1,4 @@
-"""HTTP request of a push notification: headers by the webhook's config, a body by its protocol version. Pure."""
+"""HTTP request of a push notification: headers from its push config, a body in the config's A2A version. Pure."""
 
 import base64
 import json

@@ -37,7 +37,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` replaces the TLS context with the public certificate authorities."""
+        """`tls` replaces the default TLS context, which trusts the public certificate authorities."""
         self._policy, self._resolve = policy, resolve
         self._tls = tls
 
@@ -108,7 +108,7 @@ class _Closing(httpx.AsyncByteStream):
     """Body of a response. Closing the body closes the connection of its request."""
 
     def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # an asynchronous transport's
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # httpx's promise
         self._stream, self._transport = response.stream, transport
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -1,6 +1,6 @@
 """Validation of webhook configs, and their conversion to the stored form and back. Pure.
 
-The checks refuse tokens and credentials with characters for header injection.
+The checks refuse tokens and credentials whose characters would inject headers.
 """
 
 import re
@@ -22,7 +22,7 @@ OVERLAP = timedelta(days=1)
 """Time after a change of the token in which the previous token signs too."""
 
 API_KEY = "apikey"
-"""Authentication scheme for credentials of the form `X-Api-Key: …`, in any case."""
+"""Authentication scheme, in any letter case, for credentials of the form `X-Api-Key: …`."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 """Valid name of an authentication scheme or header (a token of RFC 9110, 5.6.2)."""
@@ -39,7 +39,7 @@ _RESERVED_HEADERS = re.compile(
 
 _CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}")
 _CONFIG_ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter, a digit, _ or -"
-"""Rule of a config's id, since it is part of a path. The client may omit the id."""
+"""Rule for a config's id, since the id is part of a URL's path. The client may omit the id."""
 
 
 def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:

@@ -23,7 +23,7 @@ _MIN_KEY_BYTES, _MAX_KEY_BYTES = 24, 64
 
 
 def new_token() -> str:
-    """Return a random signing key of 256 bits, as the token of a config without one."""
+    """Return a random signing key of 256 bits, for a config without a token."""
     return PREFIX + base64.b64encode(token_bytes(32)).decode()
 
 
@@ -74,7 +74,7 @@ def is_signed(posted: Mapping[str, str], body: bytes, secrets: Sequence[str]) ->
         expected = headers(posted["webhook-id"], at, body, secrets)["webhook-signature"].split()
         return any(compare_digest(one, other) for one in expected for other in posted["webhook-signature"].split())
     except (KeyError, ValueError, OverflowError, OSError, TypeError):
-        return False  # a header is missing or not ASCII, or the time is no time
+        return False  # a header is missing or not ASCII, or the timestamp is invalid
 
 
 def in_use(config: PushConfig, at: datetime) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """Addresses that are not public: IANA's special-purpose blocks, metadata services of clouds, IPv4 inside IPv6. Pure.
 
-`ipaddress.is_global` follows a registry of another date in each version of Python, so it is not used.
+`ipaddress.is_global` is not used: each version of Python has the registry of another date.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ SPECIAL_PURPOSE: tuple[Network, ...] = tuple(
             "198.18.0.0/15",
             "198.51.100.0/24",
             "203.0.113.0/24",
-            "224.0.0.0/4",  # multicast, of another registry
+            "224.0.0.0/4",  # multicast, from another registry
             "240.0.0.0/4",
             # IANA IPv6 Special-Purpose Address Registry, without blocks outside of 2000::/3.
             "2001::/23",
@@ -74,7 +74,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_metadata(address: Address) -> bool:
-    """Return True for an address of a metadata service in its own notation."""
+    """Return True if the address itself is one of a metadata service; see `leads_to_metadata` for IPv4 inside IPv6."""
     return any(address in network for network in METADATA)
 
 
@@ -84,8 +84,8 @@ def leads_to_metadata(address: Address) -> bool:
 
 
 def ipv4_inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that a translator or a tunnel may find in an IPv6 address."""
-    # RFC 6052 leaves out the ninth byte. At length 96 the address is also IPv4-mapped, IPv4-compatible or of ISATAP.
+    """Yield the IPv4 addresses that a translator or a tunnel may find in an IPv6 address."""
+    # RFC 6052 leaves out the ninth byte. IPv4-mapped, IPv4-compatible and ISATAP addresses have length 96 too.
     around = address.packed[:8] + address.packed[9:]
     for length in _TRANSLATION_LENGTHS:
         start = length // 8

@@ -141,8 +141,8 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
 def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: WebhookPolicy) -> Sequence[str]:
     """Return the host's addresses if the policy allows all of them, otherwise raise WebhookBlocked.
 
-    One blocked address is enough, since DNS answers may alternate between two addresses. A host without addresses is
-    blocked too.
+    One forbidden address blocks the host, since DNS answers may alternate between two addresses. A host without
+    addresses is blocked too.
     """
     checked = []
     for written in addresses:
@@ -170,7 +170,7 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
 
 
 def _own(base_url: str) -> frozenset[tuple[str, int]]:
-    """Return the host and port of the service, and on the loopback interface its other names."""
+    """Return the host and port of the service, with all names of a loopback host."""
     host, port = _host_and_port(base_url)
     return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 
