@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_LIFE = timedelta(hours=1)
-"""Time to encrypt with one data key. KMS gets one request an hour, and a leak of memory exposes the data of an hour."""
+"""Time for which one data key encrypts: KMS gets one request an hour, and a leaked key exposes an hour's data."""
 
 CACHED_KEYS = 256
 """Maximum number of decrypted data keys in the cache."""
@@ -39,7 +39,7 @@ class _DataKey(Struct, frozen=True):
 
 def _aes(made: Mapping[str, Any]) -> "AESGCM":
     """Return the cipher with the data key in a response of KMS."""
-    # A graph's function without push notifications encrypts nothing, and the import takes 7 MB.
+    # Imported late: a function without push notifications or ADK sessions encrypts nothing, and the import takes 7 MB.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(made["Plaintext"])

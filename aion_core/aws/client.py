@@ -51,12 +51,12 @@ _TRANSIENT = frozenset(
     }
 )
 
-# A transaction cancelled only for these reasons raises WriteRefused. A transient reason raises StoreUnavailable, and any
-# other, such as a too large item, StoreError.
+# A transaction cancelled only for these reasons raises WriteRefused. A transient reason raises StoreUnavailable, and
+# any other reason, such as a too large item, StoreError.
 _REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 
-# Our cancellation reason for each error code of a refused condition or a conflict in DynamoDB and S3.
+# Reasons of WriteRefused, by the error code of a failed condition or a conflict in DynamoDB or S3.
 _REASONS = {
     "ConditionalCheckFailedException": CONDITION_FAILED,
     "PreconditionFailed": CONDITION_FAILED,
@@ -81,7 +81,7 @@ class AwsClient:
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation of the AWS service, such as `get_item`, in the executor. Return AWS's answer.
 
-        Raises WriteRefused for a refused condition, TokenReused, StoreUnavailable or StoreError.
+        Raises WriteRefused for a refused condition, TokenReused, NoSuchObject, StoreUnavailable or StoreError.
         """
         return await asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self.blocking, operation, **parameters)

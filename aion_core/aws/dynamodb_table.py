@@ -156,7 +156,7 @@ class Placeholders:
                 return " OR ".join(map(self.condition, conditions))
 
     def _conjunct(self, condition: Condition) -> str:
-        """Return a condition's expression for use within AND, in parentheses if needed. DynamoDB refuses others."""
+        """Return a condition's expression for use within AND. DynamoDB refuses redundant parentheses."""
         expression = self.condition(condition)
         return f"({expression})" if _is_disjunction(condition) else expression
 
@@ -193,7 +193,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return a write's transaction action, such as `Put`, and its parameters. A single request has the same ones."""
+    """Return a write's transaction action, such as `Put`, and its parameters. A single write has the same."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:

@@ -30,7 +30,7 @@ _REASONS = {
     "DecryptionFailure": "its KMS key cannot decrypt it",
     "InvalidKeyId": "its KMS key cannot decrypt it",
 }
-"""Our reasons by AWS's error code, since AWS's own message may reveal too much."""
+"""Reasons for error texts, by AWS's error code, since AWS's own message may reveal too much."""
 
 
 class SecretUnreadable(Exception):
@@ -42,7 +42,7 @@ class SecretUnreadable(Exception):
 
 
 class Secrets:
-    """Reader of secrets without a cache. The caller decides about caching."""
+    """Reader of secrets without a cache: each call asks AWS."""
 
     def __init__(self) -> None:
         self._providers: dict[str, Any] = {}

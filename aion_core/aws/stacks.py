@@ -33,8 +33,8 @@ DOMAIN = "DomainName"
 def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
     """Return the environment variables of a stack's functions, from its outputs and parameters.
 
-    Raises ConfigurationError if the stack does not exist or is not one of aion, StoreError for CloudFormation's other
-    errors.
+    Raises ConfigurationError if the stack does not exist or is no aion deployment, and StoreError for other errors
+    of CloudFormation.
     """
     try:
         stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]

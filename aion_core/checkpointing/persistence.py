@@ -25,7 +25,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-# LangGraph implements the rules of filters and match conditions here and in SQL only.
+# Private functions: LangGraph's rules for filters and match conditions exist only here and in SQL.
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.authoring.types import A2AOutbox
@@ -64,7 +64,7 @@ def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer
 
 
 class UnserializableState(AgentFailed):
-    """The agent's state contains a value without a serialised form. The message names the value's type."""
+    """The agent's state contains a value without a serialized form. The message names the value's type."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

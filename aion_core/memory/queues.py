@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 B = TypeVar("B", WakeUp, PushWakeUp)
 
 MAX_RECEIVES = 5
-"""Number of receives before a message becomes a dead letter, as in the queues of template.yaml."""
+"""Number of receives before a message becomes a dead letter, fewer than on AWS, which counts throttled receives."""
 
 FIRST_BACKOFF = 1.0
-"""Seconds before the first retry of a failed message. Each further failure doubles them."""
+"""Seconds before the first retry of a failed message. Each further failure doubles the delay."""
 
 
 class _Queue(Generic[B]):
@@ -36,7 +36,7 @@ class _Queue(Generic[B]):
         """Dead letters: messages not handled within `max_receives` receives."""
 
     def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Set the handler of all messages. Its errors are logged, and the message is retried. Return no consumers."""
+        """Set the handler of all messages. Its errors are logged, and the message is retried. Return (), no consumers."""
         self._handler = handler
         return ()
 

@@ -51,7 +51,7 @@ from aion_core.ports.table_semantics import (
 )
 
 MAX_TOKENS = 200
-"""Number of the recent transactions whose tokens are known. Their writes take memory; a caller repeats one at once."""
+"""Number of recent transactions with known tokens: their writes take memory, and a caller repeats soon or never."""
 
 
 class TableCall(Struct, frozen=True):
@@ -290,7 +290,7 @@ class MemoryTable:
         self.faults.after(call)
 
     def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
-        """Store the items `left` of a transaction, the last of its keys, and its token."""
+        """Store a transaction's remaining items, `left`, under the last of its keys, and store its token."""
         for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
             self._store(key, after)
         if token:
@@ -370,7 +370,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the versions of recently changed index entries. Each one's first version is older than the lag."""
+        """Return the versions of recently changed index entries. The first of each entry is older than the lag."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()

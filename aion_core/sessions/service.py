@@ -239,6 +239,6 @@ def _session(record: SessionRecord, shared: ScopedState) -> Session:
 
 
 def _since(events: list[Event], timestamp: float) -> list[Event]:
-    """Return the newest events, from the timestamp on. Leave out all up to the last earlier event."""
+    """Return the events after the last event that is older than the timestamp."""
     earlier = [index for index, event in enumerate(events) if event.timestamp < timestamp]
     return events[earlier[-1] + 1 :] if earlier else events

@@ -25,7 +25,7 @@ CREATE INDEX blobs_by_expiry ON blobs (expires) WHERE expires IS NOT NULL
 """
 
 CLEANING = 100
-"""Number of puts between two deletions of expired blobs, and of blobs in one deletion."""
+"""Number of puts between two deletions of expired blobs, and largest number of blobs in one deletion."""
 
 GRACE = timedelta(days=15)
 """Extra life of a blob, beyond the longest life of an item referring to it, as in the bucket's lifecycle rules."""

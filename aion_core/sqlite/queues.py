@@ -30,13 +30,13 @@ CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
-"""Number of receives before a message is parked as a dead letter, fewer than on AWS, which counts throttled receives."""
+"""Number of receives before a message is parked as a dead letter; more on AWS, which counts throttled receives."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
 
 RETRY_SECONDS = 1.0
-"""Seconds before a failed message is visible again. Each further receive doubles them."""
+"""Seconds before a failed message is visible again. Each further receive doubles the delay."""
 
 POLL_SECONDS = 0.2
 """Longest time in seconds before a consumer notices another process's message."""
@@ -109,7 +109,7 @@ class SQLiteQueue:
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
     async def receive(self, limit: int) -> list[QueueMessage]:
-        """Return the oldest visible messages and hide them. Park and log messages with too many receives."""
+        """Return the oldest visible messages and hide them. Park and log messages with MAX_RECEIVES receives."""
         # Avoid the write lock: the queue is usually empty.
         if await self.seconds_to_next() != 0.0:
             return []

@@ -62,12 +62,12 @@ CREATE INDEX tokens_by_age ON tokens (made_at)
 """
 
 CLEANING = 100
-"""Number of writes between two deletions of expired items and tokens, and of items in one deletion."""
+"""Number of writes between two deletions of expired items and tokens, and largest number of items in one deletion."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
 """Limits in seconds, as in DynamoDB: an item stays readable for a time after its TTL, and a very old TTL is ignored.
 
-A store without a check of the TTL thus fails here as on AWS.
+So code that does not check the TTL fails here as on AWS.
 """
 
 
