@@ -1,7 +1,7 @@
 """Agent card for A2A clients of v1.0 and v0.3 (A2A 8).
 
-A card has v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the additional fields
-of v0.3 (`card_v03`).
+A card has v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the additional
+fields of v0.3 (`card_v03`).
 """
 
 import json
@@ -54,8 +54,8 @@ def build_card(
 ) -> AgentCard:
     """Build the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    With `aion_extensions` the card declares Aion's extensions before the agent's own extensions. A card needs a skill, and a skill needs a tag.
-    The default skill has the agent's name and description. The default tag is the skill's id.
+    With `aion_extensions` the card declares Aion's extensions before the agent's own extensions. A card needs a skill,
+    and a skill needs a tag. The default skill has the agent's name and description. The default tag is the skill's id.
     """
     described = description or f"{name}, an agent."
     return AgentCard(
@@ -88,7 +88,7 @@ def build_card(
 def extend_card(
     card: AgentCard, *, name: str = "", description: str = "", version: str = "", skills: Sequence[AgentSkill] = ()
 ) -> AgentCard:
-    """Build the extended card from the public card. Given values replace its values, and given skills follow its skills."""
+    """Build the extended card from the public card. Given values replace its values; given skills follow its skills."""
     extended = AgentCard()
     extended.CopyFrom(card)
     extended.name = name or card.name
@@ -134,7 +134,7 @@ def settled(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(url: str, binding: str) -> str:
-    """Return the agent's URL for a protocol binding. The HTTP+JSON URL has no slash at its end, since clients append paths."""
+    """Return the agent's URL for a binding. That of HTTP+JSON has no slash at its end, since clients append paths."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
 
 

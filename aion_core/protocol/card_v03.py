@@ -1,6 +1,7 @@
 """Agent card with the fields of A2A v0.3, beside those of v1.0.
 
-The import builds the SDK's models of v0.3. It takes a fifteenth of a cold start, so import this module where a card is written.
+The import builds the SDK's models of v0.3. It takes a fifteenth of a cold start, so import this module where a card is
+written.
 """
 
 from typing import Any

@@ -72,7 +72,7 @@ class WireError(NamedTuple):
 
 
 TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = -32029, -32053
-"""JSON-RPC codes of the errors that the SDK lacks. JSON-RPC reserves -32000 to -32099 for servers, and A2A the first ten."""
+"""JSON-RPC codes of errors that the SDK lacks. Servers may use -32000 to -32099, except the first ten: A2A has them."""
 
 WIRE_ERRORS: dict[type[Exception], WireError] = {
     **{
@@ -162,7 +162,7 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
 _ESCAPED = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), 0x85, 0x2028, 0x2029], "\N{REPLACEMENT CHARACTER}")
 """Replacements of characters with an escape of six bytes in JSON or in a stream. A line feed has two bytes."""
 _MAX_ESCAPED = 100
-"""Maximum number of characters of a text without these replacements."""
+"""Length in characters up to which a text keeps these characters."""
 
 
 def _cut(text: str, most: int) -> str:

@@ -45,7 +45,7 @@ M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
-    """Tell whether a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it.
+    """Return True if a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it.
 
     A key that begins with many invisible characters is reserved too: to search millions of them takes a second.
     """
@@ -139,7 +139,7 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_ID_BYTES = 512
 """Maximum length of an id in UTF-8. A key of the table has at most 1024 bytes in its sort key (DynamoDB)."""
 ID_RULE = f"a text of 1 to {MAX_ID_BYTES} bytes in UTF-8, without the character NUL"
-"""Rule of `is_id` as text for error messages."""
+"""Rule that `is_id` checks, as text for error messages."""
 
 _CONTENTS = "one of text, raw, url or data"
 
@@ -168,7 +168,7 @@ def check_history_length(length: int, field: str) -> None:
 
 
 def is_id(value: str) -> bool:
-    """Tell whether the text is a valid id. An id is an opaque text (A2A 4.1.4) of limited length."""
+    """Return True if the text is a valid id. An id is an opaque text (A2A 4.1.4) of limited length."""
     # Keys and hashes of several ids separate them by NUL. UTF-8 cannot encode a lone surrogate.
     return "\0" not in value and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
 
@@ -307,7 +307,7 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported if a client accepts no output type of the agent. An empty list accepts all types."""
+    """Raise ContentTypeNotSupported if a client accepts no output type of the agent. An empty list accepts all."""
     if (
         accepted
         and gives
@@ -339,11 +339,11 @@ def type_of(part: Part) -> str | None:
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
     """Guess the media type and the encoding, such as gzip, from a file name. Unknown values are `None`."""
-    # Python reads dots at the beginning of a name one by one.
+    # Cut the name, since Python reads dots at its beginning one by one.
     name = name[-MAX_NAME:]
     if sys.version_info >= (3, 13):
-        # From this version `guess_type` parses names as URLs, and urllib caches them. File names would then stay in memory
-        # during the requests of other callers.
+        # From this version `guess_type` parses names as URLs, and urllib caches them. File names would then stay in
+        # memory during the requests of other callers.
         return mimetypes.guess_file_type(name)
     return mimetypes.guess_type(name)
 
@@ -364,7 +364,7 @@ def _matches(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
     if {one, other} in ({"text/plain", "text/markdown"}, {"text/plain", "text/html"}):
-        # A model reads and writes them as text.
+        # A model reads and writes Markdown and HTML as text.
         return True
     return all(a == b or "*" in (a, b) for a, b in zip(one.split("/"), other.split("/"), strict=True))
 

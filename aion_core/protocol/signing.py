@@ -1,8 +1,8 @@
 """Signatures of cards: JSON Web Signatures (A2A 8.4, RFC 7515, RFC 8785).
 
-A client verifies a signature over the fields of its protocol version. A v1.0 client reads v1.0's fields, a v0.3 client reads
-v0.3's, and a tool may read the whole JSON. So a card has a signature for each of these payloads, all with the same key. A
-client needs one valid signature (A2A 8.4.3). No signature covers less than its client reads.
+A client verifies a signature over the fields of its protocol version. A v1.0 client reads v1.0's fields, a v0.3 client
+reads v0.3's fields, and a tool may read the whole JSON. So a card has a signature for each of these payloads, all with
+the same key. A client needs one valid signature (A2A 8.4.3). No signature covers less than its client reads.
 """
 
 import json
@@ -62,8 +62,8 @@ def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
 def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
     """Verify the signatures of a card's JSON. Return the id of the signing key by protocol version.
 
-    `key_for` returns the trusted keys with an id. A version without a valid signature has the id "". Raises NotVerified if
-    the newest version of the card has no valid signature.
+    `key_for` returns the trusted keys with an id. A version without a valid signature has the id "". Raises NotVerified
+    if the newest version of the card has no valid signature.
     """
     versions = _versions(card)
     if not versions:

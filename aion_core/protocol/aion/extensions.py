@@ -81,7 +81,7 @@ AION_EXTENSIONS = (
 
 
 def reads_aion_extensions(card: AgentCard) -> bool:
-    """Tell whether the agent's card declares one of Aion's extensions."""
+    """Return True if the agent's card declares one of Aion's extensions."""
     known = {extension.uri for extension in AION_EXTENSIONS}
     return any(extension.uri in known for extension in card.capabilities.extensions)
 
@@ -157,7 +157,7 @@ def schemas_of(part: Part) -> list[Any]:
 
 
 def is_payload(part: Part) -> bool:
-    """Tell whether a message part is the payload of an event, and not content for the agent."""
+    """Return True if a message part is the payload of an event, and not content for the agent."""
     return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
 
 
