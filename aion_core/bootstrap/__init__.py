@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aion_core.push.delivery import PushDelivery
     from aion_core.tasks.runner import Worker
 
-# The SDK reads this at its first import. Its spans slow every request, so they are off by default.
+# The A2A SDK reads this variable at its first import. Its spans slow every request, so they are off by default.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
 # By default ADK puts prompts and answers into its spans: keep them out.
 os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
@@ -51,9 +51,9 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
 @no_garbage_collection()
 def build_worker(settings: Settings | None = None, telemetry: Telemetry | None = None) -> "Worker":
-    """Return the worker that runs a turn for each wake-up message. Call it once per process; raises as `build_app` does.
+    """Return the handler of wake-up messages for turns. Call it once per process; raises as `build_app` does.
 
-    On Lambda it loads the agents in the init phase. A failed import fails their turns, which tells their clients.
+    On Lambda it loads the agents in the init phase. If an agent's import fails, each of its turns fails with an error.
     """
     settings = settings or Settings.from_environ()
     telemetry = telemetry or build_telemetry(settings)

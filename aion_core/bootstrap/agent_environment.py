@@ -141,7 +141,7 @@ class AgentEnvironment:
             logger.log(level, "Using the last value of a secret. %s", problem)
 
     def _set(self, values: Mapping[str, str]) -> None:
-        # Before an agent can log them.
+        # Redact the values before an agent can log them.
         log.always_keep_out(*values.values())
         for name, value in values.items():
             if value == self._values.get(name):

@@ -107,11 +107,11 @@ AFTER_RESTORE = "aion.after_restore"
 
 
 def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | None:
-    """Load the agents in the init phase. Before a snapshot of SnapStart, wait for all and return what renews a copy of it."""
+    """Load the agents in the init phase. For SnapStart, wait for all; return the functions to call after a restore."""
     if not settings.snap_start:
         load_in_init([*engine.agents.values()])
         return None
-    # A copy of the snapshot answers its first request of v0.3 without this import.
+    # Import now: after a restore, the first v0.3 request would wait for it.
     import aion_core.web.v03_operations  # noqa: F401
 
     load_in_init([*engine.agents.values()], None)

@@ -32,7 +32,7 @@ from aion_core.stores.task_store import TableTaskStore
 from aion_core.tasks.broadcast import CommitNotifier
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
-"""Files of the `sqlite` store. The key encrypts ADK's sessions and push configs."""
+"""Files of the `sqlite` store. The key encrypts ADK sessions and push configs."""
 KEY_BYTES = 32
 
 

@@ -35,7 +35,7 @@ class Telemetry:
     def invocation(self, context: Any) -> Iterator[None]:
         """Label log lines in this block with the invocation; flush metrics and traces at its end.
 
-        `context` is Lambda's. Unexpected errors are logged before they propagate to the runtime.
+        `context` is Lambda's context object. Unexpected errors are logged before they propagate to the runtime.
         """
         request_id = getattr(context, "aws_request_id", "")
         cold_start, self._is_cold = self._is_cold, False
