@@ -36,7 +36,7 @@ class _Queue(Generic[B]):
         """Dead letters: messages not handled within `max_receives` receives."""
 
     def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Set the handler of all messages. Its errors are logged, and the message is retried. Return (), no consumers."""
+        """Set the handler of all messages. Its errors are logged, and the message is retried. Return no consumers."""
         self._handler = handler
         return ()
 
