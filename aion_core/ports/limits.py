@@ -11,7 +11,7 @@ from aion_core.ports.tasks import TaskKey
 REQUESTS_PER_MINUTE = 1200
 """Default limit of a caller's requests, below the rate of a deployment's API."""
 STREAMS_PER_OWNER = 50
-"""Default limit of a caller's open streams and waiting sends, a part of an account's concurrency."""
+"""Default limit of a caller's open streams and waiting sends, a part of an account's Lambda concurrency."""
 
 
 class Limits(Struct, frozen=True):

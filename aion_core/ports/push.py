@@ -58,9 +58,9 @@ class Delivery(Struct, frozen=True):
     cursor: int
     """Number of the newest event that was posted, given up or skipped."""
     tries: int = 0
-    """Number of failed posts of the next event after the cursor."""
+    """Number of failed posts with a retry since the last success. Giving an event up does not reset it."""
     next_at: datetime | None = None
-    """Time of the next retry; None without a failure."""
+    """Time of the next retry; None without a planned retry."""
     claimed_until: datetime | None = None
     """End of a process's claim on the delivery; None without a claim."""
     failure: str = ""
@@ -91,9 +91,9 @@ class ExpiredPushTimer(Struct, frozen=True):
     task: TaskKey
     at: datetime
     generation: int = 0
-    """Number of the event to deliver; 0 for the retry or expired claim of a config."""
+    """Number of the event to deliver; 0 for the timer of a config."""
     config_id: str = ""
-    """Id of the config to retry; "" for the timer of an event."""
+    """Id of the config with the timer; "" for the timer of an event."""
 
 
 class PushConfigs(Protocol):

@@ -77,8 +77,8 @@ class TableTaskStore:
     ) -> None:
         """Store each task for `retention` after its last message.
 
-        The `cipher` encrypts the push configs of messages, which are refused without it. The `notifier` wakes push
-        delivery after each commit.
+        The `cipher` encrypts the push configs sent with messages; without it, such a message raises ConfigurationError.
+        The `notifier` wakes push delivery after each commit.
         """
         self._notifier = notifier or CommitNotifier()
         self._table = table

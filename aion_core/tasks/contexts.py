@@ -3,8 +3,8 @@
 The condition of each change covers those parts of the record that the decision depends on. `fence` counts the leases;
 `line` (`queue_version`) counts the changes of the queue.
 
-    acquired, acquired_for_input, acquired_next,    a turn runs: of a new message, of an answer, the first of the
-    acquired_abandoned, acquired_interrupting       queue, a dead holder's, one in place of its task's running turn
+    acquired, acquired_for_input, acquired_next,    a turn runs: for a new message, for an answer, from the queue,
+    acquired_abandoned, acquired_interrupting       after a suspension or a dead holder, or in place of a running turn
     queued, queued_anew, queued_first               a turn waits
     renewed                                         the holder of the lease is alive
     released, released_for_input                    the turn has ended: the queue is empty, or waits for input
@@ -229,7 +229,7 @@ def _is_mine(lease: Lease) -> Condition:
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
-    # A queue without changes, or of version 1, has no number.
+    # A queue that never changed has no `line`, and neither has an item of version 1.
     return Equals("line", record.queue_version) if record.queue_version else Absent("line")
 
 
@@ -282,7 +282,7 @@ def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease the turn of a dead holder again, unless that holder has renewed its lease."""
+    """Return the change to lease a suspended turn or a dead holder's turn, unless the lease was renewed meanwhile."""
     return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 

@@ -128,7 +128,7 @@ class LeaseRenewal:
 
     The first step enqueues a delayed wake-up message, visible after the earliest end of the lease. If this process
     dies, the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message.
-    A turn whose last holder died has its first step at once: what ended one process early may end the next.
+    A retried turn (`tries` > 1) has its first step at once: the cause of the retry may end this process early too.
     """
 
     def __init__(
