@@ -133,7 +133,7 @@ def _call(method: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _error_of(operation: str, error: ClientError) -> Exception:
-    """Convert boto3's exception to one of aion's. Its text, for the log, has the operation and AWS's codes."""
+    """Convert boto3's exception to aion's. The text of aion's, for the log, has the operation and AWS's codes."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {code or status}"

@@ -68,10 +68,10 @@ class Background:
         self.consumers: Sequence[BackgroundConsumer] = ()
         """Consumers of the queues; empty if messages are handled as they are sent."""
         self.deadline = Deadline()
-        """Deadline of running turns. A stoppable server sets its own before it serves."""
+        """Deadline of running turns. A server that can be stopped replaces it before it serves."""
 
     async def run(self) -> None:
-        """Consume the queues and sweep until cancelled: at once, after a lease's duration, then once a minute."""
+        """Consume the queues until cancelled, and sweep at once, after a lease's duration, then once a minute."""
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class Background:
         await asyncio.gather(*(consumer.join() for consumer in self.consumers))
 
     async def _sweep_each_minute(self) -> None:
-        # Timers may have expired while no server was running. A server killed just before this one began has left
+        # Timers may have expired while no server was running. A server killed just before this start has left
         # leases that expire soon, without a wake-up message if the turn had just started.
         for pause in chain((min(self._lease_seconds, SWEEP_SECONDS),), repeat(SWEEP_SECONDS)):
             try:

@@ -57,7 +57,7 @@ SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydan
 def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
     """Return LangGraph's serializer without pickle. It restores objects of listed classes only.
 
-    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), pydantic's secrets, ours, and
+    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), OUR_TYPES, SECRET_TYPES and
     `types`. Objects of other classes are stored too, and restored as plain data.
     """
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))

@@ -217,7 +217,7 @@ class MemoryTable:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> tuple[list[Any], Any]:
-        """Return the positions of one page of results, and the last of them if more results follow."""
+        """Return the positions of one page of results, and the last position if more results follow."""
         if after is not None:
             positions = (
                 positions[: bisect_left(positions, after)]
@@ -402,7 +402,7 @@ class MemoryTable:
             )
 
     def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:
-        """Delete the expired items, or those of them in `keys`, and return their keys. DynamoDB does so late."""
+        """Delete the expired items, or only those with `keys`, and return their keys. DynamoDB deletes them late."""
         with self._lock:
             expired = [key for key in self.expired(now) if keys is None or key in set(keys)]
             for key in expired:

@@ -44,7 +44,7 @@ class PushConfig(Struct, frozen=True):
         return f"PushConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # `rich` prints the result of this method; that of Struct would contain the secrets.
+        # `rich` prints the result of this method. Struct's own method would return the secrets too.
         return [(name, getattr(self, name)) for name in ("id", "scheme", "older_until", "version", "events")]
 
 

@@ -36,7 +36,7 @@ class WebhookRequest(Struct, frozen=True):
         return "WebhookRequest()"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # `rich` prints the result of this method; that of Struct would contain the secrets.
+        # `rich` prints the result of this method. Struct's own method would return the secrets too.
         return []
 
 

@@ -139,7 +139,7 @@ def _url(url: str, binding: str) -> str:
 
 
 def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
-    """Return Aion's extensions and the agent's own extensions. The agent's declaration of the same URI wins."""
+    """Return Aion's extensions and the agent's own extensions. The agent's own replaces Aion's of the same URI."""
     declared = {extension.uri for extension in own}
     return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 

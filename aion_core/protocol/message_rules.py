@@ -31,7 +31,7 @@ The agent has to check them, since a message names no skill.
 """
 
 NO_AION_EXTENSIONS = "aion:noAionExtensions"
-"""Key in a request's metadata. True for an agent without Aion's extensions: its turn reads no payloads of them."""
+"""Key in a request's metadata. True for an agent without Aion's extensions: its turn reads no Aion payloads."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Unicode categories of characters that a reader cannot see in a name."""
@@ -86,7 +86,7 @@ def without_reserved_keys(value: Any) -> Any:
 
 
 def without_reserved_metadata(message: M) -> M:
-    """Return a copy of a protobuf message without Aion's reserved keys in its metadata and that of its fields.
+    """Return a copy of a protobuf message without Aion's reserved keys in its metadata and its fields' metadata.
 
     The content of a data part stays the same.
     """

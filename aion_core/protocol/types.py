@@ -215,7 +215,7 @@ DATA_PART_MARKER = "data_part_compat"
 
 
 def v03_json(model: "BaseModel") -> Any:
-    """Return one of the SDK's v0.3 models as JSON, with whole numbers as integers.
+    """Return a v0.3 model of the SDK as JSON, with whole numbers as integers.
 
     The data of a v0.3 part is an object. Other data of v1.0 is its `value`, without the SDK's marker in the metadata.
     """

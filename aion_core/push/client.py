@@ -56,7 +56,7 @@ class PinnedWebhookClient:
         seconds: float = POST_SECONDS,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """Limit a post to `seconds`, and the response's body to `body_seconds` of them; see `PinnedTransport`."""
+        """Limit a post to `seconds`, and reading its response's body to `body_seconds`; see `PinnedTransport`."""
         self._policy, self._clock = policy, clock
         self._seconds, self._body_seconds = seconds, body_seconds
         self._transport = PinnedTransport(policy, resolve, tls)

@@ -75,7 +75,7 @@ class PushRegistry:
     async def with_message(
         self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
     ) -> CallContext:
-        """Return the call with the push config of its message, if any, to store both in one transaction.
+        """Return the call with the push config of its message, if any, to store config and message in one transaction.
 
         Raises InvalidMessage with the reason if the config is invalid.
         """

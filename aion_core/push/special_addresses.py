@@ -74,7 +74,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_metadata(address: Address) -> bool:
-    """Return True if the address itself is one of a metadata service; see `leads_to_metadata` for IPv4 inside IPv6."""
+    """Return True if the address itself is in METADATA; see `leads_to_metadata` for IPv4 inside IPv6."""
     return any(address in network for network in METADATA)
 
 

@@ -160,7 +160,7 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
 
 
 def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Return True if a webhook's address is public, or in one of these networks and not of a metadata service."""
+    """Return True if a webhook's address is public, or in one of these networks and not a metadata service's."""
     mapped = getattr(address, "ipv4_mapped", None) or address
     if getattr(address, "scope_id", None) or mapped.is_unspecified or is_metadata(address):
         return False

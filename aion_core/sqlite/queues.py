@@ -85,7 +85,7 @@ class SQLiteQueue:
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
-        """Mark received messages with `receiver`, by default this process's id. `release_messages` finds them by it."""
+        """Mark received messages with `receiver`, by default this process's id, for `release_messages`."""
         self._database, self.name, self.clock = database, name, clock
         self._receiver = receiver or str(os.getpid())
         self.sent: Callable[[], None] = lambda: None

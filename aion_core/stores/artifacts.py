@@ -25,7 +25,7 @@ from aion_core.stores import keys
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
 SAVES = 10
-"""Number of version numbers to try if concurrent saves take the same ones."""
+"""Number of version numbers that one save tries, since a concurrent save may take a number first."""
 
 LONGEST_NAME, MOST_METADATA = 800, 1800
 """Limits in bytes. S3 allows 1024 for an object's name with its folder, and 2 KB for its metadata."""

@@ -444,7 +444,7 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run the coroutine on a new event loop, in another thread if this one has a running loop. Return its result."""
+    """Run the coroutine on a new event loop, in another thread if this thread has a running loop. Return its result."""
     if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as executor:

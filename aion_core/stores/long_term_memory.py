@@ -17,7 +17,7 @@ FIRST_PAGE, LARGEST_PAGE = 32, 256
 """Page sizes of a search. LangGraph's default limit is ten results, but a filter may need to read all items."""
 
 NAMES_AT_ONCE = 128
-"""Number of a namespace's items to read before skipping the rest of them."""
+"""Number of a namespace's items that `namespaces` reads before it skips the namespace's other items."""
 
 WRITES_AT_ONCE = 10
 """Number of changes in one transaction. It may touch 4 MB, and an item may have 400 KB."""
@@ -58,7 +58,7 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Skip the rest of a namespace once it is found. After expired items only, read on: others may be alive.
+            # Skip the rest of a namespace once it is found. If all of the read items have expired, read on.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 

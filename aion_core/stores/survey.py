@@ -291,7 +291,7 @@ class _ScanResult:
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
-        """Return the owner of an object's version, NOBODY for a leftover, or None if others own the object."""
+        """Return the owner of an object's version, NOBODY for a leftover, or None for another owner's object."""
         if folder.named_by is NamedBy.OWNER:
             # An owner's name may contain slashes. The task's id and the file name follow it.
             named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]

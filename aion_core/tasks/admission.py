@@ -151,7 +151,7 @@ def taken(
     token: str,
     times: Times,
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Return the transition for a follow-up taken at once. `expires` is the task's new TTL; None keeps the old one."""
+    """Return the transition for a follow-up that `takes_over`. `expires` is the task's new TTL; None keeps its TTL."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
     subscribed = lifecycle.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before

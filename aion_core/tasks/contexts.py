@@ -287,7 +287,7 @@ def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Cha
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease a turn in place of its task's running turn. The earlier holder may be alive."""
+    """Return the change to lease a turn in place of its task's running turn, whose holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
 
 

@@ -131,7 +131,7 @@ class _Window:
 
     def __init__(self, length: int | None, offset: int) -> None:
         self.history: list[Message] = []
-        """The collected messages, newest first; so are the artifacts."""
+        """The collected messages, newest first, like `artifacts`."""
         self.artifacts: list[Artifact] = []
         self.status: TaskStatus | None = None
         self._wanted, self._skipped, self._bytes_left = length, offset, MAX_PAGE_BYTES

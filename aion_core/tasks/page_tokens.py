@@ -98,7 +98,8 @@ def _bytes(token: str) -> bytes:
         signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise _unknown() from None
-    # The decoder ignores invalid characters and unused bits, so several texts decode to the same bytes: accept only ours.
+    # The decoder ignores invalid characters and unused bits, so several texts decode to the same bytes: accept only the
+    # one that `_text` makes.
     if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
         raise _unknown()
     return signed

@@ -26,7 +26,7 @@ DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
 
 LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
-"""The shortest time for cancellation and for draining, in a process with little time in all."""
+"""Least seconds for the cancellation of a turn and, before it, for draining, in a process with little time."""
 
 
 CANCEL_SECONDS = 0.5
@@ -49,7 +49,7 @@ class Deadline(Struct, frozen=True):
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
     """Return two margins in seconds before the deadline: to drain a turn to a step boundary, and to cancel it.
 
-    With little time in all, the agent gets most of it. The turn is still cancelled before the runtime stops the
+    In a process with little time, the agent gets most of it. The turn is still cancelled before the runtime stops the
     process; otherwise it would have to wait for the end of its lease.
     """
     if deadline.until is None:
@@ -339,7 +339,7 @@ class _TaskFactory:
 
 
 class _GuardedCoroutine(Coroutine[Any, Any, Any]):
-    """Coroutine that runs another one and replaces its SystemExit or KeyboardInterrupt with AgentFailed."""
+    """Coroutine that runs another coroutine and replaces its SystemExit or KeyboardInterrupt with AgentFailed."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work

@@ -91,7 +91,7 @@ class SharedReads:
             self._reads[position] = shared
         shared.readers += 1
         try:
-            # The read is shielded: cancelling one reader must not cancel it for the others.
+            # The read is shielded: cancelling one reader must not cancel the read of the other readers.
             return await asyncio.shield(shared.read)
         finally:
             shared.readers -= 1
