@@ -139,7 +139,7 @@ class AnswerAs(StrEnum):
 
 
 class AfterCrash(StrEnum):
-    """Policy for a turn whose process died before a step was stored: `resume` in aion.yaml."""
+    """Policy for a turn of a dead process without a stored step: `resume` in aion.yaml."""
 
     FAIL = "fail"
     """The task fails as not resumable; no step runs twice."""
