@@ -94,9 +94,9 @@ class _Serializer(JsonPlusSerializer):
             raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
 
     def _types_around(self, value: Any, name: str) -> list[str]:
-        """Return the type without a serialized form, then those of the objects around it. `name` is LangGraph's.
+        """Return the type without a serialized form, then the types around it. `name` is the type in LangGraph's error.
 
-        LangGraph names the outermost object only, and a model or dataclass by itself could be stored.
+        LangGraph names only the outermost object, although it can store models and dataclasses.
         """
         for part in _parts_of(value):
             try:

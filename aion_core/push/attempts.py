@@ -73,7 +73,7 @@ class DeliveryAttempts:
         return outcome
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task as of this event, or as of its first stored event if that is later; None without a task."""
+        """Return the task as of this event, or of its first stored event if that is later; None if no task exists."""
         log = await self._tasks.log(task)
         if log is not None and log.events[0].generation > entry.generation:
             log = await self._tasks.every_event(task)

@@ -331,7 +331,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         await self._write(changes, holds=holds and len(changes) == 1)
 
     async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
-        """Make the writes, and those held before, in one transaction, or hold them if `holds`."""
+        """Make the writes and the held writes in one transaction; with `holds`, hold the new writes too."""
         self._newest = None
         self._held += writes
         if not holds:

@@ -260,7 +260,7 @@ class TablePushConfigs:
         return Claim(after, claim.config)
 
     async def _changed(self, before: Delivery, after: Delivery) -> Item | None:
-        """Store a delivery's new state and return its item, or None if it has changed since `before` was read."""
+        """Store a delivery's new state and return its item; None if the stored state is no longer `before`."""
         key, lost_answers = keys.push_key(after.task, after.config_id), 0
         update = Update(key, self._items.change(before, after))
         for attempt in range(MAX_ATTEMPTS):

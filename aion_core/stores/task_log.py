@@ -148,7 +148,7 @@ class TaskLog:
         return item is not None and item.get("token") == token
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
-        """Return the message queued for the turn. Return an empty one if it is missing or cannot be read."""
+        """Return the message queued for the turn. Return an empty QueuedMessage if it is missing or unreadable."""
         item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
             packed = await self._unpacked("asked", item) if item is not None else None

@@ -81,7 +81,7 @@ class EventBroadcast:
         self._ended = asyncio.Event()
         self._replies_with_task = asyncio.Event()
         self.replies_with_message = False
-        """True if the turn is about to end with a Message for its client. Its events are not streamed then."""
+        """True if the turn is about to end with a Message for its client. From then on its events are not streamed."""
 
     def record(self, entry: Numbered) -> None:
         """Publish a new event of the task after it was stored in the log."""

@@ -37,7 +37,7 @@ def make(secret: bytes, tasks: TaskFilter, cursor: ListCursor) -> str:
 def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
     """Return the cursor in a page token of the task list with this filter.
 
-    Raises InvalidMessage for an invalid token, and for one of another deployment or another list.
+    Raises InvalidMessage for an invalid token, and for a token of another deployment or another list.
     """
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]

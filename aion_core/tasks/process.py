@@ -50,7 +50,7 @@ def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
     """Return two margins in seconds before the deadline: to drain a turn to a step boundary, and to cancel it.
 
     In a process with little time, the agent gets most of it. The turn is still cancelled before the runtime stops the
-    process; otherwise it would have to wait for the end of its lease.
+    process; otherwise the turn would wait until its lease expires.
     """
     if deadline.until is None:
         return DRAIN_SECONDS, CUT_SECONDS
@@ -93,7 +93,7 @@ class BackgroundTurns(set[asyncio.Task[None]]):
 # Threads renew the lease of a running turn, since a node may block the event loop.
 
 WATCH_SECONDS = 1.0
-"""Pause between two checks of a lease. A turn cancelled by another process runs on for this long at most."""
+"""Shortest pause between two checks of a lease. A turn cancelled by another process runs on for about this long."""
 
 LOOKS_PER_SECOND = 20
 """Number of lease checks per second in one process. With many turns each lease is checked less often."""

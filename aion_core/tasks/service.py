@@ -259,7 +259,7 @@ def _busy() -> ContextBusy:
 
 
 READ_SECONDS = 1.0
-"""Extra wait under `reply: auto` if another process runs the turn: its events are read from the log, with a delay."""
+"""Extra wait with `reply: auto` or `agent` if another process runs the turn: events arrive by the log, with a delay."""
 
 
 class TaskService:
