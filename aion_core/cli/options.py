@@ -204,7 +204,11 @@ def deployment(command: Command) -> Command:
         show_envvar=True,
         help="The deployment's CloudFormation stack, such as aion-dev.",
     )
-    @click.option("--table", help="The deployment's table, instead of --stack.  [default: AION_TABLE]")
+    @click.option(
+        "--table",
+        help="The deployment's table, instead of --stack. A command that reads a task or deletes data also needs the "
+        "variables AION_BUCKET and AION_TASK_QUEUE_URL.  [default: AION_TABLE]",
+    )
     @aws
     @functools.wraps(command)
     def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
