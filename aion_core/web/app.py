@@ -168,7 +168,7 @@ def _add_routes(
         *RestV03(services, agent_id, operations).routes(prefix),
         *RestV1(services, agent_id, operations).routes(prefix),
     ]
-    # The first match counts, and most requests are JSON-RPC. No other POST route has these paths.
+    # Starlette takes the first matching route, and most requests are JSON-RPC. No other POST route has these paths.
     app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
 
 

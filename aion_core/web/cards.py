@@ -29,7 +29,7 @@ CACHED_BASE_URLS = 8
 """Maximum number of cached cards of an agent, one for each base URL. A deployment has one to three base URLs."""
 
 InputModes = Callable[[], tuple[str, ...]]
-"""Function that returns the media types that reach an agent's loaded code, in place of those of its card; () for none."""
+"""Function that returns the media types that reach an agent's loaded code, or () to publish the card's own media types."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
 """Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""

@@ -63,7 +63,7 @@ class RateLimitMiddleware:
 # ── Streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MAX_STREAM = timedelta(minutes=15)
-"""Maximum time in the count for a stream without a deadline, equal to Lambda's maximum duration."""
+"""Time after which a stream without a deadline no longer counts as open, equal to Lambda's maximum duration."""
 
 RETRY_SECONDS = 10
 """Value of `Retry-After` for a refused stream. The server does not know the end of the other streams."""

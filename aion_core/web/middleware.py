@@ -360,7 +360,7 @@ class LargeResponseMiddleware:
             return
         accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
         if _REFUSED_GZIP.search(accepted):
-            # Starlette reads the word without its weight.
+            # Starlette compresses also for the weight zero, since it only searches for the word.
             headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
             scope = {**scope, "headers": headers}
         await self._compressing(scope, receive, send)

@@ -151,7 +151,8 @@ def check_values(body: bytes) -> None:
     """Raise InvalidParamsError for a JSON body with too many values. The rest of the body may be invalid JSON."""
     # Without escapes, a quotation mark is the beginning or the end of a text.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    # A member has a comma or a bracket before it, and at most two texts.
+    # Each member follows a comma or a bracket, and has at most two texts, each with two quotation marks. So a body with
+    # more quotation marks has too many values.
     if plain.count(b'"') <= 4 * MAX_VALUES + 4:
         outside = b"".join(plain.split(b'"')[::2])
         if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
@@ -276,7 +277,8 @@ def read_params(params: Any, model: type[M]) -> M:
     """
     texts: list[str] = []
     _check_object(params, model.DESCRIPTOR, "", texts)
-    # Protobuf's parser searches each text for lone surrogates, at 25 ms for each MB. Ids and modes count here, too.
+    # Protobuf's parser searches each text for lone surrogates, in 25 ms for each MB. So limit the sum of all texts,
+    # including ids and media types.
     if sum(map(len, texts)) > 2 * MAX_TEXT_BYTES:
         raise InvalidParamsError(f"The request has more than {2 * MAX_TEXT_BYTES} characters of text: {TEXT_REMEDY}")
     try:

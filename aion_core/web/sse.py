@@ -134,7 +134,7 @@ class Frames:
         if isinstance(what, Resumed):
             return COMMENT
         data = f"data: {self._encode(what)}\n\n"
-        # Only stored events have an id: a client resumes after the last stored event.
+        # An event that is not stored has no id: a client resumes after the last stored event.
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:

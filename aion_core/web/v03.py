@@ -72,9 +72,10 @@ def dump(value: Any) -> Any:
 
 
 def _check_lists(given: Any, model: type[BaseModel], path: str = "") -> None:
-    """Raise InvalidParamsError for a list with too many items in a field of the model, outside of the items of lists.
+    """Raise InvalidParamsError for a list with too many items in a field of the model, or of a model in a field.
 
-    Pydantic needs 5 KB of memory for each invalid item. Unknown members are ignored, like their lists.
+    Pydantic needs 5 KB of memory for each invalid item. Lists in the items of a list, and in unknown members, are not
+    checked.
     """
     for name, field in model.model_fields.items() if isinstance(given, dict) else ():
         for key in dict.fromkeys((field.alias or name, name)):
@@ -177,10 +178,10 @@ def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
 def prefers_kinds(request: StrictRequest) -> bool:
     """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
 
-    A message tells it by its own form, and so does a push config. Any other request tells it by the media type
-    `application/json` in its Accept header. The SDKs read the proto file's JSON: the Python SDK of v0.3 does not send this
-    media type, the JavaScript SDK of v0.3 sends a Content-Type even without a body, and SDKs of v1.0 in their v0.3 mode
-    send the header A2A-Version, which v0.3 did not have.
+    A message or push config in the request determines the form of the response. For any other request, the media type
+    `application/json` in the Accept header selects the types of JSON-RPC. The SDKs read the proto file's JSON: the
+    Python SDK of v0.3 does not send this media type, the JavaScript SDK of v0.3 sends a Content-Type even without a
+    body, and SDKs of v1.0 in their v0.3 mode send the header A2A-Version, which v0.3 did not have.
     """
     body = request.read
     if isinstance(body, dict) and "message" in body:

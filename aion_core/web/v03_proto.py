@@ -1,8 +1,8 @@
 """Conversions between v1.0's messages and those of v0.3's proto file (`a2a.v1` of the SDK for v0.3).
 
-The SDK converts by way of its models for JSON-RPC. Free JSON values, as data and metadata, would be converted three times
-in each direction, which takes longer than everything else. Therefore the SDK converts messages without them, and they are
-copied as protobuf values, which are the same in both versions.
+The SDK converts by way of its models for JSON-RPC. It would convert free JSON values (data and metadata) three times in each
+direction, which takes longer than everything else. Therefore the SDK converts messages without these values. This module
+copies the values as protobuf values, which are the same in both versions.
 """
 
 import base64
@@ -63,7 +63,7 @@ def _compat(event: Any) -> Any:
 
 
 def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
-    """Convert an event by `convert` and the SDK, except for its free JSON values. They are copied."""
+    """Convert an event by `convert` and the SDK, and copy its free JSON values."""
     converted = convert(_without_values(event))
     for source, target in zip(_holders(event), _holders(converted), strict=True):
         if source.HasField("metadata"):
@@ -82,7 +82,7 @@ def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
 def from_proto(
     sent: pb03.SendMessageRequest, convert: Callable[[MessageSendParams], SendMessageRequest]
 ) -> SendMessageRequest:
-    """Convert a v0.3 request by the SDK and `convert`, except for its free JSON values. They are copied."""
+    """Convert a v0.3 request by the SDK and `convert`, and copy its free JSON values."""
     hollow = _without_values(sent)
     request = convert(FromProto.message_send_params(hollow))
     if sent.metadata.fields:
