@@ -55,7 +55,7 @@ class StreamSequencer:
         return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If the streaming one is among them, end it, and yield the next ones' chunks."""
+        """Mark messages as complete. If one of them is streaming, end its stream, and yield the next messages' chunks."""
         self._closed.update(message_ids)
         if self._open and self._open in self._closed:
             yield Chunk("", self._open, ends=True)
@@ -75,7 +75,7 @@ class StreamSequencer:
             yield from self._next()
 
     def close_all(self) -> Iterator[Chunk]:
-        """Yield all buffered chunks at the end of the stream, without an end of incomplete messages."""
+        """Yield all buffered chunks at the end of the stream. Incomplete messages get no end chunk."""
         while self._open or self._buffered:
             yield from self._next()
 
@@ -196,7 +196,7 @@ class EmittedMessages:
         return message_id in self._by_id
 
     def of_others(self, is_streamed: Callable[[str], bool]) -> list[Message]:
-        """Return the messages of this turn without those of streamed model calls, which `is_streamed` knows by id."""
+        """Return the messages of this turn except those for whose message id `is_streamed` returns True."""
         return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
@@ -216,7 +216,7 @@ class EmittedMessages:
         return any(list(each.parts) == list(message.parts) for each in self._by_key.values())
 
     def has_other(self, message_id: str, message: Message) -> bool:
-        """Return True if the task has another message under this id."""
+        """Return True if the task has a message with this id and other parts."""
         known = self._by_id.get(message_id)
         return known is not None and list(known.parts) != list(message.parts)
 
@@ -228,8 +228,8 @@ class EmittedMessages:
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
-        # An interrupted node that runs again repeats its generated ids and the ids of its replies. The message went out
-        # before the interrupt, perhaps with another text.
+        # An interrupted node that runs again repeats its generated ids and the ids of its replies. The client received
+        # the message before the interrupt, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
         if known.parts == message.parts:

@@ -193,7 +193,7 @@ class AgentInvoked(Struct, frozen=True):
 
 
 class AgentEnded(Struct, frozen=True):
-    """Event sent when an agent has ended by itself. A stream without a complete event is its whole message then."""
+    """Event sent when an agent has ended by itself. Its streamed text without a complete event is then a whole message."""
 
     name: str
     branch: str

@@ -67,8 +67,9 @@ class LangGraphAgent:
         """Prepare the graph, unless a factory makes one for each turn.
 
         `name` is the agent's name. `configuration` is part of each turn's config, and it is the context of a graph with
-        a context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances of classes in the graph's `module`. Raises
-        ConfigurationError for an unsupported graph. The graph of a factory is checked in each turn.
+        a context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances
+        of classes in the graph's `module`. Raises ConfigurationError for an unsupported graph. The graph of a factory
+        is checked in each turn.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration, self._recursion_limit = configuration or {}, recursion_limit

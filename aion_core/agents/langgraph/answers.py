@@ -151,8 +151,8 @@ class ReturnedMessages(Struct, frozen=True):
 def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
     """Return the messages in a node's return value if there are several and they reach the state of the graph.
 
-    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. The messages of a
-    subgraph come from its nodes.
+    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. A subgraph's own
+    return value does not count, since it consists of its nodes' messages.
     """
     writes = list(updates_in(output))
     returned = [message for written in writes for message in messages_of(written)]
@@ -238,9 +238,9 @@ class GraphAnswer:
         return answer
 
     def returned_before(self, values: Any) -> list[AIMessage]:
-        """Return the AIMessages of a functional graph's return value that are messages before its answer.
+        """Return the AIMessages in a functional graph's return value that the client receives before the answer.
 
-        These stand directly before the answer, or beside tool calls after the client's message.
+        These messages precede the answer directly, or they follow the client's message and have tool calls.
         """
         if not self._functional:
             return []
@@ -289,7 +289,7 @@ def _differs(value: Any, other: Any) -> bool:
     try:
         return bool(value != other)
     except ValueError:
-        # An array compares its elements.
+        # A comparison of arrays, such as NumPy's, has a result for each element and no truth value.
         return True
 
 

@@ -28,7 +28,7 @@ from aion_core.protocol.types import Message, Part, Role, to_json
 Graph = Pregel[Any, Any, Any, Any]
 
 MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
-"""Keys of a graph's state for messages: LangChain's, and the author's way to A2A's own."""
+"""Keys of a graph's state for messages: LangChain's messages, the received A2A message, and A2A messages to send."""
 
 Block = dict[str, Any]
 """Content block of a LangChain message."""
@@ -114,7 +114,10 @@ def _refusal(message: BaseMessage) -> str:
 
 
 def data_part(value: Any) -> Part | None:
-    """Return a data part with a value as JSON, from pydantic models, dataclasses and plain values; None without one."""
+    """Return a data part with a pydantic model, dataclass or plain value as JSON.
+
+    Return None for an empty value, and for a value that is nested too deep or contains itself.
+    """
     if value is None or (isinstance(value, dict) and not value):
         return None
     try:

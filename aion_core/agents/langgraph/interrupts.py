@@ -154,8 +154,8 @@ def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
 def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
     """Return the Command that resumes the interrupts answered by the client's message.
 
-    An answer belongs to the interrupt named in the metadata of its part or message, else to the only one of the
-    question. If none of them is pending any more, as in a later attempt of the turn, return None. Raises
+    An answer belongs to the interrupt named in the metadata of its part or message, else to the question's only
+    interrupt. If no answered interrupt is pending any more, as in a later attempt of the turn, return None. Raises
     InvalidResumeInput for an answer that its interrupt does not accept.
     """
     answers = resume_values(request.message, interrupt_ids(question))

@@ -46,7 +46,7 @@ class ModelStreams:
         """Message ids of model calls that call tools. Their text is intermediate and not an answer."""
         self._latest = ""
         self._keys: dict[str, str] = {}
-        """Names of the model calls by message id, from the run of their node and a counter. A repeated node has the same."""
+        """Names of the model calls by message id, made of their node's run and a counter. A repeated call has the same name."""
         self._calls: Counter[str] = Counter()
         self._ended: set[str] = set()
 
@@ -117,9 +117,9 @@ class ModelStreams:
         yield from self._sequencer.close_all()
 
     def ended_texts(self, is_done: Callable[[str], bool], *, every: bool = False) -> list[tuple[str, str, str]]:
-        """Return message id, text and key of the model calls whose nodes have ended, or of all, without aborted ones.
+        """Return message id, text and key of the streamed model calls whose nodes have ended; with `every`, of all nodes.
 
-        Calls that `is_done` knows by their message id are left out.
+        Aborted calls are left out, and so are calls for whose message id `is_done` returns True.
         """
         return [
             (call, "".join(texts), self._keys[call])
@@ -128,9 +128,9 @@ class ModelStreams:
         ]
 
     def last_text(self) -> tuple[str, str]:
-        """Return the text of the last model call, or if it has no text, of the last model call without tool calls.
+        """Return message id and text of the last model call, or if it has no text, of the last one without tool calls.
 
-        Its message id comes first. Both are empty without such a text.
+        Both are empty without such a text.
         """
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""

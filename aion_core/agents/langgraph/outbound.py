@@ -220,9 +220,10 @@ class LangGraphOutbound:
             yield from self._model_streams.close_nodes(namespace, payload)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
-        """Yield the messages that a node has returned together, without those in its state already.
+        """Yield the messages that a node has returned together, except messages that its graph's state had before.
 
-        The answer of the turn has the id of its message. A reply of the author's code is the answer in place of them.
+        If one of them becomes the turn's answer, the answer has its id. After a reply of the author's code nothing is
+        yielded, since the reply is the answer.
         """
         state = self._nested.get(returned.namespace) if returned.namespace else self._answer.added
         new = [message for message in returned.messages if state is None or not state.contains(message)]
@@ -284,9 +285,12 @@ class LangGraphOutbound:
         yield from self._texts_beside([Message(message_id=latest), *([last] if last is not None else [])])
 
     def _texts_beside(self, others: Sequence[Message], *, every: bool = False) -> Iterator[Emission]:
-        """Yield the streamed texts of ended nodes, or of all, that are neither messages of the turn nor `others`."""
+        """Yield the streamed texts of ended nodes that are neither messages of the turn nor `others`.
+
+        With `every`, yield such texts of all nodes.
+        """
         for earlier in self._answer.added.of_models() if self._resumed else ():
-            # An earlier process has streamed the text. A crash may have been before its record.
+            # An earlier process has streamed this text, and may have crashed before it was recorded.
             if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
                 self._model_streams.restore(earlier.id or "", str(earlier.text))
         texts = self._model_streams.ended_texts(self._is_done, every=every)
@@ -295,7 +299,7 @@ class LangGraphOutbound:
         for call, text, run in texts:
             if self._emitted.get(key := f"{STREAMED}{run}") is not None:
                 continue
-            # Two model calls may say the same. A text of an earlier process may be that of a call which runs again.
+            # Two model calls may produce equal texts. A text of an earlier process may belong to a call that runs again.
             known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
             if any(each.message_id == call != "" for each in known):
                 continue
@@ -307,7 +311,10 @@ class LangGraphOutbound:
         return call in self._streamed.failed or self._emitted.has(call)
 
     def _as_stated(self, call: str, text: str) -> Message | None:
-        """Return a streamed text as the message that a state has for it, or None if the author's code has removed it."""
+        """Return a state's message for a streamed text, else the text as a message.
+
+        Return None if the author's code has removed the message from the state.
+        """
         for added in (self._answer.added, *self._nested.values()):
             if added.has_seen(call):
                 stated = added.current(call)
@@ -318,7 +325,7 @@ class LangGraphOutbound:
         """Return a message that the turn has emitted with the same content, or else the returned message itself."""
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
         if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
-            # Another model call has said the same before.
+            # The emitted message belongs to another model call, which produced an equal text before.
             return returned
         if message is not None and message is not returned:
             self._in_state.add(message.message_id)
@@ -342,7 +349,7 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                # The whole message is the end of its chunks.
+                # The whole message ends the stream of its chunks.
                 yield from self._model_streams.close(message.id or "", self._unnamed_id(payload.node))
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():

@@ -267,14 +267,14 @@ class GraphTurn:
     def _join_step(self, stored: Mapping[str, Any]) -> None:
         """Let our checkpointer write the result of a step of one node together with the checkpoint after it.
 
-        LangGraph runs the step's nodes after this event of the checkpoint before the step.
+        `stored` is the stream event of the checkpoint before the step. LangGraph runs the step's nodes after this event.
         """
         saver = self._graph.checkpointer
         if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
 
 
-# These are functions, since a turn with its own methods in it would wait for the garbage collector.
+# These are functions, since a turn that refers to its own bound methods is freed only by the garbage collector.
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
