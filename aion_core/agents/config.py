@@ -75,7 +75,7 @@ class AgentConfig(_Section):
     name: str = ""
     """Name in the agent card. The default is the agent's id."""
     description: str = ""
-    """One or two sentences in the agent card about the agent's abilities. Other agents choose this agent by them."""
+    """One or two sentences in the agent card about the agent's abilities. Other agents choose this one by them."""
     version: AgentMessage = "1.0.0"
     """Version of the agent in its card, for example `1.0.0`. Raise it when the agent's skills change."""
     default: bool = False

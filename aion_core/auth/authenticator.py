@@ -56,7 +56,7 @@ def build_authenticators(policies: Mapping[str, AuthPolicy], resources: Verifier
 
 
 def www_authenticate(policy: AuthPolicy, denied: AccessDenied) -> str:
-    """Return the value of the `WWW-Authenticate` header, with a challenge for each required scheme (RFC 9110, 11.6.1)."""
+    """Return the value of the `WWW-Authenticate` header: a challenge for each required scheme (RFC 9110, 11.6.1)."""
     missing_scopes = denied.scopes if denied.status == 403 else None
     challenges = dict.fromkeys(
         scheme.challenge(is_invalid=name in denied.invalid, missing_scopes=missing_scopes)

@@ -49,7 +49,7 @@ class RequestCredentials(Struct, frozen=True):
         return any(_scheme(value) == scheme.lower() for value in self.headers.get("authorization", ()))
 
     def authorization(self, scheme: str) -> str:
-        """Return the token of this scheme in the `Authorization` header, or "" without a valid token (RFC 9110, 11.2)."""
+        """Return this scheme's token in the `Authorization` header, or "" without a valid token (RFC 9110, 11.2)."""
         value = self.header("authorization")
         if _scheme(value) != scheme.lower():
             return ""

@@ -26,7 +26,7 @@ class AuthPolicy(Struct, frozen=True):
     require: tuple[Requirement, ...]
     """Alternative requirements for access to the agent. A caller has to fulfil one of them."""
     skills: Mapping[str, tuple[Requirement, ...]] = field(default_factory=dict)
-    """Additional requirements of the restricted skills, by skill id. A caller has to fulfil one alternative of a skill."""
+    """Additional requirements of the restricted skills, by skill id. A caller has to fulfil one of a skill's."""
     has_open_skill: bool = True
     """True if the agent has a skill without additional requirements."""
 
@@ -55,7 +55,7 @@ class AccessDenied(Struct, frozen=True):
     """Decision to refuse the caller access to the agent, with the HTTP status and the details of the challenge."""
 
     status: int
-    """HTTP status: 401 not authenticated, 403 no permission, 429 too many attempts, 500 internal error, 503 unavailable."""
+    """HTTP status: 401 not authenticated, 403 not permitted, 429 too many attempts, 500 internal, 503 unavailable."""
     invalid: frozenset[str] = frozenset()
     """Names of the authentication schemes with wrong credentials in the request."""
     scopes: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
 
 
 def _fewest_scopes(policy: AuthPolicy, results: Results) -> frozenset[str]:
-    """Return the smallest set of missing scopes to permit one of the restricted skills. Without a candidate it is empty."""
+    """Return the smallest set of missing scopes that would permit a restricted skill; empty if no scopes would."""
     missing = [
         _missing_scopes(requirement, [result for name in requirement if isinstance(result := results[name], Principal)])
         for require in policy.skills.values()

@@ -1,7 +1,7 @@
 """Base class of the authentication schemes.
 
-A scheme is a pydantic model in a file of `aion_core.auth.schemes`. It defines the configuration in aion.yaml, the entry on
-the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES` lists all schemes.
+A scheme is a pydantic model in a file of `aion_core.auth.schemes`. It defines the configuration in aion.yaml, the entry
+on the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES` lists all schemes.
 """
 
 import re

@@ -1,7 +1,7 @@
 """API keys: creation, storage as hashes, verification.
 
-A key consists of `aion_`, an id for the lookup, and 256 random bits. The store contains only the SHA-256 of the whole key.
-A key belongs to a principal. After the replacement of a key, the principal still owns its tasks.
+A key consists of `aion_`, an id for the lookup, and 256 random bits. The store contains only the SHA-256 of the whole
+key. A key belongs to a principal. After the replacement of a key, the principal still owns its tasks.
 """
 
 import base64

@@ -66,7 +66,7 @@ class IamVerifier:
         if not arn:
             return AuthFailure.INVALID if credentials.has_authorization(AWS4) else AuthFailure.MISSING
         role = _ASSUMED_ROLE.fullmatch(arn)
-        # The client chooses the name of its session. Another name must not lose tasks or give access to tasks of others.
+        # The client chooses the name of its session. By another name it must not lose its tasks or reach others' tasks.
         subject = role[1] if role and not self._per_session else arn
         # The users of a Cognito identity pool share a role, but each user has an identity id.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)

@@ -1,8 +1,8 @@
 """HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
 
-An argon2 hash is slow on purpose. A process therefore hashes each credential once, then recognises it by a fast hash with
-a random key of the process. It also remembers wrong credentials, and it limits the number of wrong credentials hashed in a
-minute. So password guessing does not take the processor from other callers.
+An argon2 hash is slow on purpose. A process therefore hashes each credential once, then recognises it by a fast hash
+with a random key of the process. It also remembers wrong credentials, and it limits the number of wrong credentials
+hashed in a minute. So password guessing does not take the processor from other callers.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class BasicUsers:
 
 
 def parse_users(text: str, source: str) -> dict[str, str]:
-    """Parse the JSON of users as password hashes by user name. Raises ConfigurationError with the source of the text."""
+    """Parse the JSON of users as password hashes by user name. Raises ConfigurationError with the text's source."""
     try:
         users = json.loads(text)
     except ValueError:
@@ -154,7 +154,8 @@ class BasicVerifier:
             hashes = await self._users.hashes()
         except UsersUnavailable:
             return AuthFailure.UNAVAILABLE
-        # For an unknown name, compare with another user's hash, so that both cases take the same time. The result is ignored.
+        # For an unknown name, compare with another user's hash and ignore the result, so that both cases take the same
+        # time.
         hashed = hashes.get(name) or next(iter(hashes.values()), "")
         credential = hmac.digest(self._process_key, json.dumps([name, password]).encode(), hashlib.sha256)
         if name in hashes and self._right.contains(credential, hashed):

@@ -75,7 +75,7 @@ class JwtScheme(Scheme):
         return f"two schemes are of the issuer {self.issuer}; one may have several audiences."
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the Bearer challenge. It has an error code for invalid tokens and for missing scopes (RFC 6750, 3.1)."""
+        """Return the Bearer challenge, with an error code for invalid tokens and for missing scopes (RFC 6750, 3.1)."""
         challenge = f'Bearer realm="{REALM}"'
         if missing_scopes is not None:
             scopes = f', scope="{" ".join(sorted(missing_scopes))}"' if missing_scopes else ""
