@@ -105,10 +105,9 @@ def build_app(
     `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
     `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
-    this machine. `cors` has the policies of the agents that pages of other origins may call. With `console` browsers get
-    a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents
-    before the first request; without it they load in the background. The app flushes `metrics` and `traces` after each
-    request.
+    this machine. `cors` has the policies of the agents that pages of other origins may call. With `console` browsers
+    get a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents before the
+    first request; without it they load in the background. The app flushes `metrics` and `traces` after each request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = _new_app(background_task, startup)
@@ -207,7 +206,7 @@ def _public_routes(
 
 
 def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -> None:
-    """Add the middleware of the callers' requests per minute, if they are limited. The app's routes must be complete."""
+    """Add the middleware that limits callers' requests per minute, if a limit is set. The routes must be complete."""
     if (per_minute := limits.limits.requests_per_minute) is None:
         return
     rpc_paths = {route.path for route in app.routes if isinstance(route, Route) and route.name == ROUTE_NAME}

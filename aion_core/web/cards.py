@@ -29,7 +29,7 @@ CACHED_BASE_URLS = 8
 """Maximum number of cached cards of an agent, one for each base URL. A deployment has one to three base URLs."""
 
 InputModes = Callable[[], tuple[str, ...]]
-"""Function that returns the media types that reach an agent's loaded code, or () to publish the card's own media types."""
+"""Function that returns the media types that reach an agent's loaded code, or () to publish the card's own types."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
 """Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""
@@ -180,8 +180,8 @@ class CacheableDocument:
             "cache-control": f"public, max-age={MAX_AGE}",
             # The ETag is strong, since every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
-            # Start of this process. A document changes only with a deployment, which starts new processes. The date of a
-            # file in the package would be wrong, since a client could have an older document with a later date.
+            # Start of this process. A document changes only with a deployment, which starts new processes. The date of
+            # a file in the package would be wrong, since a client could have an older document with a later date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
             **(headers or {}),

@@ -1,4 +1,4 @@
-"""Console in the browser: the static files of a page that chats with the agents, of the API's page, and their headers."""
+"""Console in the browser: the static files of the chat page and of the API's page, and their headers."""
 
 import gzip
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ SECURITY_HEADERS = {
 
 
 class ConsoleMiddleware:
-    """ASGI middleware. Serves the console at the root to browsers, its files below `/console/`, and the API's page at `/docs`.
+    """ASGI middleware. Serves the console at the root to browsers, its files in `/console/`, and the API's page.
 
     The page has no credentials and reads nothing by itself: its requests to the agents are authenticated like all
     others. In development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.

@@ -1,4 +1,4 @@
-"""CORS policies: origins of web pages whose scripts may call an agent from a browser, and the headers of their requests.
+"""CORS policies: origins of web pages whose scripts may call an agent, and the permitted request headers.
 
 No response allows cookies: a page sends its credentials in headers of its own.
 """

@@ -43,7 +43,7 @@ def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]
 
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
-    """Log the error and return its v0.3 HTTP+JSON body: JSON-RPC's error object and the SDK's name of the error type."""
+    """Log the error and return its v0.3 HTTP+JSON body: JSON-RPC's error object and the SDK's name of its type."""
     error = protocol_error(error)
     form, message, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
@@ -94,7 +94,7 @@ def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     if form.http >= 500:
         count_internal_error()
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
-        # Log only a StoreError's text. It has the operation and AWS's error code, and other texts may quote the request.
+        # Log only a StoreError's text (the operation and AWS's error code), since other texts may quote the request.
         text = f": {cause}" if isinstance(cause, StoreError) else ""
         level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
         logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, text, exc_info=cause)

@@ -111,8 +111,8 @@ _ORIGIN = re.compile(LOOPBACK_ORIGIN, re.IGNORECASE)
 class LoopbackOnlyMiddleware:
     """ASGI middleware. Refuses requests to other host names than the loopback's, and requests from other web sites.
 
-    A page of another site can send requests to 127.0.0.1. With its own host name for this address (DNS rebinding) it can
-    also read the responses. A browser sends the host name in Host and the site in Origin.
+    A page of another site can send requests to 127.0.0.1. With its own host name for this address (DNS rebinding) it
+    can also read the responses. A browser sends the host name in Host and the site in Origin.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -142,7 +142,7 @@ def _is_local(headers: Headers) -> bool:
 
 
 class CorsByPathMiddleware:
-    """ASGI middleware. Applies the CORS policy of the agent in the request's path, and opens public documents to all origins.
+    """ASGI middleware. Applies the CORS policy of the agent in the request's path. Opens public documents to all.
 
     A browser sends a preflight request without credentials before a script's request. The answer therefore precedes
     authentication.
@@ -306,7 +306,7 @@ class AwaitBackgroundTurnsMiddleware:
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # Hand running turns off to the queue, since Lambda sends a buffered response only after the call returns.
+                # Hand running turns off to the queue, since Lambda sends a buffered response after the call has ended.
                 deadline.now.set()
                 await turns.wait()
             await send(message)
@@ -319,7 +319,7 @@ class AwaitBackgroundTurnsMiddleware:
             )
             await turns.wait()
         except BaseException:
-            # The invocation ends. Its turns must not continue in the next invocation: another worker resumes them later.
+            # The invocation ends. Its turns must not continue in the next one: another worker resumes them later.
             await turns.cancel()
             raise
 
@@ -343,8 +343,8 @@ def _is_buffered(scope: Scope) -> bool:
 class LargeResponseMiddleware:
     """ASGI middleware. Compresses large unary responses by gzip, if the client accepts it.
 
-    Starlette's middleware never compresses an event stream. A buffered Lambda response stays uncompressed, since an HTTP
-    entry point might not decode the base64 of a binary body.
+    Starlette's middleware never compresses an event stream. A buffered Lambda response stays uncompressed, since an
+    HTTP entry point might not decode the base64 of a binary body.
     """
 
     def __init__(self, app: ASGIApp) -> None:

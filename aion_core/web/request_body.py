@@ -1,8 +1,8 @@
 """Read the body and query of a request with size limits, and parse them strictly as JSON and protobuf messages.
 
 Starlette's `request.json()` has no size limit, accepts NaN, and raises an internal error for invalid UTF-8. Protobuf's
-parser accepts a text in place of an object and ignores invalid base64. It drops unknown enum names, and it does not name
-the invalid item of a list.
+parser accepts a text in place of an object and ignores invalid base64. It drops unknown enum names, and it does not
+name the invalid item of a list.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ MAX_DEPTH = 32
 """Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
 its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
 MAX_VALUES = 5_000
-"""Maximum number of values in a JSON body. Members, items, objects and lists count. Parsers need a hundred times the memory of a
-body with many small values; counting the values in the bytes takes about ten milliseconds."""
+"""Maximum number of values in a JSON body. Members, items, objects and lists count. Parsers need a hundred times the
+memory of a body with many small values; counting the values in the bytes takes about ten milliseconds."""
 MAX_INTEGER = 2**53
 SMALL_BODY_BYTES, SMALL_BODY_VALUES = 64 * 1024, 500
 """Maximum size and number of values of a body to parse and convert in the event loop, within a millisecond or two. A
@@ -415,7 +415,7 @@ def _refuse(where: str, expected: str, given: Any, *, is_text: bool = False) -> 
 
 
 def _kind(given: Any) -> str:
-    """Describe a refused JSON value by its type, or a number by its digits. Texts are omitted, since refusals are logged."""
+    """Describe a refused JSON value by its type, or a number by its digits. Omit texts, since refusals are logged."""
     kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
     return kinds.get(type(given)) or repr(given)[:60]
 

@@ -93,7 +93,7 @@ def negotiate(request: Request, card: AgentCard) -> Negotiated:
 
 
 def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> None:
-    """Raise ExtensionSupportRequiredError if the client does not declare all required extensions of the agent's card."""
+    """Raise ExtensionSupportRequiredError if the client declares not all required extensions of the agent's card."""
     missing = [
         extension.uri
         for extension in card.capabilities.extensions

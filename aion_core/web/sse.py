@@ -51,7 +51,7 @@ HEARTBEAT_SECONDS = 15.0
 """Interval between comments in an idle stream. HTTP entry points such as API Gateway close idle connections."""
 
 MAX_STREAM_BYTES = 180 * 1024 * 1024
-"""Maximum size of a stream. It ends between two frames, and the client resumes it. Lambda breaks a response off at 200 MB."""
+"""Maximum size of a stream. It ends between two frames, and the client resumes it. Lambda's limit is 200 MB."""
 
 COMMENT = ": \n\n"
 """Empty SSE comment. Clients ignore it."""
@@ -111,7 +111,7 @@ class Frames:
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[StreamItem]) -> bytes:
-        """Return the SSE frames of a batch of events, or a comment if no frame results, so that the response headers are sent."""
+        """Return the SSE frames of a batch of events. A batch without frames is a comment, to send the headers."""
         frames = "".join([self._frame(item) for item in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
@@ -151,7 +151,7 @@ class Frames:
 
 
 def refused_stream(request_id: RequestId, error: Exception) -> Response:
-    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame. v0.3's clients read nothing else."""
+    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, which v0.3's clients read."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
     # The frame has no `event: error`, which the Python SDK would read as a broken stream.

@@ -139,7 +139,7 @@ _PART_RULE = (
 
 
 def _field(path: tuple[int | str, ...]) -> str:
-    """Convert pydantic's error path to a field name in the client's JSON. Capitalised names of union branches are omitted."""
+    """Convert pydantic's error path to a field name in the client's JSON. Omit capitalised names of union branches."""
     steps = [step for step in path if isinstance(step, int) or not step[:1].isupper()]
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return field.removeprefix(".").removeprefix("params.")

@@ -1,6 +1,7 @@
 """Operations in A2A v0.3: requests, conversions from and to v1.0, and responses.
 
-The import builds the SDK's models of v0.3, a fifteenth of a cold start. The bindings import this module at the first request of v0.3.
+The import builds the SDK's models of v0.3, which takes a fifteenth of a cold start. So the bindings import this module
+at the first request of v0.3.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
 """Conversions between v1.0's messages and those of v0.3's proto file (`a2a.v1` of the SDK for v0.3).
 
-The SDK converts by way of its models for JSON-RPC. It would convert free JSON values (data and metadata) three times in each
-direction, which takes longer than everything else. Therefore the SDK converts messages without these values. This module
-copies the values as protobuf values, which are the same in both versions.
+The SDK converts by way of its models for JSON-RPC. It would convert free JSON values (data and metadata) three times in
+each direction, which takes longer than everything else. Therefore the SDK converts messages without these values. This
+module copies the values as protobuf values, which are the same in both versions.
 """
 
 import base64

@@ -1,6 +1,7 @@
 """Table of the A2A operations. The protocol bindings of v1.0 and v0.3 and docs/openapi.yaml are built from it.
 
-To add an operation, write a file with an `Operation` and add it to this table. Its v0.3 conversions are in `v03_operations`.
+To add an operation, write a file with an `Operation` and add it to this table. Add its v0.3 conversions to
+`v03_operations`.
 """
 
 from aion_core.web.operations.contexts import GET_CONTEXT, GET_CONTEXTS

@@ -39,7 +39,7 @@ async def _list(services: AgentServices, params: Mapping[str, Any], context: Ser
 
 
 def _window(params: Mapping[str, Any]) -> tuple[int | None, int]:
-    """Return the params for paging: the requested number of entries, if given, and the number of newest ones to skip."""
+    """Return the params for paging: the requested number of entries, if given, and the number of newest to skip."""
     return (
         _number(params, "historyLength", "history_length"),
         _number(params, "historyOffset", "history_offset") or 0,

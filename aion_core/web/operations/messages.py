@@ -116,7 +116,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
 async def _with_push_config(
     services: AgentServices, request: SendMessageRequest, context: ServerCallContext
 ) -> CallContext:
-    """Return the context of the call. It contains the push notification config of the message, if the message has one."""
+    """Return the context of the call, with the push notification config of the message if the message has one."""
     if not request.configuration.HasField("task_push_notification_config"):
         return call_of(context)
     return await services.push.with_message(call_of(context), request, push_version_of(context))

@@ -104,7 +104,7 @@ function say(kind, ...nodes) {
   return made;
 }
 
-/** Change the log, and scroll to its end if the end was visible before or has to be. */
+/** Change the log. Scroll to its end if the end was visible before, or `always`. */
 function follow(change, always = false) {
   const log = $("log");
   const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 60;
@@ -198,7 +198,7 @@ function draw(answers, id, parts, append) {
 
 // ── Questions
 
-/** Show a form for the questions of an interrupted task, or none. */
+/** Show a form for the questions of an interrupted task, or hide the form. */
 function ask(status) {
   const form = $("question");
   form.hidden = !status?.message;
@@ -243,7 +243,7 @@ async function filePart(file) {
 
 // ── Stored tasks
 
-/** Show a stored task, or without an id a whole context. */
+/** Show a stored task, or a whole context if `id` is missing. */
 async function open(id, context) {
   const found = id ? await wire.call("GetTask", { id }) : await wire.call("GetContext", { contextId: context });
   fresh();
