@@ -1,4 +1,4 @@
-"""Input of a turn for every framework: context, inbox, conversation history, and the interrupt answered by the message."""
+"""Input of a turn for every framework: context, inbox, conversation history, and the question that it answers."""
 
 import logging
 from collections.abc import Sequence

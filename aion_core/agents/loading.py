@@ -31,7 +31,8 @@ def load_agents(agents: Sequence[Agent]) -> list[Exception]:
 def load_in_init(agents: Sequence[Agent], seconds: float | None = INIT_SECONDS, *, fails: bool = True) -> None:
     """Load the agents in a thread, and wait for at most this time. A slower import continues; a turn waits for it.
 
-    Without a time (None), wait for all agents. If no agent can be loaded, raises the first error, unless `fails` is False.
+    Without a time (None), wait for all agents. If no agent can be loaded, raises the first error unless `fails` is
+    False.
     """
     failures: list[Exception] = []
     # A daemon thread: an import that hangs must not prevent the end of the process.

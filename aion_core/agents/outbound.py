@@ -55,7 +55,7 @@ class StreamSequencer:
         return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If one of them is streaming, end its stream, and yield the next messages' chunks."""
+        """Mark messages as complete. If one of them is streaming, end it, and yield the chunks of the next messages."""
         self._closed.update(message_ids)
         if self._open and self._open in self._closed:
             yield Chunk("", self._open, ends=True)
@@ -200,9 +200,10 @@ class EmittedMessages:
         return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
-        """Return the last message of this turn, or one whose key has the prefix, if its parts equal the given message's.
+        """Return a message of this turn with the given message's parts, or else the given message.
 
-        Else return the given message. So a text has one id, also if the agent repeats it as its answer.
+        Only the turn's last message, and messages whose keys have the prefix, are compared. So a text has one id, even
+        if the agent repeats it as its answer.
         """
         emitted = [
             each

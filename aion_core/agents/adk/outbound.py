@@ -193,7 +193,7 @@ class AgentInvoked(Struct, frozen=True):
 
 
 class AgentEnded(Struct, frozen=True):
-    """Event sent when an agent has ended by itself. Its streamed text without a complete event is then a whole message."""
+    """Event sent when an agent has ended by itself. Its text streamed without a complete event is then a message."""
 
     name: str
     branch: str

@@ -86,7 +86,7 @@ class LangGraphAgent:
         return _turn(request, *self._prepared)
 
     def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the graph; empty for all, and for a factory. See `ports.InputAwareAgent`."""
+        """Return the media types that reach the graph; empty for all and for a factory. See `ports.InputAwareAgent`."""
         return input_modes(self._prepared[0]) if self._prepared is not None else ()
 
     def input_advice(self, modes: Collection[str] | None) -> str:

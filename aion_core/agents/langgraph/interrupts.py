@@ -196,7 +196,8 @@ _PROMPTS = ("prompt", "question", "query", "message")
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
     """Return the question of an interrupt as text, and its further values as data.
 
-    The text is the interrupt's value if it is a string, else the first of its values in `_PROMPTS`, else the value as JSON.
+    The text is the interrupt's value if it is a string, else the first of its values under a key in `_PROMPTS`, else
+    the value as JSON.
     """
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:

@@ -46,7 +46,7 @@ class ModelStreams:
         """Message ids of model calls that call tools. Their text is intermediate and not an answer."""
         self._latest = ""
         self._keys: dict[str, str] = {}
-        """Names of the model calls by message id, made of their node's run and a counter. A repeated call has the same name."""
+        """Names of the model calls by message id, from their node's run and a counter. A repeated call has its name."""
         self._calls: Counter[str] = Counter()
         self._ended: set[str] = set()
 
@@ -117,9 +117,10 @@ class ModelStreams:
         yield from self._sequencer.close_all()
 
     def ended_texts(self, is_done: Callable[[str], bool], *, every: bool = False) -> list[tuple[str, str, str]]:
-        """Return message id, text and key of the streamed model calls whose nodes have ended; with `every`, of all nodes.
+        """Return message id, text and key of the streamed model calls whose nodes have ended.
 
-        Aborted calls are left out, and so are calls for whose message id `is_done` returns True.
+        With `every`, return those of all nodes. Aborted calls are left out, and so are calls for whose message id
+        `is_done` returns True.
         """
         return [
             (call, "".join(texts), self._keys[call])
@@ -137,7 +138,7 @@ class ModelStreams:
         return last, "".join(self._texts.get(last, []))
 
     def _speaker(self, message_id: str, namespace: str) -> dict[str, str]:
-        """Return the metadata of a message's stream delta. The agent is the innermost started subgraph around its node."""
+        """Return the metadata of a message's stream delta. `agent` is the innermost started subgraph with its node."""
         path = tuple(namespace.split("|"))
         around = next((path[:depth] for depth in range(len(path) - 1, 0, -1) if path[:depth] in self._invoked), ())
         return speaker_of(message_id, node=last_name(path), agent=last_name(around))
@@ -255,7 +256,7 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._returned(namespace, outputs)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Discard the messages of a node's failed attempt. An interrupt, or a Command to another graph, is no failure."""
+        """Discard the messages of a node's failed attempt. An interrupt or a Command to another graph is no failure."""
         self._within_tools.discard(run_id)
         namespace = self._nodes.pop(run_id, "")
         if namespace and not isinstance(error, GraphBubbleUp):

@@ -299,7 +299,7 @@ class LangGraphOutbound:
         for call, text, run in texts:
             if self._emitted.get(key := f"{STREAMED}{run}") is not None:
                 continue
-            # Two model calls may produce equal texts. A text of an earlier process may belong to a call that runs again.
+            # Two model calls may produce equal texts. A text of an earlier process may be of a call that runs again.
             known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
             if any(each.message_id == call != "" for each in known):
                 continue

@@ -82,7 +82,10 @@ def first_name(path: Sequence[str]) -> str:
 
 
 def last_name(path: Sequence[str]) -> str:
-    """Return the name of the last node in a namespace. If a node calls its subgraph again, a counter follows the node."""
+    """Return the name of the last node in a namespace.
+
+    If a node calls its subgraph again, a counter follows the node in the namespace.
+    """
     return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")
 
 
@@ -268,7 +271,7 @@ class GraphThread:
 
         LangGraph stores a subgraph's interrupt before that of its parent node. If the turn is lost or drained in
         between, the parent node has an answered interrupt, and LangGraph would use that answer for the next one. If
-        `may_be_torn` is True, this method also searches graphs invisible to LangGraph, such as a graph called by a tool.
+        `may_be_torn` is True, this method also searches graphs invisible to LangGraph, such as one called by a tool.
         """
         if state is None:
             return []

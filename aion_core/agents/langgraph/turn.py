@@ -267,7 +267,7 @@ class GraphTurn:
     def _join_step(self, stored: Mapping[str, Any]) -> None:
         """Let our checkpointer write the result of a step of one node together with the checkpoint after it.
 
-        `stored` is the stream event of the checkpoint before the step. LangGraph runs the step's nodes after this event.
+        `stored` is the event of the checkpoint before the step. LangGraph runs the step's nodes after this event.
         """
         saver = self._graph.checkpointer
         if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
@@ -278,7 +278,7 @@ class GraphTurn:
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
-    """Add the messages that a node has returned together to the pending emissions. `run` is the node's checkpoint_ns."""
+    """Add the messages that a node has returned together to the pending emissions; `run` is its checkpoint_ns."""
     if (returned := returned_together(graph, run, output)) is not None:
         pending.add(returned)
 
