@@ -40,7 +40,7 @@ def _jsonable(value: Any) -> Any:
 def _fallback(value: Any) -> Any:
     if isinstance(value, ProtoMessage):
         return to_json(value)
-    # Arrays and numbers of numpy and its relatives.
+    # Arrays and numbers of NumPy and of libraries with the same methods.
     to_list = None if isinstance(value, type) else getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)
 

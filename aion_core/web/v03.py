@@ -178,10 +178,11 @@ def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
 def prefers_kinds(request: StrictRequest) -> bool:
     """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
 
-    A message or push config in the request determines the form of the response. For any other request, the media type
-    `application/json` in the Accept header selects the types of JSON-RPC. The SDKs read the proto file's JSON: the
-    Python SDK of v0.3 does not send this media type, the JavaScript SDK of v0.3 sends a Content-Type even without a
-    body, and SDKs of v1.0 in their v0.3 mode send the header A2A-Version, which v0.3 did not have.
+    The response to a message has the message's form, and a push config in the proto file's JSON gets that form. For any
+    other request, the media type `application/json` in the Accept header selects the types of JSON-RPC. The SDKs read
+    the proto file's JSON: the Python SDK of v0.3 does not send this media type, the JavaScript SDK of v0.3 sends a
+    Content-Type even without a body, and SDKs of v1.0 in their v0.3 mode send the header A2A-Version, which v0.3 did
+    not have.
     """
     body = request.read
     if isinstance(body, dict) and "message" in body:
@@ -199,7 +200,7 @@ def prefers_kinds(request: StrictRequest) -> bool:
 def decodes_files_twice(request: StrictRequest) -> bool:
     """Tell whether the client decodes files in the proto file's JSON twice, as only the Python SDK does.
 
-    It accepts everything, or sends Cache-Control with the request for a stream. No other SDK does so.
+    Its Accept header is `*/*`, or it requests a stream with the header Cache-Control. No other SDK does so.
     """
     accepted = request.headers.get("accept", "").lower()
     return accepted == "*/*" or (accepted == "text/event-stream" and "cache-control" in request.headers)
@@ -214,7 +215,7 @@ def reads_kinds_of_card(request: StrictRequest) -> bool:
 
 
 def _has_proto_form(body: Any) -> bool:
-    """Tell whether a push config is in the proto file's JSON: named by its resource, or in a `config` field."""
+    """Tell whether the body is a push config in the proto file's JSON: it has a resource `name` or a `config` field."""
     return isinstance(body, dict) and ("name" in body or "config" in body)
 
 

@@ -42,7 +42,7 @@ REST_V03 = StreamFormat(lambda event: json_text(_proto_json(event)), v03_rest_er
 REST_V03_FILES_ONCE = StreamFormat(
     lambda event: json_text(with_files_encoded_once(_proto_json(event))), v03_rest_error_body
 )
-"""The same format for clients that decode files once."""
+"""Same format as `REST_V03`, for clients that decode files once."""
 
 REST_V03_KINDS = StreamFormat(lambda event: json_text(v03_json(v03_event(event))), v03_rest_error_body)
 """Stream format of v0.3's HTTP+JSON binding for clients of the specification's text. An event has a `kind`."""

@@ -1,4 +1,4 @@
-"""Classes of an author that checkpoints may hold: pydantic models, dataclasses, enums and named tuples."""
+"""An author's classes whose instances checkpoints may contain: pydantic models, dataclasses, enums and named tuples."""
 
 import dataclasses
 import enum
@@ -41,7 +41,7 @@ def state_types(graph: Graph) -> frozenset[type]:
 
 
 def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
-    """Return the classes that LangGraph's `@task`s may return: those of their annotations and of their modules.
+    """Return the classes that LangGraph's `@task`s may return: the classes in their annotations and in their modules.
 
     The tasks are those of the graph's modules and of `module`, and of the modules imported there that have tasks.
     """
@@ -89,7 +89,10 @@ def _modules(graph: Graph) -> set[ModuleType]:
 
 @lru_cache(maxsize=64)
 def _annotated_classes(schema: Any) -> frozenset[type]:
-    """Return the classes in a schema's annotations and in their own; a factory makes a graph for each turn."""
+    """Return the classes in a schema's annotations, and in the annotations of these classes.
+
+    The result is cached, since a factory makes a graph for each turn.
+    """
     found: set[type] = set()
     _collect(_annotations(schema), found)
     return frozenset(found)
