@@ -153,7 +153,7 @@ def _discover_adk_folder(folder: Path) -> Discovered:
     A package is imported by its name, as in `adk web`, so its path is relative to the parent folder.
     """
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
-        # ADK reads the `.env` of the agent, else that of the parent folder.
+        # ADK reads the `.env` in the agent's folder, else the `.env` in the parent folder.
         env_files = (_env_files(folder) or _env_files(folder.parent))[:1]
         return _single_agent(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
     return _single_agent(

@@ -61,7 +61,7 @@ class LazyAgent:
         self.is_per_turn = False
         """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
         self.input_modes: tuple[str, ...] = ()
-        """Media types that reach the loaded agent, if aion.yaml names none; empty for those of its card."""
+        """Media types that reach the loaded agent, if aion.yaml names none; empty to publish the card's own types."""
 
     @property
     def reply(self) -> ReplyAs:

@@ -62,7 +62,7 @@ class StreamSequencer:
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a message that is now complete, and yield those of the next message."""
+        """Drop the buffered chunks of a message that is now complete, and yield the chunks of the next message."""
         self._buffered.pop(message_id, None)
         yield from self.close(message_id)
 

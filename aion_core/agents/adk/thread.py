@@ -185,7 +185,7 @@ def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the progress markers missing from an invocation, those of the innermost agents first.
+    """Yield the progress markers missing from an invocation, the markers of the innermost agents first.
 
     ADK records the end of a sub-agent in a separate event. If the process is lost before that event, ADK would run the
     sub-agent again and call its model again.

@@ -175,7 +175,7 @@ class RunnerInput(Struct, frozen=True):
     invocation_id: str | None = None
     """Id of the invocation to resume; None if the message begins a new invocation or answers a pending call."""
     then: Sequence[genai.Content] = ()
-    """Further messages, each for a run after the one before. They answer pending calls of other branches."""
+    """Further messages, each for a further run of the Runner. They answer pending calls of other branches."""
 
 
 class AdkServices(Struct, frozen=True, kw_only=True):

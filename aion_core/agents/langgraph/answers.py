@@ -310,7 +310,7 @@ def _output_names(graph: Graph) -> list[str]:
 
 
 def _state_names(graph: Graph) -> list[str]:
-    """Return the keys of the graph's output, without those of the messages and of A2A."""
+    """Return the keys of the graph's output, without the keys of messages and of A2A."""
     channels = graph.output_channels
     return [name for name in channels if name not in (MESSAGES, INBOX, OUTBOX)] if not isinstance(channels, str) else []
 

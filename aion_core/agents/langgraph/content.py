@@ -278,7 +278,7 @@ def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
 def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) -> None:
     """Raise AgentFailed if a part of the message cannot reach the graph, or does not fit its pydantic schema.
 
-    `before` are the values of the state, which complete those of the message. A graph that reads the AionContext gets
+    `before` are the values of the state, which complete the values in the message. A graph that reads the AionContext gets
     the whole message from it.
     """
     found = input_fields(graph)
@@ -308,7 +308,7 @@ def input_modes(graph: Graph) -> tuple[str, ...]:
 def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
     """Return a warning for the author about content that the graph cannot read, or "".
 
-    `modes` are the media types in aion.yaml; without them (None), the agent's card lists those of `input_modes`.
+    `modes` are the media types in aion.yaml; without them (None), the agent's card lists the result of `input_modes`.
     """
     found, true = input_fields(graph), input_modes(graph)
     promised = {TEXT, ANY_FILE} & set(modes or ()) - set(true)

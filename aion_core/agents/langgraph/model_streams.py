@@ -22,7 +22,7 @@ _QUIET = "aion_quiet"
 
 
 def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call within a tool, such as that of another agent: it does not speak to the client."""
+    """Mark a model call within a tool, such as a call by another agent: it is not streamed to the client."""
     metadata[_QUIET] = True
 
 
@@ -85,7 +85,7 @@ class ModelStreams:
         yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, namespace)))
 
     def discard_reply(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a complete reply, and yield those of the next message."""
+        """Drop the buffered chunks of a complete reply, and yield the chunks of the next message."""
         yield from self._sequencer.discard(message_id)
 
     def abort(self, message_id: str) -> Iterator[Chunk]:

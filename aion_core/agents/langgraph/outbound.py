@@ -192,7 +192,7 @@ class LangGraphOutbound:
         return [message for message in self.sent if message.message_id not in known]
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
-        """Yield the emissions of one stream event. `namespace` is that of its subgraph, empty for the graph itself."""
+        """Yield the emissions of one stream event. `namespace` names its subgraph; it is empty for the graph itself."""
         if mode == "messages":
             # LangGraph also sends whole messages here, such as tool results. Only a model's chunks are streamed.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):

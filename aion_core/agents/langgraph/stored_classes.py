@@ -43,7 +43,7 @@ def state_types(graph: Graph) -> frozenset[type]:
 def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
     """Return the classes that LangGraph's `@task`s may return: the classes in their annotations and in their modules.
 
-    The tasks are those of the graph's modules and of `module`, and of the modules imported there that have tasks.
+    The tasks are in the graph's modules, in `module`, and in modules with tasks that these modules import.
     """
     found: set[type] = set()
     seen: set[ModuleType] = set()

@@ -269,7 +269,7 @@ class GraphThread:
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return the pending interrupts of a state, read from the innermost graphs.
 
-        LangGraph stores a subgraph's interrupt before that of its parent node. If the turn is lost or drained in
+        LangGraph stores a subgraph's interrupt before its parent node's interrupt. If the turn is lost or drained in
         between, the parent node has an answered interrupt, and LangGraph would use that answer for the next one. If
         `may_be_torn` is True, this method also searches graphs invisible to LangGraph, such as one called by a tool.
         """
