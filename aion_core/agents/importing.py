@@ -44,7 +44,7 @@ def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
 
 
 def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
-    """Import a file and return its module, which is the same under every name that other code imports it by.
+    """Import a file and return its module. Other code that imports the file, by any name, gets the same module.
 
     The module's name comes from the file's package, or from its path below a root. Without such a name, or if another
     module has it already, the module gets a generated name. Raises the exceptions of the file's code.

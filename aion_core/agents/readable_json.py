@@ -21,7 +21,7 @@ def plain_json(value: Any) -> Any:
     try:
         return _portable(_jsonable(value))
     except UnicodeDecodeError:
-        # A model writes its bytes as UTF-8 itself, whatever `bytes_mode` says.
+        # A pydantic model converts its bytes as UTF-8 and ignores `bytes_mode`.
         return _portable(_jsonable(_without_models(value)))
 
 
