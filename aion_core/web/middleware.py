@@ -1,4 +1,4 @@
-"""ASGI middleware, from the outside in: observability, loopback check, CORS, authentication, turns, compression, paths."""
+"""ASGI middleware, from the outside: observability, loopback check, CORS, authentication, turns, compression, paths."""
 
 import asyncio
 import logging

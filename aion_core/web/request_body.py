@@ -300,8 +300,8 @@ def is_base64(text: str) -> bool:
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
     """Return the parameters of a URL query as JSON params for `read_params` (A2A 11.5). Ignore unknown parameters.
 
-    Raises InvalidParamsError for a repeated parameter, and for a text that is no boolean or number. `read_params` checks
-    the other values.
+    Raises InvalidParamsError for a repeated parameter, and for a text that is not the field's boolean or number.
+    `read_params` checks the other values.
     """
     fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
@@ -409,7 +409,10 @@ def _check_int32(value: Any, where: str) -> None:
 
 
 def _refuse(where: str, expected: str, given: Any, *, is_text: bool = False) -> NoReturn:
-    """Raise InvalidParamsError with the expected value, which is a text if `is_text`, and a description of the given one."""
+    """Raise InvalidParamsError with descriptions of the expected and the given value.
+
+    `is_text` is True if the expected value is a text.
+    """
     kind = "another text" if is_text and isinstance(given, str) else _kind(given)
     raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {kind}.", where)
 

@@ -40,8 +40,8 @@ from aion_core.web.v03_stream import REST_V03, REST_V03_FILES_ONCE, REST_V03_KIN
 class V03Conversion(Struct, frozen=True):
     """Conversions of an operation between v0.3 and v1.0.
 
-    `read` and `read_http` convert a v0.3 request to v1.0. `write` and `write_http` convert a v1.0 result to v0.3: to the
-    types of JSON-RPC, with their `kind`, and to the JSON of v0.3's proto file.
+    `read` and `read_http` convert a v0.3 request to v1.0. `write` converts a v1.0 result to v0.3's types of JSON-RPC,
+    with their `kind`, and `write_http` converts it to the JSON of v0.3's proto file.
     """
 
     model: type[BaseModel] | None = None
@@ -52,7 +52,7 @@ class V03Conversion(Struct, frozen=True):
     read_http: Callable[[StrictRequest], Awaitable[Any]] | None = None
     write_http: Callable[[Any], Json] = write_json
     prefers_kinds: Callable[[StrictRequest], bool] = prefers_kinds
-    """Test whether `write` or `write_http` writes the response to a request over HTTP+JSON."""
+    """Function from an HTTP+JSON request to True if `write` writes its response, or False for `write_http`."""
 
 
 # ── Responses ─────────────────────────────────────────────────────────────────────────────────────────────────────────

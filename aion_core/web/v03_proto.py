@@ -41,7 +41,7 @@ def response_json(answer: Task | Message) -> Any:
 
 
 def with_files_encoded_once(written: Any) -> Any:
-    """Return the JSON of a response or event with its files in base64. The SDK writes base64 of base64.
+    """Return the JSON of a response or event with each file in base64, from the SDK's JSON with base64 of base64.
 
     Free JSON values are unchanged.
     """
