@@ -94,7 +94,7 @@ def has_content(message: BaseMessage) -> bool:
 def content_parts(message: BaseMessage) -> list[Part]:
     """Return the text, images, audio, videos and files of a message as parts.
 
-    Without a text, its spoken audio has a transcript, or it has the model's refusal.
+    The text of a message without text is the transcript of its audio, or else the model's refusal.
     """
     blocks: list[Any] = [] if isinstance(message.content, str) else [*message.content_blocks]
     text = str(message.text)
@@ -278,8 +278,8 @@ def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
 def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) -> None:
     """Raise AgentFailed if a part of the message cannot reach the graph, or does not fit its pydantic schema.
 
-    `before` are the values of the state, which complete the values in the message. A graph that reads the AionContext gets
-    the whole message from it.
+    `before` are the values of the state, which complete the values in the message. A graph that reads the AionContext
+    gets the whole message from it.
     """
     found = input_fields(graph)
     if found is None:
