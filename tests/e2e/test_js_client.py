@@ -100,18 +100,7 @@ def test_js_client_reads_card_of_v03(results: Results) -> None:
     assert result_of(results, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        *CLIENTS[:3],
-        pytest.param(
-            LOSSY,
-            marks=pytest.mark.xfail(
-                strict=True, reason="a file's content is in base64 twice, as v0.3's Python SDK reads it"
-            ),
-        ),
-    ],
-)
+@each_client
 def test_js_client_gets_whole_task(results: Results, client: str) -> None:
     """Get a completed task with its answer and history."""
     answer = result_of(results, client, "send")
