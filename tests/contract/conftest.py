@@ -1,4 +1,4 @@
-"""Fixtures of the engines: each test with a `stack`, an `adapter` or a `table` runs on the chosen ones."""
+"""Fixtures of the engines: a test with `stack`, `adapter` or `table` runs once for each chosen engine."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,10 +20,11 @@ HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize by engine; adapters also run in memory.
+    """Parametrize tests by engine.
 
-    The table has a contract on each engine; the blobs, the queues and the cipher, on the fastest by default. By
-    default, tests above them run in memory only.
+    `stack` and `table` run on the fastest engine by default, and on each engine with the marker `each_engine`; `table`
+    also runs in memory and in SQLite. `adapter` runs in memory (blobs and queues also in SQLite), and with the marker
+    also on the fastest engine. AION_TEST_ENGINES replaces these defaults.
     """
     on_each = metafunc.definition.get_closest_marker("each_engine") is not None
     names = engines.chosen_for_each() if on_each else engines.chosen()
@@ -33,14 +34,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         above = engines.chosen() if on_each else engines.chosen(default=())
         metafunc.parametrize("adapter", [*local, *above], indirect=True)
-    # A module's own table is on its stack.
+    # A test with both fixtures builds its table on the stack.
     if {"table", "stack"} & {*metafunc.fixturenames} == {"table"}:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
 
 @pytest.fixture(scope="module")
 def emptied() -> Iterator[dict[str, Stack]]:
-    """Return the engines with empty tables; empty them after the module."""
+    """Return the stacks already emptied for this module, by engine; empty them again after the module."""
     used: dict[str, Stack] = {}
     yield used
     for stack in used.values():
@@ -77,7 +78,7 @@ def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack 
 def table(
     request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path
 ) -> Iterator[Table]:
-    """Return the table port: in memory, in a file, and on each engine; engines have their own clock."""
+    """Return the table: in memory, in SQLite, or on an engine, which has its own clock."""
     if request.param in engines.LOCAL:
         made = engines.local_table(request.param, clock, tmp_path)
         yield made

@@ -1,7 +1,7 @@
-"""Turns of a LangGraphAgent as run by the runner: emissions are recorded once, by their keys.
+"""Turns of a LangGraphAgent, run as TaskRunner runs them: an emission whose key is recorded is not recorded again.
 
-A process may be stopped at any request of the savers, or drained at any step; the next one is a new agent with the
-recorded log.
+A test may stop the process at any request of the savers, or drain it at any step. The next turn has a new agent and
+the recorded log.
 """
 
 import asyncio
@@ -47,22 +47,22 @@ WORKING = TaskState.TASK_STATE_WORKING
 
 
 async def _nothing() -> None:
-    """A log in memory."""
+    """Do nothing: a log in memory needs no request."""
 
 
 @dataclass
 class DrivenConversation:
-    """A task, its log, and the turns that it takes, one after another."""
+    """A task, its log, and its turns, one after another."""
 
     begun: TurnStarted
-    """The lease, by whose fence the savers write."""
+    """The lease; the savers write under its fence."""
     log: list[Numbered]
     turn: Turn
     message: Message
     before_recording: Callable[[], Awaitable[None]] = _nothing
-    """A request that each record costs, so that a process may be stopped before it."""
+    """Request before each record of an event, at which a test may stop the process."""
     chunks: list[Chunk] = field(default_factory=list)
-    """What was heard and not kept."""
+    """Streamed chunks, which are not recorded."""
 
     @classmethod
     def of(cls, begun: TurnStarted, text: str = "hi") -> "DrivenConversation":
@@ -80,7 +80,7 @@ class DrivenConversation:
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
     ) -> Reply | InputRequired | Paused:
-        """Run the turn by a new agent, as in a new process, until it stops."""
+        """Run the turn with a new agent, as in a new process, until the turn ends or pauses."""
 
         asked = TurnRequest(
             self.begun.lease.context,
@@ -131,7 +131,7 @@ class DrivenConversation:
         self.message = message
         self.turn = Turn(str(uuid7()), self.turn.task_id, len(self.log), tries=1)
 
-    # ── What is to be compared ────────────────────────────────────────────────────────────────────────────────────────
+    # ── Results that tests compare ────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def asks(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ class DrivenConversation:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """Return the recorded kinds and texts, in order."""
+        """Return the kind and the text of each recorded event, in order."""
         return [told for entry in self.log[1:] for told in _told(entry)]
 
     @property

@@ -49,7 +49,7 @@ class Person:
 
     name: str
     contexts: set[tuple[str, str]] = field(default_factory=set)
-    """Agents and contexts."""
+    """Pairs of agent and context id."""
     key_id: str = ""
 
     @property
@@ -197,5 +197,5 @@ def of_person(person: Person, items: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 def run_in_thread(run: Any, *arguments: object, **options: Any) -> Any:
-    """Run a command in a thread: it has its own event loop."""
+    """Run a command in a thread, because it starts its own event loop."""
     return asyncio.to_thread(run, *arguments, **options)

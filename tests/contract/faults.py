@@ -26,7 +26,7 @@ class Faults:
         self._events = events_of(store._table)
 
     def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:
-        """Execute the operation, and lose its answer; call `then` after the last."""
+        """Execute the operation, but raise a timeout in place of its answer; call `then` after the last one."""
         left = [times]
 
         def lose(**_: Any) -> None:
@@ -60,7 +60,7 @@ class Faults:
         self._events.register(f"before-call.dynamodb.{operation}", before)
 
     def meanwhile(self, act: Callable[[], Awaitable[Any]], *, operation: str = TRANSACT, nth: int = 1) -> list[Any]:
-        """Run `act` between the store's next read and its `nth` write; return its results."""
+        """Run `act` just before the store's `nth` write; return a list that receives the result of `act`."""
         calls, outcomes = [0], list[Any]()
 
         def happens(**_: Any) -> None:

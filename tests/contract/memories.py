@@ -13,13 +13,13 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
 class Memories:
-    """Task store, and memories under its fences in one table."""
+    """Task store and long-term memories in one table; the store's fences guard the memories."""
 
     def __init__(self, tasks: TaskStore, table: Table, clock: Clock) -> None:
         self.tasks, self.table, self._clock = tasks, table, clock
 
     def memory(self, **options: Any) -> TableLongTermMemory:
-        """Return a new memory, as each turn has."""
+        """Return a new memory; each turn has its own."""
         return TableLongTermMemory(self.table, self._clock, **options)
 
 

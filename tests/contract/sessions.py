@@ -22,13 +22,13 @@ from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamod
 
 
 class SessionPlace:
-    """Task store, and session services under its fences in one table."""
+    """Task store and session services in one table; the store's fences guard the sessions."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, cipher: Cipher, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self.cipher, self._clock = tasks, table, blobs, cipher, clock
 
     def service(self, **options: Any) -> TableSessions:
-        """Return a new service, as each turn has."""
+        """Return a new service; each turn has its own."""
         return TableSessions(self.table, self.blobs, self.cipher, self._clock, **options)
 
 

@@ -36,7 +36,7 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
 
 
 def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> ServiceParts:
-    """Return a process of the deployment; its memory ends with it."""
+    """Return a new process of the deployment; processes share nothing but the tables of `place`."""
 
     def adapter_of(agent: BaseAgent) -> AdkAgent:
         return served(agent, lambda fence: place.service(fence=fence))
@@ -69,7 +69,7 @@ async def test_adk_conversation_continues_in_another_process(place: SessionPlace
 
 
 async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionPlace, clock: ManualClock) -> None:
-    """A sequence asks for a confirmation, then for the result of a long-running tool."""
+    """A SequentialAgent asks for a confirmation, then for the result of a long-running tool."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -109,7 +109,7 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
 
 
 async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """The next turn does not see results of a tool after its task was canceled."""
+    """The next turn does not see a tool result that came after the cancel of its task."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -148,7 +148,7 @@ async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: Man
 
 
 async def test_tool_that_kills_its_workers_uses_up_tries(clock: ManualClock) -> None:
-    """Store the model's call once: the repeated tool is no progress."""
+    """The model's call is stored once; a repeated run of its tool is no progress."""
     place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
 
     async def deadly() -> str:

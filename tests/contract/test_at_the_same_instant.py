@@ -1,4 +1,4 @@
-"""Two concurrent acts on one context, many times: nothing is lost or done twice."""
+"""Two concurrent operations on one context, many times: no work is lost or done twice."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Act = Callable[[StoreConversation, TurnStarted], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected refusal of an act."""
+    """Expected refusal of an operation."""
 
     error: AionError
 

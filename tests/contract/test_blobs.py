@@ -137,7 +137,7 @@ async def test_blob_name_may_have_any_characters(
     blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
 ) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
-        # Its routes are regular expressions; a dot in them does not match a line break.
+        # moto's routes are regular expressions; a dot in them does not match a line break.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
     name = f"{name}/{odd}"
     await blobs.put(name, odd.encode())
@@ -167,7 +167,7 @@ async def test_s3_names_include_every_page(stack: Stack, name: str) -> None:
     assert sorted(await blobs.names(f"{name}/")) == names
 
 
-# ── When S3 does not do its part ──────────────────────────────────────────────────────────────────────────────────────
+# ── Errors of S3 ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_unreachable_s3_raises_store_unavailable(

@@ -54,7 +54,7 @@ def config() -> dict[str, Any]:
 
 @pytest.fixture
 async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
-    """Return a context with a lease of `holder-1`."""
+    """Return a turn of `holder-1` in a new context."""
     return await begin(savers.tasks, clock)
 
 
@@ -229,7 +229,7 @@ async def test_resumed_former_lease_holder_changes_no_checkpoint(
 async def test_stored_step_resets_tries_of_next_holder(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
-    """Only the checkpoint after a step counts: not that of the input, nor the writes of a parallel node."""
+    """Only the checkpoint after a step is progress; the input's checkpoint and a parallel node's writes are not."""
     counted = []
     for step in ("loop", "loop", "loop", "input"):
         saver = savers.saver(fence=fence_of(begun))
@@ -327,7 +327,7 @@ async def test_refused_checkpoint_write_raises_matching_error(
 
 
 def canceled(reason: str) -> bytes:
-    """Return DynamoDB's error for a refused first item."""
+    """Return DynamoDB's error for a transaction whose first item is refused for this reason."""
     return json.dumps(
         {
             "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -527,7 +527,7 @@ class Changes(TypedDict):
     log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
 
 
-# ── What lies in the table ────────────────────────────────────────────────────────────────────────────────────────────
+# ── Stored items ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_large_checkpoint_payload_is_stored_in_s3(table: DynamoDBSavers, config: Any) -> None:
@@ -625,7 +625,7 @@ class OpenConnection:
     """Object serializable by pickle only."""
 
 
-# ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Number of requests ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def fan(*names: str) -> StateGraph[Any, Any, Any, Any]:

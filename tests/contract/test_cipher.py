@@ -118,7 +118,7 @@ async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Sta
 
 
 def test_cipher_works_on_two_event_loops(stack: Stack, clock: ManualClock) -> None:
-    """Each batch has its own event loop, as concurrent invocations in a test process."""
+    """Threads with event loops of their own share one cipher, as concurrent invocations do in a test process."""
     cipher = by_kms(stack, clock)
 
     def batch(number: int) -> set[bytes]:

@@ -64,7 +64,7 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     call = CallContext(new_owner(), "test")
     begun = time.monotonic()
     heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
-    # Batches are written by time: a slow machine writes more of them.
+    # The service writes a batch of deltas after a period of time: a slow machine writes more batches.
     seconds = time.monotonic() - begun
     at_most = max(at_most, at_most * seconds * a_second / 1000, 5 * seconds)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
@@ -79,7 +79,7 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
 
 
 async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> None:
-    """Checkpoints apart: the log, the deltas, the lease. The model writes a hundred words a second."""
+    """The requests are for the log, the deltas and the lease; no checkpoint. The model writes a hundred words a second."""
     counted = CountedStore(stack)
     service = parts(talking(100, 100), counted.store).service
     begun = time.monotonic()
@@ -87,7 +87,7 @@ async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> N
         pass
     seconds = max(1.0, time.monotonic() - begun)
     print(f"100 chunks in {seconds:.1f} s: {dict(counted.requests)}")
-    # Deltas are written four times a second, and the lease is checked each second: a slow machine has more of them.
+    # Deltas are written four times a second, and the lease is checked each second: a slow machine needs more requests.
     assert sum(counted.requests.values()) <= 12 + 5 * (seconds - 1)
 
 
@@ -106,13 +106,13 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
 
 
 async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
-    """In an unknown, an idle and an interrupted context, and in one with a live turn."""
+    """The context is unknown, idle, interrupted, or has a running turn."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
     await made.service.send(CallContext(owner, "test"), request(context_id="rests"))
     agent = GatedAgent()
-    # With a counter of its own: its lease is checked each second.
+    # A separate counter, because the running turn checks its lease each second.
     held = parts(agent, CountedStore(stack).store)
     sending = asyncio.create_task(held.service.send(CallContext(owner, "test"), request(context_id="runs")))
     asks = parts(AskingAgent(), counted.store)
@@ -127,7 +127,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
 
 
 async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
-    """One transaction stores the task; the wake-up message is the queue's."""
+    """One transaction stores the task; the wake-up message is a request to the queue."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     made.work_queue.handled_by(_nobody)

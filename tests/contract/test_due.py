@@ -292,7 +292,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -
 
 
 async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> None:
-    """DynamoDB deletes it days later; until then it would be the first one in each sweep."""
+    """DynamoDB deletes the expired item days later; until then its timer would come first in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -301,7 +301,7 @@ async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> No
 
 
 async def test_message_to_expired_context_prevents_timer_claim(stack: Stack, clock: ManualClock) -> None:
-    """It arrives between the sweep's read and its write."""
+    """The message arrives between the sweep's read and its write."""
     chat = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock)
     there = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
     await chat.waits("m-1")
@@ -313,7 +313,7 @@ async def test_message_to_expired_context_prevents_timer_claim(stack: Stack, clo
     assert await chat.is_expired()
 
 
-# ── Shards that cannot be read ────────────────────────────────────────────────────────────────────────────────────────
+# ── Unreadable shards ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class UnreadableShards(table.TableFaults):
@@ -328,7 +328,7 @@ class UnreadableShards(table.TableFaults):
 
 
 async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """Contexts and push notifications in other shards are woken; the shard's error is logged once."""
+    """The sweep wakes the contexts and push notifications of other shards, and logs the shard's error once."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
     contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]

@@ -1,4 +1,4 @@
-"""ADK's sessions on DynamoDB: lost answers, stored items and their life."""
+"""ADK's sessions on DynamoDB: lost answers, stored items and their TTL."""
 
 import random
 import zlib
@@ -41,7 +41,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
     return fence_of(await begin(place.tasks, clock))
 
 
-# ── What is lost on the way ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Lost answers and partial reads ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
@@ -152,13 +152,13 @@ def thread_of(session: Session) -> str:
     return keys.session_thread(session.user_id, session.app_name, session.id)
 
 
-# ── What lies there ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Stored items ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TOKEN = "ya29.a-users-access-token"
 
 
 async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
-    """In a credential response, in state of each scope, and in a tool's answer; small and large."""
+    """The token is in a credential response, in state of each scope, and in a tool's answer; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
     answer = types.FunctionResponse(
@@ -219,7 +219,7 @@ async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlac
     assert place.objects(folder) == []
 
 
-# ── For how long ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── TTL ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_expired_session_may_be_created_again(
@@ -241,7 +241,7 @@ async def test_expired_session_may_be_created_again(
 async def test_used_session_keeps_all_events(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
-    """Each item outlives the head, and each object is rewritten before the bucket's rule deletes it."""
+    """Each item outlives the session's head, and each S3 object is rewritten before the bucket's rule deletes it."""
     written: dict[str, float] = {}
     place.s3.meta.events.register(
         "provide-client-params.s3.PutObject",
@@ -265,7 +265,7 @@ async def test_used_session_keeps_all_events(
             assert int(row["expires"]["N"]) >= int(head["expires"]["N"])
         assert len(written) == 2
         for at in written.values():
-            # The template's lifecycle rule of session objects.
+            # The template's lifecycle rule deletes the objects of sessions then.
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 

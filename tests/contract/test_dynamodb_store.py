@@ -1,4 +1,4 @@
-"""Task store on DynamoDB with faults: each write is made once or not at all, and the caller knows."""
+"""Task store on DynamoDB with faults: each write is made once or not at all, and the caller learns which."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Deed:
     """Operation of a store, with the state before and the check after it."""
 
     before: Callable[[StoreConversation], Awaitable[Any]]
-    """Returns the call's arguments: the same, should it be made again."""
+    """Prepares the context and returns the argument of `call`; a repeated call has the same argument."""
     call: Callable[[StoreConversation, Any], Awaitable[Any]]
     done: Callable[[StoreConversation, Any], Awaitable[None]]
     operation: str = TRANSACT
@@ -52,7 +52,7 @@ DEEDS: dict[str, Deed] = {}
 
 
 def deed(call: Callable[[StoreConversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
-    """Make a deed of a generator: it yields the call's argument and receives its result."""
+    """Make a Deed of an async generator, which yields the argument of `call` and receives its result."""
 
     def of(steps: Any) -> Any:
         running: dict[StoreConversation, Any] = {}
@@ -399,7 +399,7 @@ async def test_conflict_of_lease_renewal_keeps_lease(chat: StoreConversation, fa
         chat.store.renew(turn.lease)
 
 
-# ── Another writer was faster ─────────────────────────────────────────────────────────────────────────────────────────
+# ── Concurrent writers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_canceled_task_takes_no_events(chat: StoreConversation, there: StoreConversation, faults: Faults) -> None:

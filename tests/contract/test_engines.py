@@ -1,4 +1,4 @@
-"""Refusals of the engines needed by other tests; at least one engine must refuse."""
+"""Refusals of DynamoDB on which other tests rely: at least one engine must refuse likewise."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Write = dict[str, Any]
 
 
 class PlainTable:
-    """Table of the stack with plain requests."""
+    """DynamoDB table of the stack, with plain boto3 requests."""
 
     def __init__(self, stack: Stack) -> None:
         self.name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -71,7 +71,7 @@ def indexed(table: PlainTable) -> Iterator[str]:
 
 @pytest.fixture
 def not_on_moto(request: pytest.FixtureRequest) -> None:
-    """Skip on moto: only other engines refuse it."""
+    """Expect the test to fail on moto: only other engines refuse the request."""
     if request.node.callspec.params["stack"] == "moto":
         request.applymarker(pytest.mark.xfail(reason="moto does not look", strict=True))
 

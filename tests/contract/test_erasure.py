@@ -59,7 +59,7 @@ ACTIONS = {
     "ListObjectVersions": ["s3:ListBucketVersions"],
     "DeleteObjects": ["s3:DeleteObjectVersion"],
 }
-"""What IAM calls an operation that it has another name for."""
+"""IAM actions of the operations that have another name in IAM."""
 
 OF_A_DEPLOYMENT = {"app state", "secrets"}
 
@@ -119,7 +119,7 @@ class Later(SystemClock):
 
 
 def in_pages(**size: int) -> Callable[..., None]:
-    """Limit the page size of requests."""
+    """Return a botocore hook that limits the page size of requests."""
 
     def limit(params: dict[str, Any], **_: Any) -> None:
         params.update(size)
@@ -172,7 +172,7 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
 
 
 async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, both: Both) -> None:
-    """The next survey finds the rest after a kill at any request: items that identify hashes are deleted last."""
+    """After a kill at any request the next survey finds the rest: it needs the items that are deleted last."""
     alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     whole = await erasure().find(alice.owners, (), ignored)
@@ -200,7 +200,7 @@ async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, b
 
 
 async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    """Its writes under the old lease are refused; the next survey finds its earlier objects."""
+    """The worker's writes under the old lease are refused; the next survey finds the objects written before."""
     savers = DynamoDBSavers(stack, clock)
     chat = StoreConversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
@@ -239,7 +239,7 @@ async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure:
 
 
 async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making, both: Both) -> None:
-    """DynamoDB may delete items with an owner first: the rest has no known owner."""
+    """DynamoDB may delete the items with an owner first; the remaining items have no known owner."""
     alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
     for item in of_person(alice, table_items(stack)):

@@ -12,7 +12,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
-# ── To a task that asks ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── To an interrupted task ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
@@ -137,7 +137,7 @@ async def test_large_answer_to_interrupt_is_stored_whole(chat: StoreConversation
     assert log.events[-1].message == follow_up.message
 
 
-# ── To a task at work ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── To a running or queued task ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
@@ -291,7 +291,7 @@ async def test_message_behind_interrupt_waits_for_answer(chat: StoreConversation
     assert await chat.said("t-m-2") == ["m-2", "m-3"]
 
 
-# ── In the place of the turn that runs ────────────────────────────────────────────────────────────────────────────────
+# ── In place of the running turn ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_interrupting_message_replaces_running_turn(chat: StoreConversation) -> None:

@@ -20,7 +20,7 @@ def free(request: pytest.FixtureRequest) -> str:
 
 
 async def test_repeat_is_found_by_free_ids(chat: StoreConversation, free: str) -> None:
-    """A message is known by its messageId in its context, and by its Idempotency-Key in each context."""
+    """A repeat is found by its messageId in the same context, and by its Idempotency-Key in any context."""
     own = of(chat, context_id=free)
     await own.starts(free, task_id="t-1", idempotency_key=free)
     assert await chat.store.create(own.message(free, task_id="t-2"), holder="h") == Duplicate("t-1")

@@ -1,4 +1,4 @@
-"""Workers that lose their turn: a frozen one writes nothing more, and a turn with progress outlives many dead ones.
+"""Workers that lose their turn: a frozen worker writes nothing more, and progress lets a turn outlive dead workers.
 
 Runner, LangGraph adapter, checkpoints and log over the production adapters, on each engine.
 """
@@ -74,7 +74,7 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
 
 
 async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
-    """The other worker's answer stays, and the next turn's model sees the client's view."""
+    """The other worker's answer stays, and the model of the next turn sees the same messages as the client."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
     graphs = Frozen()
@@ -161,7 +161,7 @@ class BlockingGraph:
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
 async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
-    """Kill each worker in the second step that it begins, or all in one step. Only the latter uses up the tries."""
+    """Kill each worker in the second step that it begins, or every worker in the same step: only this uses up the tries."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()
     agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}

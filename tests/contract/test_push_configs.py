@@ -107,7 +107,7 @@ async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
     assert config.token == "new"
 
 
-# ── With a message ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Push configs in messages ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_push_config_of_new_task_starts_at_zero(push: Pushes) -> None:
@@ -166,7 +166,7 @@ async def test_rejected_message_stores_no_push_config(push: Pushes) -> None:
     assert await push.configs.all(push.key()) == []
 
 
-# ── Events that are due ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Push timers of events ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_events_without_push_configs_set_no_timer(push: Pushes) -> None:
@@ -394,7 +394,7 @@ async def test_disabled_push_config_is_enabled_by_redrive(push: Pushes) -> None:
     assert (again.disabled, again.cursor) == (False, 0)
 
 
-# ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Expired push timers ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_new_push_config_has_a_timer(push: Pushes) -> None:
@@ -447,7 +447,7 @@ async def test_sweep_keeps_claim_of_running_delivery(push: Pushes) -> None:
 async def test_owners_with_many_push_timers_delay_no_other_owner(
     push: Pushes, adapter: Stack | None, clock: ManualClock
 ) -> None:
-    """The owners take turns, longest overdue first."""
+    """Timers alternate between owners, each owner's earliest timer first."""
     begun = await starts(push)
     for number in range(5):
         await push.configs.put(push.key(), a_config(f"p-{number}"))

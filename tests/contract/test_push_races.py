@@ -34,13 +34,13 @@ def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
 
 @pytest.fixture
 def tasks(here: Pushes) -> Faults:
-    """Return the faults of the task store's writes."""
+    """Return faults for the writes of the task store."""
     return Faults(here.chat.store)
 
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
-    """Return the failures to inject into the writes of push configs."""
+    """Return faults for the writes of push configs."""
     return Faults(here.configs)
 
 
@@ -48,7 +48,7 @@ def listens(there: Pushes) -> Callable[[], Awaitable[Any]]:
     return lambda: there.configs.put(there.key(), a_config())
 
 
-# ── Somebody begins to listen as an event is recorded ─────────────────────────────────────────────────────────────────
+# ── A push config is registered while an event is recorded ────────────────────────────────────────────────────────────
 
 
 async def says(here: Pushes, turn: TurnStarted) -> set[int]:
@@ -145,7 +145,7 @@ async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, t
     assert await here.events_with_timers() == set()
 
 
-# ── Somebody else registers, delivers or sweeps ───────────────────────────────────────────────────────────────────────
+# ── Another process registers, delivers or sweeps ─────────────────────────────────────────────────────────────────────
 
 
 async def test_last_push_config_slot_is_used_once(here: Pushes, there: Pushes, configs: Faults) -> None:
@@ -219,7 +219,7 @@ async def test_push_config_write_with_lost_answer_succeeds(here: Pushes, configs
 
 
 async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Concurrent writes and lost answers change the plan; DynamoDB refuses a known token with other writes."""
+    """Concurrent writes and lost answers change the planned writes; DynamoDB refuses other writes under a known token."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 
@@ -236,7 +236,7 @@ async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, t
     assert [config.id for config in await here.configs.all(here.key())] == ["p-1", "p-2"]
 
 
-# ── What lies there ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Stored items ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ async def test_undecryptable_push_config_exhausts_retry_schedule(
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
     assert await push.expired_timers() == []
-    # With the key restored, an operator redrives it.
+    # An operator restores the content, then redrives the config.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
     await delivery.deliver(PushWakeUp(push.key()))
@@ -137,7 +137,7 @@ async def test_undecryptable_push_config_exhausts_retry_schedule(
 
 
 async def test_push_delivery_gives_up_unreadable_events(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
-    """Event by event: readable events are delivered."""
+    """Only the unreadable events are given up; the readable ones are delivered."""
     await told_of_a_task(push)
     await spoil(push, keys.event_key(push.key(), 2), "event")
     states = await until_given_up(push, delivery)
@@ -168,7 +168,7 @@ async def test_push_delivery_gives_up_unreadable_log(push: Pushes, delivery: Pus
 async def test_unreadable_task_counts_as_failed_v03_delivery(
     push: Pushes, delivery: PushDelivery, heard: Heard
 ) -> None:
-    """A v0.3 post contains the whole task, and its beginning is missing."""
+    """A v0.3 post contains the whole task, whose first event is unreadable."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")

@@ -339,7 +339,7 @@ async def test_lease_acquired_during_cancel_is_kept(
     assert here.store.renew(heirs[0].lease), "the fence has not gone back"
 
 
-# ── What is overdue ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Expired timers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_context_claimed_meanwhile_is_not_claimed(

@@ -32,7 +32,7 @@ DAY = 24 * 3600
 
 
 class Rows:
-    """Items of the table without interpretation."""
+    """Raw items of the table."""
 
     def __init__(self, stack: Stack) -> None:
         self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
@@ -49,7 +49,7 @@ class Rows:
         self._client.delete_item(TableName=self._table, Key=encoded_key(key))
 
     def delete_expired(self, chat: StoreConversation) -> None:
-        """Delete the expired items, as DynamoDB does late."""
+        """Delete the expired items, as DynamoDB does some time after their TTL."""
         for item in self.of(chat):
             if int(item["expires"]["N"]) <= chat.clock.now().timestamp():
                 self.delete(Key(item["pk"]["S"], item["sk"]["S"]))
@@ -269,7 +269,7 @@ async def test_queued_message_survives_repeated_begin(chat: StoreConversation) -
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
 async def test_former_holder_of_expired_context_releases_no_new_lease(chat: StoreConversation, state: Any) -> None:
-    """The turn was not renewed for longer than the retention."""
+    """The lease was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
     chat.tasks.clear()

@@ -370,7 +370,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # The same event through an object without the stored event.
+    # The same event, appended through a Session object that lacks it.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))

@@ -45,7 +45,7 @@ class ListedTasks:
     turns: dict[TaskKey, TurnStarted] = field(default_factory=dict)
 
     async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
-        """Add a task working since this time."""
+        """Add a running task whose status has this time."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         new = admission.new_task(
@@ -160,7 +160,7 @@ async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> Non
     assert [task for task in found if task not in moved] == [task for task in before if task not in moved]
 
 
-# ── Which tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Filters ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ async def test_task_count_equals_number_of_listed_tasks(kept: ListedTasks) -> No
         assert await kept.tasks.count(tasks) == len(await kept.all_pages(tasks, 3)) == count
 
 
-# ── The secret ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Secret of page tokens ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_page_token_secret_is_random_and_permanent(kept: ListedTasks) -> None:
@@ -338,7 +338,7 @@ async def test_stored_page_secret_is_read_after_timeout(stack: Stack, clock: Man
     assert await mine.tasks.secret() == await stored_secret(mine)
 
 
-# ── What has expired ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Expired tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_expired_tasks_are_not_listed(
@@ -359,7 +359,7 @@ async def test_expired_tasks_are_not_listed(
     assert await kept.tasks.count(kept.mine) == 3
 
 
-# ── An index that lags behind ─────────────────────────────────────────────────────────────────────────────────────────
+# ── Lagging index ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Lag:

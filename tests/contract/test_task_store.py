@@ -168,7 +168,7 @@ async def test_known_message_id_returns_its_task(chat: StoreConversation) -> Non
         await chat.store.known(new.context, "m-1", b"other")
 
 
-# ── In a context that is at work ──────────────────────────────────────────────────────────────────────────────────────
+# ── In a busy context ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_queueing_turn_returns_expiry_of_current_lease(chat: StoreConversation) -> None:

@@ -1,6 +1,7 @@
-"""Conversations cut before any one of their requests end alike.
+"""A conversation has the same result if its connection is cut before any one request.
 
-With emissions, replies in the state, and interrupts. The turn is resumed by a new agent with the recorded log.
+The conversations have emissions, replies in the state, and interrupts. A new agent resumes the turn with the recorded
+log.
 """
 
 import itertools
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Cut(Protocol):
-    """Connection that can be cut before any request, for good."""
+    """Connection that can be cut before any request, until `restart`."""
 
     is_cut: bool
 
@@ -84,7 +85,7 @@ async def held(conversation: DrivenConversation, graph: Any, savers: Savers, *, 
 
 
 async def result(conversation: DrivenConversation, graph: Any, savers: Savers) -> dict[str, Any]:
-    """Return the views of the client and the author."""
+    """Return the task as its client sees it, and the state as the graph's author sees it."""
     config: RunnableConfig = {"configurable": {"thread_id": thread_id(conversation.begun.lease.context)}}
     copy = graph.copy(update={"checkpointer": savers.saver()})
     state = await copy.aget_state(config)
@@ -106,13 +107,13 @@ AT_ONCE = {
     "asking_side_by_side": {"x", "y", "z"},
     "functional": {"one", "two"},
 }
-"""What is one super-step, and may all run again."""
+"""Nodes of one super-step, all of which may run again."""
 
 
 async def swept(
     name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
 ) -> tuple[int, Any]:
-    """Return the number of cuts, and the failures by cut."""
+    """Cut a new conversation before each request in turn; return the number of cuts, and the failures by cut."""
     conversation = DrivenConversation.of(await begin(others.tasks, clock))
     graph = GRAPHS[name](Work())
     await held(conversation, graph, others, last_first=last_first)
@@ -149,7 +150,7 @@ COMBINED = {
     "streaming_twice", "nested", "structured_within", "returning_within", "answering_then_asking",
     "asking_then_streaming", "asking_deep_within", "reviewed",
 }  # fmt: skip
-"""Graphs that combine the shapes of others."""
+"""Graphs that combine the structures of other graphs."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Turns cut before any one of their requests and resumed by another holder end alike."""
+"""A turn cut before any one request and resumed by another lease holder has the same result."""
 
 import asyncio
 import itertools
@@ -45,7 +45,7 @@ class TornState(Shop):
 
 
 STEPS = [{"plan"}, {"search"}, {"fetch 0", "fetch 1"}, {"ask", "pay", "note"}, {"answer"}]
-"""The nodes by super-steps; `ask` and `pay` are a subgraph's, which is one node."""
+"""Nodes of each super-step; `ask` and `pay` are in a subgraph, which is one node."""
 
 ANSWERS = {"which one?": "the red one", "sure?": "yes"}
 

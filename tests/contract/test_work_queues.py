@@ -106,7 +106,7 @@ class SQLiteHarness:
         return self._clock.now().timestamp()
 
     def cut_off(self) -> WorkQueue:
-        """Lock the file by another process's write."""
+        """Return a work queue whose file is locked by another connection's write."""
         impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
@@ -192,7 +192,7 @@ async def until_received(harness: QueueHarness, number: int = 1) -> list[WakeUp]
     return received
 
 
-# --- Both ---
+# --- Every adapter ---
 
 
 async def test_wake_up_message_names_its_context(harness: QueueHarness) -> None:

@@ -46,7 +46,7 @@ TASKS = {
 
 
 class Yesterday:
-    """Items of version 1 as if just written, with contexts by name."""
+    """Items of version 1, moved to the clock's present; each context has a name."""
 
     def __init__(self, stack: Stack, clock: ManualClock) -> None:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()
@@ -83,7 +83,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 
 
 async def lease_of(chat: StoreConversation) -> TurnStarted:
-    """Return a lease of the previous version."""
+    """Return the running turn of a context, as the previous version stored it."""
     task_id = chat.tasks[0]
     turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
@@ -239,7 +239,7 @@ async def test_old_format_turns_can_be_interrupted(yesterday: Yesterday, holder:
 async def test_old_format_tasks_can_be_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
     chat = yesterday.chat(name)
     if task_id == "t-m-1z":
-        return  # has ended
+        return  # the task has ended
     ended = await chat.cancels(task_id)
     assert await chat.state(task_id) == "canceled"
     assert ended.waiting is (task_id in ("t-m-1y", "t-m-2z", "t-m-3z", "t-m-1q"))

@@ -129,7 +129,7 @@ async def replies(_: StreamWriter) -> Any:
 
 
 async def streams(_: StreamWriter) -> Any:
-    """Return a graph with a streamed model that returns nothing."""
+    """Stream a model's text; the node returns nothing."""
     await Words(text="only streamed").ainvoke("go")
 
 
@@ -368,4 +368,4 @@ GRAPHS: dict[str, Callable[[Work], Any]] = {
         asking_side_by_side,
     )
 }
-"""`asking…` ask their client; `ANSWERS` has what it says."""
+"""Graphs by name; those named `asking…` ask the client, whose answers are in `ANSWERS`."""
