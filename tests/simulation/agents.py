@@ -36,14 +36,14 @@ class Program:
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
-    """reply · nothing · after (events after its end) · twice (ends twice)"""
+    """"reply", "nothing" (no ending), "after" (an event after the ending) or "twice" (two endings)."""
     drains: bool = True
-    """True if it suspends at a step boundary after a drain request."""
+    """True if the agent suspends its turn at the next step boundary after a drain request."""
     fails: bool = False
-    """True if its task is expected to end failed."""
+    """True if the task is expected to fail."""
 
     def seconds(self) -> float:
-        """Return its seconds when nothing goes wrong."""
+        """Return the program's duration in seconds without faults."""
         return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
 
 
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Program] = {
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
-    # Forty minutes, with one step boundary just before Lambda's timeout, and with no boundary near it.
+    # Both take forty minutes. `long` has a step boundary just before Lambda's timeout, `lumps` has none near it.
     "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
     # Enough events for a snapshot at the end of a turn.
@@ -92,7 +92,7 @@ NEXT_RELEASE: dict[str, Program] = {
     "steps": Program((*PROGRAMS["steps"].steps, (("effect",), ("say",)))),
     "asks": Program((*PROGRAMS["asks"].steps[:2], (("say",), ("effect",)), (("emit",),))),
 }
-"""Programs changed by a later release of the agent's code."""
+"""Programs that the next release of the agent's code changes, in their new form."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class ProgramState:
     program: str = ""
     position: int = 0
     asking: str = ""
-    """State of the task after the question; "" without a question."""
+    """State of the task while its question is open: input-required or auth-required; "" without a question."""
     answered: int = 0
 
 
@@ -173,7 +173,7 @@ class ScriptedAgent:
             case ("chunks" | "more chunks", count, *characters):
                 spoken = self._world.history.spoken.setdefault((asked.task.id, asked.fence), {})
                 if op[0] == "more chunks":
-                    # Continue the newest message, if this run has begun one.
+                    # Continue the newest streamed message, if this run has begun one.
                     key = next(reversed(spoken), key)
                 message = key.partition(".")[2]
                 for number in range(count):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 AGENT = "agent"
 SHARDS = 2
-"""Shards of the timer index: each of them is a request at every sweep."""
+"""Number of shards of the timer index; a sweep makes one request for each."""
 
 PUSH_OPERATIONS = {
     "put": "register",
@@ -53,7 +53,7 @@ PUSH_OPERATIONS = {
     "deliveries": "push_read",
     **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
-"""Names of the operations of push configs in the kinds of side effect."""
+"""Name in the kinds of side effect for each method of the push configs."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def assemble(process: "Process") -> Parts:
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)
-"""Delays of the retries of a notification: soon, by a message a minute ahead, and by the timer index alone."""
+"""Delays before the retries of a notification; the last one is too long for a delayed message, so a timer starts it."""
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
@@ -167,12 +167,12 @@ def call(process: "Process", owner: str) -> CallContext:
 
 
 def back(call: CallContext, last_event_id: str) -> CallContext:
-    """Return the call of a client after a reconnection."""
+    """Return the call with the Last-Event-ID of a reconnected client."""
     return replace(call, last_event_id=last_event_id)
 
 
 def handle_wake_up(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitable[Any]:
-    """Handle a wake-up message as the function does."""
+    """Handle a wake-up message as the Lambda function does."""
     handled: Awaitable[Any]
     if isinstance(wake_up, PushWakeUp):
         handled = process.parts.delivery.deliver(wake_up, until=process.deadline)
@@ -189,14 +189,14 @@ def sweep(process: "Process") -> Awaitable[Any]:
 
 @cache
 def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
-    """Return the modules of the engine that have such a name; `modules` is the number of those loaded."""
+    """Return the engine's modules that have one of the names; `modules`, their number, invalidates the cache."""
     ours = [module for name, module in list(sys.modules.items()) if name.startswith("aion_core.")]
     return [(module, name) for module in ours for name in names if hasattr(module, name)]
 
 
 @contextmanager
 def deterministic(world: "SimWorld") -> Iterator[None]:
-    """Draw every new id and every random number of the engine from the world; set the constants of its deployment."""
+    """Draw the engine's new ids and random numbers from the world; set the constants of the world's deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "TIMER_SHARDS", SHARDS),

@@ -27,17 +27,17 @@ TERMINAL_OR_INTERRUPTED = {
     TaskState.TASK_STATE_AUTH_REQUIRED,
 }
 AGAIN = (Broken, StoreError)
-"""Errors with an unknown result of the request: the client sends it again."""
+"""Errors that leave the result of a request unknown: the client sends the request again."""
 
 
 class Client:
-    """User's program; it continues until the end, except on a scripted departure."""
+    """Program of a user; it retries and reconnects until it has the result, unless its script lets it leave."""
 
     def __init__(self, world: "SimWorld", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
-        """Return a message; a repeated send has the same one."""
+        """Return a message, the same for the same arguments."""
         return Message(
             message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
             parts=[Part(text=text)],
@@ -120,7 +120,7 @@ class Client:
     async def stream(
         self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> str:
-        """Send and stream, with reconnections until the task rests; return its id, "" after a refusal."""
+        """Send and stream; reconnect until the task is terminal or interrupted. Return its id, "" after a refusal."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
@@ -145,7 +145,7 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe from the end of `after`, with reconnections until the task rests or the client leaves."""
+        """Subscribe, from the end of `after`; reconnect until the task is terminal or interrupted or the client leaves."""
         for _ in range(4 * TRIES):
             if after is not None and (_at_rest(after) or after.how == "refused"):
                 return after
@@ -242,7 +242,7 @@ class Client:
 
 
 def _message_of(hearing: Hearing) -> bool:
-    """Return True if the answer came as a message."""
+    """Return True if the stream contained a message in place of a task."""
     return any(isinstance(what, Message) for _, _, what in hearing.heard)
 
 

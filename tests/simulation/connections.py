@@ -19,9 +19,9 @@ class Connection:
         self.slow = 0.0
         self.gone = False
         self.ended: Any = None
-        """Its end: True, or the exception."""
+        """End of the connection: True, or an exception; None while it is open."""
         self.seconds_left = 0.0
-        """Time left to its process at the end of the stream."""
+        """Seconds between the end of the stream and the deadline of the server's process."""
         self.answer: Any = None
         self._news = asyncio.Event()
         self._read = 0
@@ -29,7 +29,7 @@ class Connection:
     # ── The server's side ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def answers(self, answer: Any) -> None:
-        """Answer, once."""
+        """Send the answer, unless the connection has ended."""
         if self.ended is None:
             self.answer = answer
             self.ends(answer if isinstance(answer, Exception) else None)
@@ -54,13 +54,13 @@ class Connection:
             self._news.set()
 
     def breaks(self) -> None:
-        """Break off."""
+        """Break the connection."""
         self.ends(Broken("the connection broke"))
 
     # ── The client's side ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def leave(self) -> None:
-        """Go away; the server notices it at its next write."""
+        """Leave; the server notices it at its next write."""
         self.gone = True
         self.ends(Broken("the client left"))
 

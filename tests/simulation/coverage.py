@@ -31,7 +31,7 @@ class Coverage:
         return sorted({kind for _, kind in self.reached})
 
     def summary(self) -> Iterator[str]:
-        """Yield the table of side effects and faults over all scenarios, and of scenarios and faults."""
+        """Yield two tables: side effects by faults over all scenarios, and scenarios by faults."""
         yield f"{self.schedules} schedules, {self.fired} faults, {self.violated} schedules with a violation"
         yield ""
         for letter, fault in zip(ascii_letters, Fault, strict=False):
@@ -47,7 +47,7 @@ class Coverage:
             yield f"  {fault.value:16} {reason}"
 
     def undrawn(self, kinds: Collection[str]) -> list[tuple[str, str]]:
-        """Return the empty cells of these kinds of side effect, for applicable faults."""
+        """Return the applicable faults that no schedule drew, for each of these kinds of side effect."""
         counts = self._counts()
         return [
             (fault.value, kind)

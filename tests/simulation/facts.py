@@ -39,14 +39,14 @@ def happened(world: "SimWorld", *faults: Fault) -> bool:
 
 
 def is_undisturbed(world: "SimWorld", *but: Fault) -> bool:
-    """Return True if no process died, and no other fault happened."""
+    """Return True if no process died and no fault happened, apart from those in `but`."""
     return not world.history.deaths and all(
         fault in {one.value for one in but} for _, fault, _, _ in world.history.faults
     )
 
 
 def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
-    """Return the task's expiry: its TTL counts from its newest message, or from shortly before."""
+    """Return the latest time of the task's expiry: the retention after its newest message."""
     entries = world.history.log.get(key)
     messages = [
         entry.at for entry in entries or () if entry.numbered.message is not None or entry.numbered.generation == 1
@@ -56,7 +56,7 @@ def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
 
 
 def has_expired(world: "SimWorld", key: TaskKey, at: float) -> bool:
-    """Return True if the task may have expired by then."""
+    """Return True if the task may have expired at the time `at`."""
     ends = expires_after(world, key)
-    # A message renews the task's TTL only if it extends it by a considerable part.
+    # A message renews the task's TTL only if that prolongs the TTL by a large part of the retention.
     return world.forgets and ends is not None and at > ends - world.deployment.retention.total_seconds() / 2

@@ -1,6 +1,6 @@
 """Faults of a side effect, and plans of faults drawn from a seed.
 
-A side effect of the table is named after the operation of the store and the method of the table: `append.transact`.
+The kind of a request to the table consists of the store's operation and the table's method: `append.transact`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
 QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
-"""Writes of items outside of transactions: without conflicts."""
+"""Writes of items that no transaction writes: they cannot conflict."""
 WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
 """Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
 
@@ -28,7 +28,7 @@ class Fault(StrEnum):
     CRASH_BEFORE = "crash before"
     CRASH_AFTER = "crash after"
     CRASH_IN_FLIGHT = "crash in flight"  # The process dies, and its request still arrives.
-    KILLED_SOON = "killed soon"  # The process dies without notice.
+    KILLED_SOON = "killed soon"  # The process dies a while later, without notice.
     TIME_IS_SHORT = "time is short"  # The invocation ends soon, and the runner knows the time.
     FROZEN_BEFORE = "frozen before"
     FROZEN_AFTER = "frozen after"
@@ -42,7 +42,7 @@ class Fault(StrEnum):
     PURGED = "purged"
     LOST = "lost"  # One message disappears.
     THROTTLED = "throttled"  # The request is refused and has no effect.
-    THROTTLED_REASON = "one throttled"  # The transaction is refused, with this reason for one write.
+    THROTTLED_REASON = "one throttled"  # The transaction is refused, with throttling as the reason for one write.
     BURST = "burst"
     CONFLICT = "conflict"  # The transaction is refused, with TransactionConflict as the reason for one write.
     ANSWER_LOST = "answer lost"
@@ -141,7 +141,7 @@ WHY_NOT: Mapping[Fault, str] = {
     Fault.CLIENT_SLOW: "only a stream is read slowly",
     Fault.SKEWED: "it is drawn at a request to the table",
 }
-"""Reason for a fault's absence at the other kinds."""
+"""Reason why a fault does not apply to the other kinds of side effect."""
 
 
 DEADLY = {fault.value for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_IN_FLIGHT, Fault.KILLED_SOON)}
@@ -160,7 +160,7 @@ HARMLESS = frozenset(
         Fault.CONFLICT,
     }
 )
-"""Faults without work for the sweep."""
+"""Faults after which all work is done without the sweep."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Aim:
 
 @dataclass
 class FaultPlan:
-    """Faults of a schedule, found by a count of its side effects."""
+    """Faults of a schedule; the plan counts the side effects to find the one for a fault."""
 
     aims: Sequence[Aim] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class FaultPlan:
     """The kind of each side effect so far."""
 
     def at(self, kind: str) -> Aim | None:
-        """Count a side effect of this kind, and return its fault."""
+        """Count a side effect of this kind; return the fault that is planned for it."""
         self.points.append(kind)
         nth = self.counts[kind] = self.counts.get(kind, 0) + 1
         for aim in self.aims:
@@ -216,9 +216,10 @@ AMOUNTS: Mapping[Fault, Sequence[float]] = {
     Fault.CLIENT_SLOW: (0.5, 20.0),
     Fault.SKEWED: (-600.0, -60.0, 60.0, 600.0),
 }
-"""Amounts of a fault: seconds; for a doubled one the repetitions, for a refused write its place in the transaction.
+"""Possible amounts of a fault, in seconds; for DOUBLED the number of repetitions, for CONFLICT and THROTTLED_REASON the
+place of the write in the transaction.
 
-A stale index shows the old entries (1), or both the old and the new ones (2).
+For STALE, 1 means the old entries of the index, and 2 both the old and the new entries.
 """
 
 
@@ -228,7 +229,7 @@ def amount_of(fault: Fault, random: Random) -> float:
 
 
 def draw(random: Random, reached: Mapping[str, int], *, faults: Iterable[Fault] = Fault) -> list[Aim]:
-    """Draw one to three faults among the schedule's kinds of side effect, by their counts."""
+    """Draw one to three faults, each at one of the side effects that `reached` counts by kind."""
     meaningful = [(fault, kinds) for fault in faults if (kinds := [kind for kind in reached if applies(fault, kind)])]
     aims = []
     for _ in range(random.choices((1, 2, 3), (5, 3, 2))[0]):

@@ -21,7 +21,7 @@ class Entry:
     how: str
     numbered: Numbered
     state: TaskState
-    """The head's state with it."""
+    """State of the head after the event."""
     bytes: bytes
     visible: float
     """Time from which every query returns it; until then a half-made transaction may hide it."""
@@ -40,7 +40,7 @@ class Hold:
     tries: int
     until: float
     over: float | None = None
-    """Time of its release, or of its removal by a cancel."""
+    """Time of the lease's release, or of its removal by a cancel; None while it is held."""
 
 
 class Write(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Write(Struct, frozen=True):
     context: ContextKey
     fence: int
     newest: int
-    """The context's newest fence."""
+    """Newest fence of the context at the commit."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Asking:
     task_id: str = ""
     context: str = ""
     key: str = ""
-    """Its idempotency key."""
+    """Idempotency key of the request."""
     process: str = ""
     answered: float | None = None
     answer: Any = None
@@ -84,15 +84,15 @@ class Hearing:
     owner: str
     at: float
     cursor: str = ""
-    """Last-Event-ID of its request."""
+    """Last-Event-ID of the request."""
     after: "Hearing | None" = None
     """Connection continued by this one."""
     heard: list[tuple[float, str, Any]] = field(default_factory=list)
     how: str = ""
-    """Its end: clean, left, broken, refused."""
+    """End of the connection: "clean", "left" (by the client), "broken" or "refused"."""
     ended: float = 0.0
     seconds_left: float = 0.0
-    """Time left to its process at its clean end."""
+    """Seconds between a clean end and the deadline of the server's process."""
     subscribes: bool = False
     """True for a subscription, False for the stream of a message."""
     process: str = ""
@@ -100,7 +100,7 @@ class Hearing:
 
 
 class Did(Struct, frozen=True):
-    """One act of an agent."""
+    """One action of an agent."""
 
     at: float
     process: str
@@ -112,7 +112,7 @@ class Did(Struct, frozen=True):
     step: int
     message_id: str = ""
     current: bool = True
-    """True if its fence was still the context's."""
+    """True if the agent's fence was still the newest of the context."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Listening:
     task: TaskKey
     config: PushConfig
     after: int
-    """Number of the task's events then."""
+    """Number of the task's events at the registration."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class History:
         self.hearings: list[Hearing] = []
         self.agent: list[Did] = []
         self.short_invocations = 0
-        """Number of invocations of one minute, too few for a long step."""
+        """Number of invocations of one minute, which is too short for a long step."""
         self.faults: list[tuple[float, str, str, str]] = []
         """(time, fault, kind of side effect, process)"""
         self.resting: dict[TaskKey, float] = {}
@@ -164,15 +164,15 @@ class History:
         self.blocked: list[tuple[str, float, float]] = []
         """(process, begin, end) of each block of the event loop by an agent's code."""
         self.unheard = False
-        """True if an invocation ended before it knew about its turn: for that turn the same as a death."""
+        """True if an invocation ended before the result of an operation that may begin a turn, as in a death."""
         self.claimed: list[ContextKey] = []
         """Contexts claimed by sweeps, without a wake-up message yet."""
         self.spoken: dict[tuple[str, int], dict[str, str]] = {}
-        """Streamed texts of an agent, for a task and under a fence, by message."""
+        """Texts streamed by the agent: for each task id and fence, the text of each message."""
         self.streamed: dict[tuple[TaskKey, str], Delta] = {}
         """Stored chunks, by their task and SSE id."""
         self.unreadable: set[str] = set()
-        """Tasks with a destroyed record."""
+        """Ids of tasks with a lost blob."""
         self.recalled: list[tuple[ContextKey, str, tuple[str, ...]]] = []
         """Histories read by agents: (context, message answered, ids of the messages)."""
         self.listenings: list[Listening] = []
@@ -192,13 +192,13 @@ class History:
         """Unexpected exceptions."""
 
     def fence(self, context: ContextKey) -> int:
-        """Return the newest acquired fence."""
+        """Return the context's newest acquired fence."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
         """Note the deletion of an expired context: its fences begin again.
 
-        Its leases, commits and acts keep together under another name, apart from those of the context that follows.
+        Its leases, commits and actions get another context id, so that those of the next context are separate.
         """
         expired = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
         for hold in self.holds:

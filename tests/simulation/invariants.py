@@ -29,7 +29,7 @@ LEASE_SECONDS = 30.0
 """Term of a lease in every deployment."""
 
 STOP_SECONDS = 5.0
-"""Longest run of an agent after a cancel: the check is once a second, and the stop takes two."""
+"""Longest run of an agent after a cancel: its lease is checked once a second, and its stop takes up to two seconds."""
 
 
 def violations(world: "SimWorld") -> list[str]:
@@ -40,7 +40,7 @@ def violations(world: "SimWorld") -> list[str]:
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # A heartbeat of an unreadable store retries; the world has ended by then.
+            # The check runs after the end of the world: the store cannot wait before a retry.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
@@ -67,7 +67,7 @@ def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
     for key in world.history.log:
         task = folded(world, key)
         for message in users_messages(task) if task else ():
-            # The record of a message expires with its task, or before.
+            # A message key expires with its task, or before; then the same message may start another task of the context.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
     for (owner, context, message_id), times in told.items():
@@ -102,7 +102,7 @@ def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
                 yield f"{key.task_id} cannot be read: {error}"
             continue
         except RuntimeError:
-            # The store would wait for a missing row. An event expires early if its process has a slow clock.
+            # The store waits for a missing item, so `at_once` raises. A process with a slow clock lets events expire early.
             if not (world.skewed and world.forgets):
                 yield f"An event of {key.task_id} is missing."
             continue
@@ -174,7 +174,7 @@ def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
         key = did.what.removeprefix("recorded ")
         entries = world.history.log.get(TaskKey(did.context.owner, did.task_id))
         if entries is None and world.forgets:
-            continue  # Its process was frozen for longer than the retention: the task had expired at its creation.
+            continue  # The creating process was frozen for longer than the retention: the task was expired from the start.
         assert entries is not None
         if did.current and key not in {entry.numbered.key for entry in entries}:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
@@ -285,7 +285,7 @@ def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
 
 
 def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
-    """Resume a dead process's turn soon after its lease if it sent its wake-up message, within 120 s in any case."""
+    """Resume a dead process's turn: within 45 s if the process lived to enqueue a wake-up message, otherwise 122 s."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
         if write.how == "pause" and not faults:

@@ -1,7 +1,7 @@
 """Regression schedules, each with its faults: `make test` plays them all.
 
-Started anew with the stores over the table port: older seeds draw other schedules now. With the scenario and the
-faults written out, a schedule stays the same when scenarios, faults or side effects are added.
+Each has its scenario, seed and faults: a seed alone draws another schedule after scenarios, faults or side effects are
+added. Schedules from before the stores over the table port are not here, because their seeds no longer reproduce them.
 """
 
 from tests.simulation.faults import Aim, Fault
@@ -13,7 +13,7 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     *(("begins to listen late", seed, (Aim(Fault.CONFLICT, "register.write", 1),)) for seed in range(8)),
     # Two queries returned a task's new head without another item of the same transaction.
     ("double texting: reject", 71550, (Aim(Fault.HALF_MADE, "append.transact", 1, 0.05),)),
-    # Lists in pages, while a status goes back in time by a slow clock.
+    # A client listed tasks in pages, while a process with a slow clock moved a status back in time.
     ("many tasks", 70530, (Aim(Fault.CRASH_BEFORE, "list.query_index", 2),)),
     # A process was frozen while it stored a blob, and acquired an almost expired lease.
     ("many tasks", 70098, (Aim(Fault.LOST, "queue.send", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
@@ -33,7 +33,7 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
             Aim(Fault.SLOW, "holds.get_blocking", 1, 2.5),
         ),
     ),
-    # A context expired between two turns of the same name, and only its leases were told apart.
+    # A context expired and was created again with a turn of the same name; only the leases of the two were distinct.
     ("kept for an hour", 1463182601212, (Aim(Fault.THROTTLED, "thread.get", 3),)),
     # An event was recorded with a clock ten minutes slow, and expired before its task.
     (

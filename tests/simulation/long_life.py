@@ -34,7 +34,7 @@ async def forgotten(world: SimWorld) -> None:
     await ann.rest(id_of(await ann.send("that one", "m-2", task=id_of(task))))
     await asyncio.sleep(world.choices.choice((2000.0, 3000.0)))
     await ann.rest(id_of(await ann.send("and this", "m-3", task=id_of(task))))
-    # The record of this message may have expired before its task: it is a duplicate all the same.
+    # The message key may have expired before the task; the message must still be recognised as a duplicate.
     await asyncio.sleep(world.choices.choice((1.0, 700.0, 1500.0)))
     await ann.send("that one", "m-2", task=id_of(task))
     await ann.rest(id_of(task))
@@ -85,7 +85,7 @@ async def limited(world: SimWorld) -> None:
         if id_of(task):
             await ann.rest(id_of(task))
             await ann.cancel(id_of(task))
-    # A counted task without items is forgotten a minute later.
+    # A task that was counted but never stored stops counting a minute later.
     await asyncio.sleep(130.0)
     task = await ann.send("quick", "m-9", context="c-9")
     if isinstance(task, TooManyRequests):

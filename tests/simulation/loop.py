@@ -36,7 +36,7 @@ class Life:
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
-"""Life of the running code; None for the world itself, never held."""
+"""Life of the running code; None for the world itself, which is never held."""
 
 
 class SimTask(asyncio.Task[Any]):
@@ -44,7 +44,7 @@ class SimTask(asyncio.Task[Any]):
 
     number = 0
     life: "Life | None" = None
-    """Life at its creation."""
+    """Life of the code that created the task."""
 
     def __hash__(self) -> int:
         return self.number
@@ -83,12 +83,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def hold(self, life: Life) -> None:
-        """Stop all handles of this life."""
+        """Delay all handles of this life until its release."""
         if life.held is None:
             life.held = []
 
     def release(self, life: Life) -> None:
-        """Continue the life, unless it has ended, first with its delayed handles."""
+        """Run the life's delayed handles, then its new ones; do nothing if the life has ended."""
         if not life.alive:
             return
         held, life.held = life.held, None

@@ -24,23 +24,23 @@ class Edit:
 
 @dataclass(frozen=True)
 class Bug:
-    """Planted bug, the scenarios and faults to show it, and the invariants to report it."""
+    """Planted bug, the scenarios and faults that expose it, and the invariants that must report it."""
 
     what: str
     edits: tuple[Edit, ...]
     seen_by: frozenset[str]
     scenarios: tuple[str, ...] = field(default=())
-    """Scenarios to search; all if empty."""
+    """Scenarios in which to search for the bug; all if empty."""
     aims: tuple[Aim, ...] = ()
-    """Faults to expose it, each tried alone; random ones rarely would."""
+    """Faults that expose the bug, each tried alone; random faults rarely would."""
     together: tuple[Aim, ...] = ()
-    """Faults to expose it together."""
+    """Faults that expose the bug only together."""
 
 
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
-    """Apply the edit; fail without its source text, so that an outdated bug cannot pass unnoticed."""
+    """Apply the edit; fail if the source lacks the text to replace, so that an outdated bug is noticed."""
     original = getattr(edit.owner, edit.name)
-    # Another edit of the same function may come before.
+    # The same function may have an earlier edit.
     source = getattr(original, "planted", None) or textwrap.dedent(inspect.getsource(original))
     old, new = (textwrap.dedent(words).strip("\n") for words in (edit.old, edit.new))
     lines = _fitting(source, old)

@@ -1,4 +1,4 @@
-"""Execution environment of Lambda: one process's view of the shared world, with a fault at any side effect."""
+"""Execution environment of Lambda: one process's access to the shared world, with a possible fault at each side effect."""
 
 import asyncio
 import inspect
@@ -29,9 +29,9 @@ class Process:
         """Lives of its event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
         self.parts: Any = None
-        """Its engine; see `assembly`."""
+        """`assembly.Parts`: the engine objects of this process."""
         self.buffered = world.random.random() < 0.2
-        """True if its entry point needs the whole answer at the call's return (the Mangum handler)."""
+        """True if the entry point sends the answer only after the call has returned (the Mangum handler)."""
         self.many = name.startswith("api") and not self.buffered and world.random.random() < 0.2
         """True for a server instead of Lambda: concurrent calls, without a timeout."""
         self.serving = 0
@@ -63,7 +63,7 @@ class Process:
         return self.world.loop.create_task(work, context=context)
 
     def invoked(self, seconds: float = INVOCATION_SECONDS, *, really: float | None = None) -> None:
-        """Begin an invocation; the process dies at the deadline, or at its `really` scheduled kill."""
+        """Begin an invocation of this length; the process dies at its end, or after `really` seconds if given."""
         self.serving += 1
         if self.serving > 1:
             return
@@ -113,7 +113,7 @@ class Process:
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
         if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
-            # Lambda freezes environments between invocations; no invocation's time runs then.
+            # Lambda freezes an environment only between invocations: the timeout does not run meanwhile.
             self._death.cancel()
             self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
         lives = [life for life in (self.life, self.beating) if life.held is None]
@@ -143,15 +143,15 @@ class Process:
             self.world.loop.release(life)
 
     def remaining(self) -> float:
-        """Return the seconds until the deadline, as reported to the process."""
+        """Return the seconds until the deadline by the process's own clock."""
         return (self.deadline - self.clock.now()).total_seconds()
 
     # ── Side effects ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def effect(self, kind: str, act: Callable[[], Any]) -> Any:
-        """Do a visible side effect: the one place for faults.
+        """Do a side effect that others can see; all faults happen here.
 
-        `act` takes no time. Return its result, or raise its error or a fault.
+        `act` takes no time. Return its result, or raise its error or that of a fault.
         """
         world = self.world
         if world.over:
@@ -182,7 +182,7 @@ class Process:
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
-        """Do it now."""
+        """Do the side effect now."""
         self.world.aim = aim
         done = act()
         if inspect.iscoroutine(done):
@@ -192,7 +192,7 @@ class Process:
         return done
 
     async def _acts_with(self, aim: Aim, kind: str, act: Callable[[], Any]) -> Any:
-        """Do it with a fault in the middle."""
+        """Do the side effect with a fault in its middle, or several times for Fault.DOUBLED."""
         if aim.fault is Fault.HALF_MADE:
             self.world.aim = None
             # The table finishes the request, even after the death of the process.

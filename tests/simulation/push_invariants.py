@@ -44,7 +44,7 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         # A frozen holder of a claim may post late, but nobody gets a new claim then. A process with a fast clock treats
         # the claim as expired while the other process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
-        # Throttling of the table prevents the note too.
+        # While the table throttles, the process cannot store that the webhook is gone.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
             yield f"{who} answered that it was gone, and was notified of more."
         if gone:
@@ -70,7 +70,7 @@ def _after_its_end(world: "SimWorld", posts: list[Post], deleted: float) -> Iter
 
 
 def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
-    """Yield events given up before their last attempt; after one such event, a single attempt is enough.
+    """Yield events given up before their last attempt; after an event was given up, one attempt at the next is enough.
 
     `spared`: the number of attempts skipped by the host's circuit breaker; the last one is never skipped.
     """
@@ -122,7 +122,7 @@ def _due(world: "SimWorld", listening: Listening) -> list[Entry]:
 
 
 def _wants(events: PushEvents, event: object) -> bool:
-    """Return True for a due event; written again here, so that an error of the engine is visible."""
+    """Return True if the config wants the event; written again here, so that an error of the engine is visible."""
     if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
         return True
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)

@@ -1,4 +1,4 @@
-"""Queue like SQS's standard one: at least once, in any order, with a visibility timeout and a dead letter queue."""
+"""Queue like an SQS standard queue: at least once, in any order, with a visibility timeout and a dead letter queue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Letter:
 
 
 class WakeUpQueue:
-    """Queue with deliveries until a deletion, or until the maximum receive count."""
+    """Queue that delivers each message until its deletion, or up to the maximum receive count."""
 
     def __init__(self, later: Callable[..., Any], random: Random, deliver: Callable[[Letter], None]) -> None:
         """Use `later(seconds, act, *arguments)` for timers outside of any process."""

@@ -69,7 +69,7 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
 
 
 def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
-    """Show a prefix of the true text, or start anew with `append: false`, over all connections of a reader."""
+    """Over all connections of a reader, stream text that is a prefix of the agent's, or restarts with `append: false`."""
     for key, received in _chains(world):
 
         def is_true(id_: str, text: str, task_id: str = key.task_id) -> bool:
@@ -92,14 +92,14 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterato
 
 
 def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
-    """Stream each chunk of a fully received text, without a fault of the streaming process."""
+    """Leave out no chunk of a text, unless a fault disturbs the process that streams."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
     ):
         return
     for hearing in world.history.hearings:
-        # A text of an earlier lease holder has no end.
+        # The text of a former lease holder may have no end.
         alone = len({hold.fence for hold in world.history.holds if hold.task_id == hearing.task_id}) == 1
         expected, closed, of = 0, True, ""
         for _, id_, what in hearing.heard:
@@ -118,13 +118,13 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
 
 
 def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
-    """Answer with the fold of the log at some moment of the request."""
+    """Answer with the task folded from the log as it was at some moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # The log at some moment between the request and the answer.
+        # Lengths of the log between the request and the answer.
         first = max(1, sum(entry.visible < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -158,7 +158,7 @@ def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
 
 
 def i23_a_reply_is_a_message_or_a_task(world: "SimWorld") -> Iterator[str]:
-    """Answer with the message alone in message reply mode, the same each time; a stream has at least one event."""
+    """Reply with a message alone or with a task; a repeated request gets the same message."""
     replies: dict[tuple[str, str, str], set[bytes]] = {}
     for asking in world.history.askings:
         if isinstance(asking.answer, Message):
@@ -204,7 +204,7 @@ def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
                 continue
             given = {id_ for id_, what in received if isinstance(what, Delta) and id_.startswith(f"{before}.")}
             stored = {id_ for task, id_ in world.history.streamed if task == key and id_.startswith(f"{before}.")}
-            # The chunks of the newest lease replace those of an earlier one, whose process had a slow clock.
+            # The chunks of the newest lease replace those of an earlier lease, whose process had a slow clock.
             newest = max((int(id_.split(".")[1]) for id_ in stored), default=0)
             missing = {id_ for id_ in stored if int(id_.split(".")[1]) == newest} - given
             if missing and events.index(before):
@@ -212,7 +212,7 @@ def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
 
 
 def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
-    """Continue a stream after a few failed requests, far apart."""
+    """Continue a stream after single throttled requests, at least 30 s apart."""
     times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
     if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
         return
@@ -226,7 +226,7 @@ def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
 
 
 def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
-    """Stream an event soon after its commit, even with a wrong clock of the reader's process."""
+    """Stream an event soon after its commit, even if the clock of the streaming process is wrong."""
     if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
         return
     for hearing in world.history.hearings:
@@ -246,7 +246,7 @@ def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
 
 
 def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
-    """Stream the task by `reply: auto` after a second without a message."""
+    """With `reply: auto`, begin the stream with the task if the agent has no answer soon."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
     for hearing in world.history.hearings:
@@ -255,7 +255,7 @@ def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
 
 
 def i33_a_subscription_outlasts_a_question(world: "SimWorld") -> Iterator[str]:
-    """Keep a subscription open over input-required and auth-required (A2A 3.1.6), for five minutes without an event."""
+    """Keep a subscription open in input-required and auth-required (A2A 3.1.6) for five minutes without an event."""
     for hearing in world.history.hearings:
         if not hearing.subscribes or hearing.how != "clean" or not hearing.heard:
             continue
@@ -277,7 +277,7 @@ def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object
         chain = [last]
         while chain[0].after is not None:
             chain.insert(0, chain[0].after)
-        # A reader without a first connection has an invented cursor.
+        # A reader whose first connection has a cursor has invented this cursor.
         if id(last) not in continued and not chain[0].cursor:
             received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
             yield TaskKey(last.owner, last.task_id), received

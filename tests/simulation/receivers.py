@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer, and its delay in seconds."""
+    """Answer of the webhook, and its delay in seconds."""
 
     outcome: PostOutcome
     seconds: float = 0.05

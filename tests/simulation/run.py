@@ -49,13 +49,13 @@ def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing:
 
 @cache
 def clean(name: str) -> Sequence[Outcome]:
-    """Play the scenario a few times without a fault."""
+    """Play the scenario with three seeds and without a fault."""
     return [play(SCENARIOS[name], seed) for seed in range(3)]
 
 
 @cache
 def _clean(name: str) -> dict[str, int]:
-    """Return the number of each kind of side effect in a run without faults."""
+    """Return the greatest number of side effects of each kind in the runs without faults."""
     reached: dict[str, int] = {}
     for outcome in clean(name):
         for kind in sorted(set(outcome.points)):
@@ -64,7 +64,7 @@ def _clean(name: str) -> dict[str, int]:
 
 
 def _reached(name: str) -> dict[str, int]:
-    """Return the number of each kind of side effect, including those after a fault."""
+    """Return the number of side effects of each kind, with 2 for kinds that occur only after a fault."""
     return dict.fromkeys(AFTER_FAULTS, 2) | _clean(name)
 
 
@@ -94,7 +94,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     for _ in range(3):
         if outcome.fired:
             return outcome
-        # No fault was reached: play the same story with a fault at one of its own side effects.
+        # The schedule reached no fault: play it again with a fault at one of its side effects.
         kind = random.choice([kind for kind in outcome.points if not kind.endswith("overdue.query_index")])
         fault = random.choice([fault for fault in Fault if applies(fault, kind)])
         nth = random.randint(1, outcome.points.count(kind))
@@ -106,7 +106,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
 def crashes(scenario: SimScenario, seed: int, *, most: int | None = None) -> list[Outcome]:
     """Crash before and after every side effect of the scenario, one schedule for each.
 
-    `most`: the maximum for each kind of side effect, from the first.
+    With `most`, only at the first `most` side effects of each kind.
     """
     kinds = play(scenario, seed).points
     return [
@@ -118,10 +118,10 @@ def crashes(scenario: SimScenario, seed: int, *, most: int | None = None) -> lis
 
 
 def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> list[Outcome]:
-    """Crash at one side effect, and at a later one: every pair, or this number of them."""
+    """Crash at one side effect and at a later one, in a schedule for each pair; at most `most` random pairs."""
     points = play(scenario, seed).points
     random = Random(f"{seed} pairs")
-    # After a crash the story is longer.
+    # A schedule with a crash has more side effects.
     pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
     chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
     return [
@@ -132,7 +132,7 @@ def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> li
 
 
 def aimed(fault: Fault, kind: str) -> Outcome | None:
-    """Play a scenario with this fault at the first side effect of this kind; None without such a scenario.
+    """Play a scenario with this fault at the first side effect of this kind; return None if no scenario reaches it.
 
     Until its first fault, a schedule equals the one without faults: the candidate with the earliest such side effect
     is played first.

@@ -17,22 +17,22 @@ Story = Callable[[SimWorld], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class SimScenario:
-    """Story, and its deployment."""
+    """Script of clients, and the deployment that serves them."""
 
     name: str
     tell: Story
     deployment: Deployment = Deployment()  # noqa: RUF009  # frozen
     weight: int = 2
-    """Frequency of its draw, relative to the others."""
+    """Relative probability of this scenario."""
     main: bool = True
-    """True for a crash at each of its side effects."""
+    """True if tests crash a process at each side effect of this scenario."""
 
 
 SCENARIOS: dict[str, SimScenario] = {}
 
 
 def scenario(name: str, **options: Any) -> Callable[[Story], Story]:
-    """Register the story under its name."""
+    """Register the function as the scenario of this name."""
 
     def keep(tell: Story) -> Story:
         SCENARIOS[name] = SimScenario(name, tell, **options)
@@ -70,7 +70,7 @@ async def send_and_go(world: SimWorld) -> None:
 
 @scenario("one messageId, many sends")
 async def repeats(world: SimWorld) -> None:
-    """Repeat a message at the same instant, and again later."""
+    """Send a message twice at the same instant, and again later."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     ways = [
         clients[0].send("steps", "m-1"),
@@ -87,7 +87,7 @@ async def repeats(world: SimWorld) -> None:
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
 async def question(world: SimWorld) -> None:
-    """Answer twice, sometimes at once, with the same messageId or another."""
+    """Answer a question twice, sometimes concurrently, with the same messageId or another."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
         world.choices.choice(("asks", "asks twice")),
@@ -114,7 +114,7 @@ async def _after(first: Any, second: Any) -> None:
 
 @scenario("reads on over a question", main=False)
 async def reads_on(world: SimWorld) -> None:
-    """Subscribe before a question; the stream goes on through its answer, and ends after five minutes without one."""
+    """Subscribe before a question; the stream continues after an answer, and ends after five minutes without an answer."""
     ann, reader = Client(world), Client(world, name="reader")
     task = await ann.send(world.choices.choice(("asks", "asks", "asks twice")), "m-1", wait=False)
     if not id_of(task):
@@ -132,7 +132,7 @@ async def reads_on(world: SimWorld) -> None:
 
 @scenario("answered in the context")
 async def answered_in_context(world: SimWorld) -> None:
-    """Send an answer without a task, and a new message after a question."""
+    """Send two messages without a taskId to a context whose task asks a question."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks", "m-1")))
     if isinstance(task, Task):
@@ -202,7 +202,7 @@ async def cancel(world: SimWorld) -> None:
 
 @scenario("cancel what waits")
 async def cancel_what_waits(world: SimWorld) -> None:
-    """Cancel a queued task, while another of its context runs."""
+    """Cancel a queued task, while another task of its context runs."""
     ann, ben = Client(world), Client(world, name="ann-2")
     first = await ann.send(world.choices.choice(("slow", "steps", "asks")), "m-1", wait=False)
     second = await ann.send("quick", "m-2", wait=False)
@@ -309,7 +309,7 @@ def new_config(world: SimWorld, config_id: str) -> PushConfig:
 
 @scenario("told of a task", weight=3)
 async def told(world: SimWorld) -> None:
-    """Send without waiting; the webhook receives everything, with good and bad answers."""
+    """Send without waiting; the webhook receives every notification, and answers well or badly."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
@@ -345,7 +345,7 @@ async def late(world: SimWorld) -> None:
 
 @scenario("told of a question", main=False)
 async def told_of_a_question(world: SimWorld) -> None:
-    """Notify of a question, its answer with a config of its own, a cancel, and a message to a running task."""
+    """Notify of a question, of its answer, which has its own push config, of a cancel, and of a further message."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))

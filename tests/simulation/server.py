@@ -1,4 +1,4 @@
-"""HTTP entry point of the world: requests begin invocations, connections carry their answers."""
+"""HTTP entry point of the world: a request begins an invocation, and a Connection carries its answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -63,7 +63,7 @@ class Entrypoint:
             self._world.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
         if process.buffered:
-            # Behind this entry point the answer leaves after the call's return: running turns are handed off.
+            # This entry point sends the answer only after the call has returned, so running turns are handed off.
             call.deadline.now.set()
             await call.background.wait()
         await process.effect("answer.write", lambda: self._writes(connection, answer))

@@ -40,7 +40,7 @@ STORE_BUGS = [
         scenarios=("send and go",),
         aims=aims(Fault.CRASH_BEFORE, "holds.get_blocking", range(3, 8)),
     ),
-    # ── The store over the table ──────────────────────────────────────────────────────────────────────────────────────
+    # ── Task store ────────────────────────────────────────────────────────────────────────────────────────────────────
     bug(
         "does not look for its own event after a lost answer",
         "I27",

@@ -33,7 +33,7 @@ WRITES_OF_TURNS = (
     "holds.get_blocking",
 )
 SLACK_SECONDS = 700.0
-"""Longest delay of a task's expiry: by a retry, or a wrong clock."""
+"""Longest delay of a task's expiry, by a retry or by a wrong clock."""
 
 RACE_SECONDS = 10.0
 """Longest time between the reads and the commit of a lease."""
@@ -54,7 +54,7 @@ def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # By the agent's policy; or a second answer to one question.
+                # The agent's policy refuses, or it is a second answer to one question.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
@@ -73,7 +73,7 @@ def i21_a_list_holds_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
         own = {key.task_id for key in world.history.log if key.owner == asking.owner}
         own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
         twice = {id_ for id_ in ids if ids.count(id_) > 1}
-        # A slow clock may move a status back in time: a later page repeats its task.
+        # A slow clock may move a status back in time, and a later page then repeats the task.
         moved = {key.task_id for key, entries in world.history.log.items() if any(e.at > asking.at for e in entries)}
         if twice - moved and not stale:
             yield f"{asking.client} was listed a task twice: {ids}."
@@ -139,7 +139,7 @@ def _is_in(world: "SimWorld", key: TaskKey, context: str) -> bool:
 
 
 def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator[str]:
-    """Retry one refused request, or one with a lost answer: no other process has to take over the turn."""
+    """Retry a request that was refused or lost its answer, so that no other process has to take over the turn."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
@@ -175,7 +175,7 @@ def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[
         reason = text_of(task.status.message) if task is not None else ""
         named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
         holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
-        # Tries that do not count have the number of the failed one.
+        # The tries that count have lower numbers than the last one, which failed the task.
         tried = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries < holds[-1].tries]
         if not named or not tried:
             continue

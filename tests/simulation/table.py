@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SimOperation:
-    """Call of a store."""
+    """Call of a method of a store."""
 
     name: str = "other"
-    """Its name in the kinds of side effect."""
+    """Name of the call in the kinds of side effect."""
     method: str = ""
     arguments: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -34,12 +34,12 @@ class SimOperation:
 
 OTHER = SimOperation()
 OPERATION: ContextVar[SimOperation] = ContextVar("operation", default=OTHER)
-"""Current call of a store."""
+"""Current call of a method of a store."""
 
 
 @contextmanager
 def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
-    """Give the requests of the block this operation's name."""
+    """Name the requests of the block after this operation."""
     token = OPERATION.set(SimOperation(name, method, arguments))
     try:
         yield
@@ -57,7 +57,7 @@ class SimOperations:
         *,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """Rename operations by `names`; record each one and its result, or its error, in the world."""
+        """Rename operations by `names`; report each operation and its result or error to `world.tell`."""
         self._process, self._store, self._names = process, store, names or {}
 
     def __getattr__(self, name: str) -> Any:
@@ -176,14 +176,14 @@ class SimFaults(TableFaults):
         return [reason if place == int(aim.amount) % len(writes) else FINE for place in range(len(writes))]
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Return the old entries, or both the old and the new ones."""
+        """Return the newest index entry; under Fault.STALE the old entries, or both the old and the new ones."""
         aim = self._world.aim
         if aim is None or aim.fault is not Fault.STALE:
             return versions[-1:]
         return versions[:1] if aim.amount == 1.0 else versions
 
     def read(self, item: Item) -> Item:
-        """Return the item with sets of the same order in every process."""
+        """Return the item; its sets have the same order in every process."""
         return {name: Members(value) if isinstance(value, frozenset) else value for name, value in item.items()}
 
     async def partway(self, writes: Sequence[Write]) -> None:
@@ -226,7 +226,7 @@ class SimBlobs:
 
 
 class Pending(BaseException):
-    """Stop of blocking code at a new request."""
+    """Stop of blocking code at a request without an answer so far."""
 
     def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
         self.request = request
@@ -237,7 +237,7 @@ ANSWERS: ContextVar[Iterator[Any]] = ContextVar("answers")
 
 
 def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the answer to the request, within `unblocked`."""
+    """Return the answer to the request; call it only in code that `unblocked` runs."""
     for answer in ANSWERS.get():
         if isinstance(answer, Exception):
             raise answer
@@ -248,7 +248,7 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
     """Return the result of the blocking code; its requests take virtual time.
 
-    At each request the code runs again from its start, with its owner's state of then, and gets the answers so far.
+    After each request the code runs again from its start, with the attributes that `owner` had there and all answers so far.
     """
     before, answers = dict(vars(owner)), list[Any]()
     while True:

@@ -32,7 +32,7 @@ def test_simulation_finds_planted_bug(planted: Bug, monkeypatch: pytest.MonkeyPa
 
 
 def schedules(planted: Bug) -> Iterator[Outcome]:
-    """Play candidates for the bug: first without a fault, then with some."""
+    """Play schedules that may expose the bug: first without faults, then with some."""
     scenarios = planted.scenarios or tuple(name for name, scenario in SCENARIOS.items() if scenario.main)
     for name in scenarios:
         for seed in range(max(4, 40 // len(scenarios))):

@@ -24,7 +24,7 @@ PARTS = 20
 
 
 def first_seed() -> int:
-    """Return the first seed of this run: each commit has its own."""
+    """Return the first seed of this run; each commit has another one."""
     if "SIMULATION_SEED" in os.environ:
         return int(os.environ["SIMULATION_SEED"])
     named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
@@ -32,7 +32,7 @@ def first_seed() -> int:
 
 
 def judge(outcomes: list[Outcome]) -> None:
-    """Count the outcomes, and fail with the replay command of the first violation."""
+    """Count the outcomes; at a violation fail, with the command that replays its schedule."""
     for outcome in outcomes:
         COVERED.add(outcome)
     wrong = [outcome for outcome in outcomes if outcome.violations]
@@ -107,7 +107,7 @@ def test_crashed_processes_leave_no_open_coroutine() -> None:
 
 @pytest.mark.timeout(1200)
 def test_empty_cells_of_fault_table_have_reasons() -> None:
-    """Try each applicable fault at each usual kind of side effect, the rarest by name."""
+    """Play each applicable fault at each usual kind of side effect; `aimed` plays those that no schedule drew."""
     wanted = COVERED.undrawn(run.usual_kinds())
     judge([outcome for fault, kind in wanted if (outcome := run.aimed(Fault(fault), kind)) is not None])
     assert COVERED.undrawn(run.usual_kinds()) == []

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 NEXT_TURN_SECONDS = 45.0
 """Minimum remaining time of a process for the next turn; otherwise another process runs it."""
 LEAVES_LEASE = ("create", "begin")
-"""Operations after an expired lease; every other operation ends the replaced lease itself."""
+"""Operations that replace an expired lease; every other operation ends the lease that it replaces."""
 
 
 class Watch:
-    """Current items of contexts and timers, and their history."""
+    """Current items of contexts and timers; each commit is noted in the history."""
 
     def __init__(self, world: "SimWorld") -> None:
         self._world, self._history = world, world.history
@@ -87,7 +87,7 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            # A process frozen within the operation has decided before.
+            # A process that was frozen within the operation had decided before the freeze.
             until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
@@ -144,7 +144,7 @@ class Watch:
             )
         self._history.resting[task] = at
 
-    # ── The table as it is ────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Current state of the table ────────────────────────────────────────────────────────────────────────────────────
 
     def promised(self) -> Iterator[str]:
         """Yield the work still promised by the table, as sentences."""

@@ -35,7 +35,7 @@ SWEEP_SECONDS = 60.0
 MARGIN_SECONDS = 5.0
 """The runtime loop stops the app this long before the deadline."""
 MOST_SECONDS = 2 * 3600.0
-"""Time to finish all work after the last client: long enough for five receives of a message."""
+"""Longest time to finish all work after the last client has ended: enough for five receives of a message."""
 
 
 class SimWorld:
@@ -44,19 +44,19 @@ class SimWorld:
     def __init__(
         self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
-        # Three sources: a fault changes neither the clients' acts nor the order of execution.
+        # Three sources of randomness: a fault must not change the acts of clients nor the order of execution.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or FaultPlan()
         self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
         self.tokens: dict[str, float] = {}
-        """Tokens of the transactions, with their times."""
+        """Time of the first transaction with each token."""
         still = SimClock(self.loop, tick=0.0)
         self.table, self.blobs, self.cipher = MemoryTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
         self.reads = Reads(self.table, still)
         self.log = TaskLog(self.reads, self.blobs)
-        """The logs, read without faults."""
+        """The logs of all tasks, read without faults."""
         self.history = History()
         self.watch = Watch(self)
         self.receiver: Receiver = fine
@@ -68,14 +68,14 @@ class SimWorld:
         """Living processes with the newest code."""
         self.unavailable_until = 0.0
         self.left: list[SimTask] = []
-        """Running tasks in idle processes."""
+        """asyncio tasks that still run in idle processes."""
         self._overtaken: list[tuple[Process, Callable[[], Any], float]] = []
         self.skewed = False
         self.thawed = 0.0
-        """Time of the last frozen process's continuation."""
+        """Time at which the last frozen process continues."""
         self.purged = False
         self.over = False
-        """True once the schedule is judged; its tasks are only ended."""
+        """True after the schedule; from then on its asyncio tasks are only ended."""
         self.aim: Aim | None = None
         self.tracing, self.lines = tracing, list[str]()
         self._ids = 0
@@ -104,7 +104,7 @@ class SimWorld:
         gone = self.loop.time()
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
-        # Timers of the next minutes would fire now.
+        # A timer of the next two minutes would start further work.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
@@ -112,7 +112,7 @@ class SimWorld:
         await self._count_what_is_left()
 
     async def _count_what_is_left(self) -> None:
-        """Wake every process once more: unfinished work is forgotten work."""
+        """Resume every idle process once more, and collect its asyncio tasks that are not done: they are forgotten work."""
         resting = [process for process in self.processes if process.alive and not process.busy]
         for process in resting:
             self.loop.release(process.life)
@@ -123,8 +123,8 @@ class SimWorld:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # A heartbeat frozen in the middle of a beat may have just sent another wake-up message; it needs handling. A
-        # queue may deliver it as late as its longest delay.
+        # A heartbeat frozen in the middle of a beat may have just enqueued another wake-up message. The queue may deliver
+        # it after the longest delay.
         end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
         while self.queue.open() and self.loop.time() < end:
             await asyncio.sleep(1.0)
@@ -165,7 +165,7 @@ class SimWorld:
         return self.deployment.retention < timedelta(days=1)
 
     def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
-        """Call it after the seconds, outside of any process."""
+        """Call `act` after the seconds, outside of any process."""
         token = LIFE.set(None)
         try:
             return self.loop.call_later(seconds, act, *arguments)
@@ -173,7 +173,7 @@ class SimWorld:
             LIFE.reset(token)
 
     def beside(self, work: Coroutine[Any, Any, Any], *, seconds: float) -> SimTask:
-        """Make the transaction outside of any process, with the seconds between its writes."""
+        """Run a transaction outside of any process, with these seconds between its writes."""
         tokens = LIFE.set(None), HALF_MADE.set(seconds)
         try:
             task = self.loop.create_task(work)
@@ -184,14 +184,14 @@ class SimWorld:
         return task
 
     def is_made_now(self, token: str) -> bool:
-        """Return True if the transaction of this token was made now; False for a repetition, ignored by the table."""
+        """Return True if the transaction with this token is its first; the table ignores a repetition."""
         if token:
             made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.time())
             return made is None or self.loop.time() - made >= TOKEN_LIFE.total_seconds()
         return True
 
     def deploy(self, **changes: Any) -> None:
-        """Deploy new settings and new code: old environments end their invocations, and get no others."""
+        """Deploy new settings and new code: old environments finish their invocations and get no new ones."""
         self.release += 1
         self.deployment = replace(self.deployment, **changes)
         self.trace("deploy", f"release {self.release}: {changes}")
@@ -243,7 +243,7 @@ class SimWorld:
     ) -> SimTask:
         """Begin an invocation of the process with this work."""
         aim = self.plan.at("invoke")
-        # Sometimes a function has one minute only, and hands longer work off.
+        # Some invocations have only 70 seconds, and hand longer turns off.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
         if aim is not None:
             self.befalls(aim, "invoke", process)
@@ -257,7 +257,7 @@ class SimWorld:
         return process.start(self._invocation(process, work(call), call))
 
     async def _invocation(self, process: Process, work: Coroutine[Any, Any, Any], call: CallContext) -> None:
-        """Run the app and its background work like the runtime loop, or stop it near its deadline."""
+        """Run the call and its background work, and stop them near the deadline, as the runtime loop does."""
         serving = asyncio.ensure_future(self._with_its_work(work, call))
         margin = min(MARGIN_SECONDS, max(0.0, process.remaining() / 2))
         await asyncio.wait({serving}, timeout=max(0.0, process.remaining() - margin))
@@ -289,7 +289,7 @@ class SimWorld:
         try:
             await work
         except StoreUnavailable:
-            pass  # the schedule calls it again
+            pass  # the next sweep tries again
         except Exception as error:
             self.history.surprises.append(f"{process.name} raised {error!r}")
 
@@ -400,7 +400,7 @@ class SimWorld:
             history.spared[first.delivery.task, first.delivery.config_id] += 1
 
     def lease_taken(self, process: Process) -> None:
-        """Continue the processes frozen until this lease."""
+        """Continue the processes that are frozen until another process acquires a lease."""
         for process_, thaw, seconds in self._overtaken:
             if process_ is not process:
                 self.outside(seconds, thaw)
@@ -424,7 +424,7 @@ class SimWorld:
         self._overtaken.append((process, thaw, seconds))
 
     def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
-        """Note an agent's act, and the validity of its lease."""
+        """Note an agent's action, and whether its lease was still valid."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(
@@ -435,7 +435,7 @@ class SimWorld:
         )  # fmt: skip
 
     def seconds_of(self, key: TaskKey) -> float:
-        """Return the seconds of the task's programs when nothing goes wrong."""
+        """Return the duration in seconds of the task's programs without faults."""
         names = {did.message_id for did in self.history.agent if did.task_id == key.task_id}
         texts = {
             text_of(message)
