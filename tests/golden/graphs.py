@@ -1,6 +1,6 @@
 """Graphs of the transcripts: `plain_answer()` is served for `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-They use plain LangGraph without network, time or randomness. Each imports its names from `aion` locally.
+They use plain LangGraph without network, time or randomness. A function that uses `aion` imports it locally.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ def model_saying(*scripts: list[StreamItem]) -> ScriptedModel:
 
 
 def in_a_row(*nodes: Callable[..., Any], state: Any = GoldenState) -> Graph:
-    """Return a graph with these nodes in a row."""
+    """Return a graph that runs these nodes one after another."""
     graph = StateGraph(state)
     before = START
     for node in nodes:
@@ -162,7 +162,7 @@ def failure() -> Graph:
 
 
 def side_by_side(*nodes: Callable[..., Any], join: Callable[..., Any], state: Any = GoldenState) -> Graph:
-    """Return a graph with parallel nodes, and a last one after all of them."""
+    """Return a graph that runs the nodes in parallel, and then `join`."""
     graph = StateGraph(state)
     graph.add_node(join.__name__, join)
     for node in nodes:
@@ -205,7 +205,7 @@ def sub_agent() -> Graph:
 
 
 def retry() -> Graph:
-    """The first attempt fails after its emissions."""
+    """The node's first attempt fails after its emissions."""
     from aion.langgraph.stream import emit_data, emit_message
 
     failures = [ConnectionError("the database's password is hunter2")]
@@ -224,7 +224,7 @@ def retry() -> Graph:
 
 
 def retry_of_a_model_call() -> Graph:
-    """The first call fails in the middle."""
+    """The first model call fails in the middle of its text."""
     model = model_saying(["Half of ", ConnectionError("the database's password is hunter2")], ["The whole ", "answer."])
 
     async def answer(state: GoldenState) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def parallel_interrupts() -> Graph:
 
 
 def interrupt_then_speak() -> Graph:
-    """A model streams in the turn of the answer."""
+    """A model streams in the turn that resumes with the client's answer."""
     model = model_saying(["Booked for ", "Tuesday."])
 
     async def ask(state: GoldenState) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def interrupt_then_speak() -> Graph:
 
 
 def interrupt_while_speaking() -> Graph:
-    """The interrupt cuts into a streamed text."""
+    """The interrupt comes before the end of a streamed text."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def interrupt_while_speaking() -> Graph:
 
 
 def interrupt_after_emitting() -> Graph:
-    """LangGraph runs the interrupted node again from its start after the answer."""
+    """After the client's answer LangGraph runs the interrupted node again, which emits again."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def interrupt_after_emitting() -> Graph:
 
 
 def answer_before_a_question() -> Graph:
-    """The answer comes before the interrupt."""
+    """The agent's answer comes before the interrupt."""
     model = model_saying(["Dear ", "all."])
 
     async def draft(state: GoldenState) -> dict[str, Any]:
@@ -423,7 +423,7 @@ def emit_message_chunks() -> Graph:
 
 
 def emit_message_chunks_alone() -> Graph:
-    """The turn's only output is these chunks."""
+    """The turn has no output other than these chunks."""
     from aion.langgraph.stream import emit_message
 
     async def think(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -463,7 +463,7 @@ def emit_task_metadata() -> Graph:
 
 
 def emit_functions_together() -> Graph:
-    """All four functions in a synchronous node that returns its state; the message is the turn's only text."""
+    """A synchronous node calls all four functions and returns its state; the message is the turn's only text."""
     from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 
     def work(state: GoldenState, writer: StreamWriter) -> GoldenState:
@@ -529,7 +529,7 @@ def reply_from_an_iterator_that_raises() -> Graph:
 
 
 def reply_that_breaks_off() -> Graph:
-    """The node catches the exception."""
+    """The reply's iterator raises, and the node catches the exception."""
     from aion.langgraph import AionContext
 
     model = model_saying(["There was ", "a fox."])
@@ -547,7 +547,7 @@ def reply_that_breaks_off() -> Graph:
 
 
 def replies_at_once() -> Graph:
-    """Each begins before the other has ended."""
+    """Each reply begins before the other one has ended."""
     from aion.langgraph import AionContext
 
     bus_has_begun, train_has_begun, bus_is_said = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -581,7 +581,7 @@ def replies_at_once() -> Graph:
 
 
 def reply_over_outbox() -> Graph:
-    """All three channels in one turn."""
+    """One turn has a reply, an outbox, and a message in the state."""
     from aion.langgraph import AionContext
     from aion.shared.types import A2AOutbox
 
@@ -639,7 +639,7 @@ def outbox_task() -> Graph:
 
 
 def fallback() -> Graph:
-    """The turn adds two messages to the state, streams neither and uses no function of aion's."""
+    """The turn adds two messages to the state; it streams neither, and calls no function of aion."""
 
     async def plan(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("I shall say hello.")]}

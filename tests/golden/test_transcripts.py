@@ -36,7 +36,7 @@ from tests.support.service import http, parts, send
 HERE = Path(__file__).parent
 METHODS = {"v1": "SendStreamingMessage", "v03": "message/stream"}
 READS = {"SendStreamingMessage": "GetTask", "message/stream": "tasks/get"}
-"""Method that reads the task again, for each streaming method."""
+"""Method that reads the streamed task, for each streaming method."""
 TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 KINDS = {
@@ -46,9 +46,9 @@ KINDS = {
     "artifactId": "artifact",
     "interruptId": "interrupt",
 }
-"""Kind of id under each key; a task's own is under `id`."""
+"""Kind of the id under each key; a task has its own id under `id`."""
 ONE = ("task", "context")
-"""A transcript has one of these, so its token has no number."""
+"""Kinds whose first token has no number, because most transcripts have one id of the kind."""
 ANSWER = re.compile(r"\((<interrupt-\d+>)\) ")
 """Prefix of a text that answers one of several interrupts."""
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
@@ -85,7 +85,7 @@ class Tokens:
         return value
 
     def value_of(self, token: str) -> str:
-        """Return the id of the token, or the token itself for any other text."""
+        """Return the id that this token replaces; return any other text unchanged."""
         return next((value for (_, value), known in self._tokens.items() if known == token), token)
 
     def _token(self, key: str, value: Any, kinds: dict[str, str]) -> Any:
@@ -115,7 +115,7 @@ def read(transcript: Path) -> list[Exchange]:
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """Return the blocks between empty lines, without comments of ours or of SSE."""
+    """Yield the lines of each block between empty lines, without the comments of transcripts and of SSE."""
     for block in text.replace("\r\n", "\n").split("\n\n"):
         if lines := [line for line in block.split("\n") if line and not line.startswith(("#", ":"))]:
             yield lines
@@ -129,9 +129,9 @@ def frame(lines: list[str]) -> dict[str, Any]:
 
 
 async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> list[Exchange]:
-    """Return the frames for each text; every text after the first goes to the first one's task.
+    """Return the frames for each text; every text after the first goes to the task of the first.
 
-    The resulting task never has the same message twice.
+    Check that the task has no message twice.
     """
     heard: list[Exchange] = []
     task: dict[str, str] = {}
@@ -155,7 +155,7 @@ async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> li
 
 
 async def message_ids(client: httpx.AsyncClient, task_id: str, method: str) -> list[str]:
-    """Return the ids of the task's messages, including that of its status."""
+    """Return the ids of the messages in the task's history and of the message in its status."""
     request = {"jsonrpc": "2.0", "id": 8, "method": method, "params": {"id": task_id}}
     task = (await client.post("/", json=request)).json()["result"]
     messages = [*task.get("history", []), task["status"].get("message")]
@@ -163,7 +163,7 @@ async def message_ids(client: httpx.AsyncClient, task_id: str, method: str) -> l
 
 
 def frames(answer: httpx.Response) -> list[dict[str, Any]]:
-    """Return the frames of a response; one without a stream becomes a frame that no transcript has."""
+    """Return the frames of a response; a response without a stream becomes one frame that no transcript has."""
     kind = answer.headers["content-type"].partition(";")[0]
     if (answer.status_code, kind) != (200, "text/event-stream"):
         return [{"http": f"{answer.status_code} {kind}", "data": answer.json()}]
@@ -171,7 +171,7 @@ def frames(answer: httpx.Response) -> list[dict[str, Any]]:
 
 
 def lines(exchanges: list[Exchange]) -> list[str]:
-    """Return the exchanges with one line for each leaf of the JSON, so that a difference is one line."""
+    """Return the exchanges as lines, one for each leaf of the JSON, so that a difference is one line."""
     found = []
     for exchange in exchanges:
         found.append(f"> {exchange.text}")
@@ -190,7 +190,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from leaves(item, f"{path}[{index}]")
     else:
-        # protobuf has no integers within metadata and data.
+        # protobuf's Struct turns integers in metadata and data into floats.
         yield path, int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -205,7 +205,7 @@ async def test_stream_matches_its_golden_transcript(transcript: Path) -> None:
 
 
 def test_each_case_has_transcripts_of_both_versions() -> None:
-    """The same turn in both protocol versions."""
+    """The two transcripts of a case have the same turn in v1 and v0.3."""
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases
     assert {path.name for path in TRANSCRIPTS} == {f"{case}.{version}.sse" for case in cases for version in METHODS}

@@ -38,7 +38,7 @@ A2A_JSON = "application/a2a+json"
 def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
     """Check that the response is the error in the dialect's form, and return its message."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        # v0.3's clients read the refusal of a streaming method from a stream's only frame.
+        # The v0.3 server refuses a streaming method by a stream with one frame, as v0.3's clients expect.
         assert dialect.name == "JSON-RPC 0.3"
         ((_, data),) = [line.split(":", 1) for line in answer.body.decode().splitlines() if line.startswith("data:")]
         body = json.loads(data)
@@ -57,7 +57,7 @@ def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
         assert (told["code"], told["status"]) == (error.http, error.status), body
     else:
         assert answer.status == error.http, body
-        # v0.3's error has no wrapper, and JSON-RPC's codes.
+        # An error of HTTP+JSON 0.3 has no wrapper, and has JSON-RPC's codes.
         told, details = body, body.get("data", [])
         assert told["code"] == error.code, body
     if error.reason:

@@ -31,10 +31,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def faults(events: Sequence[Event], version: str, *, begins: bool = True) -> list[str]:
-    """Return the faults of the stream; `begins` for a new task's stream, not the rest of one."""
+    """Return the faults of the stream; with `begins` it is the whole stream of a new task, otherwise a continuation."""
     found = list(_of_shape(events, version))
     if found:
-        return found  # without kinds there is no order to check
+        return found  # the order of unreadable events cannot be checked
     told = [_read(event, version) for event in events]
     if [kind for kind, _ in told] == ["message"]:
         return list(_of_message(told[0][1], version, "the message"))
@@ -163,7 +163,7 @@ def _of_part(part: Event, version: str, where: str) -> Iterator[str]:
 
 
 def _internal(value: Any) -> bool:
-    """Return True if it contains a kind for observability only."""
+    """Return True if the value contains an event of a kind that is for observability only."""
     if isinstance(value, dict):
         return str(value.get("kind", "")).startswith("internal:") or any(map(_internal, value.values()))
     return isinstance(value, list) and any(map(_internal, value))

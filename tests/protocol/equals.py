@@ -43,7 +43,7 @@ def contents(draw: DrawFn) -> dict[str, Json]:
 
 
 def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, Sent]:
-    """Return the same message for two contexts."""
+    """Return an operation, and its request with the same message for two contexts."""
     operation, message = draw(st.sampled_from(SENDS)), contents(draw)
     both = []
     for context in (draw(fresh_contexts), draw(fresh_contexts)):
@@ -55,7 +55,7 @@ def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, 
 
 
 def equal(kind: str, draw: DrawFn, dialect: Dialect, change: Any, **headers: str) -> Variation:
-    """Return a plain request and its changed copy."""
+    """Return a request whose body `change` has changed, and the plain request with the same result."""
     operation, plain, sent = twice(draw, dialect)
     body = rendered(change(body_of(sent)), chance(draw))
     return Variation(kind, with_body(sent, body, **headers), None, plain, operation)
@@ -76,7 +76,7 @@ def unknown_fields(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def nulls(draw: DrawFn, dialect: Dialect) -> Variation:
-    """Add a null value for a missing field."""
+    """Add null values for missing fields."""
     names = draw(st.sets(st.sampled_from(["taskId", "metadata", "extensions", "referenceTaskIds"]), min_size=1))
 
     def change(body: Json) -> Json:
@@ -87,7 +87,7 @@ def nulls(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def names_of_the_schema(draw: DrawFn, dialect: Dialect) -> Variation:
-    """Replace camelCase by the proto name of a field."""
+    """Replace the camelCase names of fields by their names in the proto file."""
 
     def snake(value: Json, path: Path = ()) -> Json:
         if isinstance(value, dict) and not _is_data(path):
@@ -98,7 +98,7 @@ def names_of_the_schema(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def numbers_as_numbers(draw: DrawFn, dialect: Dialect) -> Variation:
-    """Write an integer as a text or as a float."""
+    """Write the integer `historyLength` as a text or as a float."""
     number = draw(st.sampled_from(["3", 3.0]))
 
     def change(body: Json) -> Json:

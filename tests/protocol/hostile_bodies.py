@@ -21,7 +21,7 @@ from tests.support.service import parts
 
 SIZES = (100_000, 700_000)
 LARGEST = 4_500_000
-"""Approximate sizes of the generated bodies, in bytes."""
+"""Approximate size of the largest bodies in bytes; `SIZES` has those of the others."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
 """Members of a message by the name of the attack."""
 
 VALUES = MAX_VALUES - 40
-"""Number of values in a full message. The request around it has the rest."""
+"""Number of values in a full message; the request around the message has up to 40 further ones."""
 
 FULL: dict[str, dict[str, Any]] = {
     "full of lists": {"parts": [{"data": {"a": [[[[]]]] * (VALUES // 4)}}]},
@@ -102,7 +102,7 @@ FULL: dict[str, dict[str, Any]] = {
 """Members of accepted messages with almost the maximum number of values."""
 
 LARGEST_NAMES = ("long text", "long file names", "base64", "data of text", "invisible names", "file name of dots")
-"""Attacks by the size of one value or name."""
+"""Names of the attacks with one large value or name."""
 
 RAW: dict[str, Callable[[int], bytes]] = {
     "open lists": lambda size: b"[" * size,
@@ -142,12 +142,12 @@ def full_bodies(dialects: Iterable[Dialect] = DIALECTS) -> Iterator[HostileBody]
 
 
 def largest_bodies(dialects: Iterable[Dialect] = DIALECTS) -> Iterator[HostileBody]:
-    """Generate messages of the largest size with long values or names. Those with long texts outside of data are refused."""
+    """Generate messages of the largest size with long values or names; long texts outside of data parts are refused."""
     return (large_body(name, dialect) for dialect, name in product(dialects, LARGEST_NAMES))
 
 
 def large_body(name: str, dialect: Dialect) -> HostileBody:
-    """Return a message with almost the maximum number of values, or one of the largest size."""
+    """Return the message of this name: with almost the maximum number of values, or of the largest size."""
     if name in FULL:
         return _message(f"{name}, {dialect.name}", dialect, FULL[name])
     return _message(f"{name}, {LARGEST}, {dialect.name}", dialect, MESSAGES[name](LARGEST))
@@ -189,7 +189,7 @@ async def costs_of(app: ASGIApp, bodies: Iterable[HostileBody]) -> tuple[list[Co
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Exclude the objects of the test session from garbage collections, which take 0.1 s with them."""
+    """Exclude the objects of the test session from garbage collections, which would take 0.1 s."""
     gc.collect()
     gc.freeze()
     try:
@@ -199,7 +199,7 @@ def without_collections() -> Iterator[None]:
 
 
 def allowed_bytes(cost: Cost) -> int:
-    """Return 8 KB for an error, and four times the request for another response."""
+    """Return 8 KB for an error; for another response four times the size of the request, at least 8 KB."""
     return 8 * 1024 if cost.is_error else max(8 * 1024, 4 * len(cost.body.content))
 
 

@@ -24,7 +24,7 @@ class ServedTasks:
     """App and its tasks by state: `done`, `working`, `asking`, `canceled`."""
 
     def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
-        """Take the extensions that the clients' messages name. `push` enables push notifications."""
+        """Send the header A2A-Extensions with `declared` in every request; `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
         told: dict[str, Any] = {

@@ -35,7 +35,7 @@ FREE_IDS = (
     "Grüße \N{WAVING HAND SIGN}",
     "é" * 256,
 )
-"""Ids of other systems: nanoid, Slack, e-mail, and the longest one."""
+"""Context ids in the form of other systems (nanoid, Slack, e-mail), and the longest id."""
 DEEP: dict[str, Any] = {}
 for _ in range(40):
     DEEP = {"in": DEEP}
@@ -63,7 +63,7 @@ class ProtocolRow:
 
 
 def message(*, without: str = "", **given: Any) -> dict[str, Any]:
-    """Return params with a message and these changes."""
+    """Return the params of a message; `given` replaces fields of the message, and `without` removes one."""
     whole = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], **given}
     whole.pop(without, None)
     return {"message": whole}
@@ -162,7 +162,7 @@ MEDIA_TYPES: list[tuple[str, Any, str | Error]] = [
 ]
 
 UNKNOWN_TO = {"referenceTaskIds": (OLD_REST,)}
-"""Unknown fields of a dialect: ignored."""
+"""Fields that a dialect does not know, and ignores."""
 
 SENDS = [
     ProtocolRow(
@@ -190,7 +190,7 @@ NEGOTIATED = [
         params,
         gives if isinstance(gives, Error) else "task:completed" if operation == SEND else _STREAMS[gives],
         where={"described": TEXT_ONLY},
-        # A text in v0.3 has no media type.
+        # A text part of v0.3 has no media type.
         not_in=OLDER if "another kind" in what else (),
     )
     for operation in (SEND, STREAM)
@@ -208,7 +208,7 @@ STREAMS = [
     for what, params, gives in MESSAGES
 ]
 
-# In v0.3 only a positive number is a limit (TaskQueryParams.historyLength).
+# In v0.3 only a positive historyLength limits the history (TaskQueryParams.historyLength).
 QUESTION_ENDS = dict.fromkeys(OLDER, "task:input-required")
 NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
 OFFERED = {"extended": True}
@@ -278,7 +278,7 @@ PUSH = [
     ProtocolRow(GET, "unknown", {"taskId": "<told>", "id": "nope"}, NOT_FOUND),
     ProtocolRow(GET, "of another task", {"taskId": "<done>", "id": "p"}, NOT_FOUND),
     ProtocolRow(GET, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
-    # v0.3 selects the task's config without an id.
+    # JSON-RPC 0.3 returns a config of the task if the request names none.
     ProtocolRow(GET, "id: missing", {"taskId": "<told>"}, PARAMS, {OLD_RPC: f"config p of {HOOK}"}),
     ProtocolRow(GET, "id: missing, where there is none", {"taskId": "<done>"}, PARAMS, {OLD_RPC: NOT_FOUND}),
     ProtocolRow(GET, "id: a list", {"taskId": "<told>", "id": ["p"]}, PARAMS),

@@ -40,10 +40,10 @@ def declared(config: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the example's job of forty minutes short, before its module is imported."""
+    """Shorten the example's job of forty minutes; its module reads the setting at import."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
-    # An app sets the variables of its aion.yaml when it is built, which is once for all tests.
+    # An app sets the variables of its aion.yaml when it is built, but all tests share one app.
     monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")
 
 
@@ -92,7 +92,7 @@ async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dia
 
 
 def test_each_example_has_aion_yaml() -> None:
-    """An undeclared example would run in no test."""
+    """An example without aion.yaml would run in no test."""
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
@@ -112,7 +112,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden_transcript_complies(transcript: Path) -> None:
-    """Each way of answering in the golden transcripts."""
+    """The golden transcripts contain each way of answering."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
     assert streams

@@ -44,11 +44,11 @@ from tests.support.asgi import call
 from tests.support.service import parts, send
 
 TWO_DIALECTS = DIALECTS[0], DIALECTS[-1]
-"""Dialects that have neither a version nor a binding in common. `make test-deep` has all of them."""
+"""Dialects that have neither a version nor a binding in common; `make test-deep` tests all dialects."""
 
 
 def large_messages(*names: str) -> pytest.MarkDecorator:
-    """Parametrize by the name and the dialect of large messages: all of them together are 100 MB."""
+    """Parametrize by the names of large messages and by the dialect, one message per test: together they are 100 MB."""
     return pytest.mark.parametrize(
         ("name", "dialect"),
         [
@@ -90,11 +90,11 @@ async def test_hostile_bodies_take_bounded_cpu_time() -> None:
 # ── Other requests ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LONGEST_STEP = 12
-"""Maximum processor time of a step of the event loop, in times of `conversion_seconds`."""
+"""Maximum processor time of a step of the event loop, as a multiple of `conversion_seconds`."""
 
 
 def conversion_seconds() -> float:
-    """Return the processor time to convert 5,000 lists of JSON to a protobuf message once, on this machine now."""
+    """Return the processor time in which this machine now converts 5,000 JSON lists to a protobuf message."""
     times = []
     for _ in range(3):
         since = time.thread_time()
@@ -131,7 +131,7 @@ async def test_hostile_bodies_take_short_loop_steps(dialects: tuple[Dialect, ...
 async def test_large_body_delays_neither_health_nor_heartbeats(
     name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All threads are busy, so the body waits for a thread. The event loop serves other requests and a stream."""
+    """The only thread is busy, so the large body waits; the event loop serves other requests and a stream."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.001)
     agent, busy, heartbeats = GatedAgent(), threading.Event(), asyncio.Semaphore(0)
     streaming, app = parts(agent).app(), hostile_app()
@@ -148,7 +148,7 @@ async def test_large_body_delays_neither_health_nor_heartbeats(
             for usual in usual_bodies():
                 assert not (await cost_of(app, usual)).is_error
             while not heartbeats.locked():
-                await heartbeats.acquire()  # those before
+                await heartbeats.acquire()  # the heartbeats so far
             for _ in range(3):
                 await heartbeats.acquire()
             assert not hostile.done()
@@ -220,7 +220,7 @@ class CountedConversions:
 
 @large_messages(*FULL)
 async def test_message_is_converted_once_per_use(name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read it once. The model's input and the response need JSON of the message. Nothing else converts it."""
+    """A message is read once, and converted to JSON for the model's input and for the response only."""
     app = hostile_app()
     with monkeypatch.context() as patched:
         counted = CountedConversions(patched)

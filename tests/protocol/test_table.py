@@ -32,7 +32,7 @@ SAID = [
 
 
 async def filled(served: ServedTasks, params: Any) -> Any:
-    """Return the params with the ids of tasks in the named states."""
+    """Return the params with ids in place of the placeholders; start the tasks in the named states."""
     match params:
         case dict():
             return {name: await filled(served, value) for name, value in params.items()}
@@ -82,7 +82,7 @@ async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
 
 @each_operation
 async def test_matching_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
-    """The method's name, or the path, has a version; a stated version must match it."""
+    """The method's name or the path implies a version; a version in the header or the query must match it."""
     served = ServedTasks(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
     other = "0.3" if dialect.version == "1.0" else "1.0"
@@ -92,7 +92,7 @@ async def test_matching_version_may_be_stated_or_omitted(dialect: Dialect, opera
         check_refusal(dialect, await served.ask(dialect, replace(sent, target=query)), VERSION)
     for states in ({}, {"a2a-version": dialect.version}, {"a2a-version": f"{dialect.version}.7"}, {"a2a-version": ""}):
         answer = await served.ask(dialect, sent, **states)
-        # A canceled or completed task stays so for the next request.
+        # These operations end the task, so the next request is refused.
         assert answer.status == 200 or operation in {"CancelTask", "SubscribeToTask"}
         assert b"VERSION_NOT_SUPPORTED" not in answer.body, states
     await served.rest()
@@ -103,7 +103,7 @@ URI = "https://example.com/extensions/needed"
 
 @each_operation
 async def test_request_must_declare_required_extension(dialect: Dialect, operation: str) -> None:
-    """A2A 3.2.6, 4.6: -32008 without the extension; with it the response lists it as active."""
+    """Without the extension the error is -32008; otherwise the response lists it as active (A2A 3.2.6, 4.6)."""
     where = {**FIRST[operation].where}
     where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
     header = "a2a-extensions" if dialect.version == "1.0" else "x-a2a-extensions"
@@ -149,12 +149,12 @@ ALSO = {
     ("GET", "/v1/tasks/{id}:subscribe"),
     ("GET", "/v1/agent/authenticatedExtendedCard"),
 }
-"""Additional routes of an operation."""
+"""Further routes of the operations."""
 
 
 @pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
 async def test_subscribe_accepts_get(path: str) -> None:
-    """The specification has POST, its proto file has GET."""
+    """The text of the specification has POST, and its proto file has GET."""
     dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
     served = ServedTasks()
     task = await served.prepare("working")
@@ -201,7 +201,7 @@ async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> No
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_other_http_method_is_405(dialect: Dialect, method: str) -> None:
-    """A2A 11: status 405 with the allowed methods."""
+    """The response has the allowed methods in the header Allow (A2A 11)."""
     served = ServedTasks()
     answer = await served.ask(dialect, replace(await first(served, dialect, SEND), method=method))
     assert answer.status == 405

@@ -1,4 +1,4 @@
-"""Requirements of the TCK: each has proofs among our tests. The tests here are the proofs without another place."""
+"""Proofs of the TCK's requirements: each named test or row exists. The tests here are proofs that fit in no other file."""
 
 import ast
 import json

@@ -24,7 +24,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: 
 
 
 def tried(share: float) -> settings:
-    """Number of examples for each dialect. They share one app: each example has its own context."""
+    """Return settings with this share of the examples; all examples share one app, each in its own context."""
     return settings(
         max_examples=int(MANY * share / len(DIALECTS)),
         deadline=None,

@@ -17,7 +17,7 @@ ALPHABET = "ABCXYZabcxyz0123456789_.:@/+=~-"
 
 @dataclass(frozen=True)
 class Variation:
-    """Request with its expected error; `None` expects the result of the plain request."""
+    """Request with its expected error; without an error it must have the result of the `plain` request."""
 
     kind: str
     sent: Sent
@@ -49,12 +49,12 @@ def good(draw: DrawFn, operation: str = "SendMessage", **message: Json) -> Json:
 
 
 _contexts = iter(range(10**12))
-# A fixed length: later draws must not depend on the number of earlier draws.
+# Fixed length, so that the size of a request does not depend on the number of earlier draws.
 fresh_contexts = st.builds(lambda: f"c-{next(_contexts):012}")
 
 
 def operations(dialect: Dialect) -> st.SearchStrategy[str]:
-    """Operations with params in a body."""
+    """Operations whose params are in the request's body."""
     others = () if dialect.is_rest else ("GetTask", "CancelTask", "SubscribeToTask")
     return st.sampled_from((*SENDS, *others))
 
@@ -225,7 +225,7 @@ TYPES: dict[Path, tuple[Json, ...]] = {
 
 def the_wrong_type(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from(SENDS))
-    # v0.3's proto file lacks this field.
+    # The proto file of v0.3 lacks this field, so HTTP+JSON 0.3 ignores it.
     unknown = ("message", "referenceTaskIds") if dialect.name == "HTTP+JSON 0.3" else ()
     path = draw(st.sampled_from([path for path in TYPES if path != unknown]))
     params = put(good(draw, operation), path, draw(st.sampled_from(TYPES[path])))

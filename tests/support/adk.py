@@ -123,9 +123,9 @@ class DecidingLlm(BaseLlm):
 
 
 class CrashingSessions(InMemorySessionService):
-    """Session service with a simulated loss of the process at some appends, counted from 1.
+    """Session service that simulates the loss of its process at some appends, counted from 1.
 
-    The event is stored first, except with `before`.
+    The event is stored before the loss; with `before` it is not stored.
     """
 
     def __init__(self, *crash_at: int, before: bool = False) -> None:
@@ -198,7 +198,7 @@ def history(task: dict[str, Any]) -> list[str]:
 
 
 def deltas(frames: list[dict[str, Any]]) -> list[tuple[str, bool, bool]]:
-    """Return the stream deltas as text, append, lastChunk."""
+    """Return `text`, `append` and `lastChunk` of each stream delta."""
     updates = [frame["artifactUpdate"] for frame in frames if "artifactUpdate" in frame]
     return [
         (each["artifact"]["parts"][0]["text"], each.get("append", False), each.get("lastChunk", False))
@@ -229,11 +229,11 @@ class YieldingAgent(BaseAgent):
 
 
 def text_event(*texts: str, partial: bool | None = None, parts: Any = (), **actions: Any) -> Event:
-    """Return an event with these texts and parts; its author is the yielding agent."""
+    """Return an event of YieldingAgent with these texts and parts."""
     made = [*(genai.Part(text=text) for text in texts), *parts]
     return Event(partial=partial, content=content(*made) if made else None, actions=EventActions(**actions))
 
 
 def yielding_agent(*events: Event | Callable[[Any], Any]) -> YieldingAgent:
-    """Return an agent with these events."""
+    """Return a YieldingAgent with these events."""
     return YieldingAgent(name="yielding", events=list(events))

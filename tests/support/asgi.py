@@ -29,7 +29,7 @@ async def call(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> AsgiAnswer:
-    """Return the answer; call `heard` at the first bytes of a successful one."""
+    """Return the answer to a request; call `heard` at each piece of the body of a successful answer."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -76,7 +76,7 @@ async def call(
     either: set[asyncio.Future[Any]] = {running, answered}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not answered.done():
-        await running  # it raised: its error explains more than a missing answer
+        await running  # raises the app's error
     return await answered
 
 
@@ -97,7 +97,7 @@ async def ask(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> httpx.Response:
-    """Return the answer to a request with exactly this target: no client normalises it. See `call`."""
+    """Return the answer to a request with exactly this target, which an HTTP client would normalise. See `call`."""
     answer = await call(app, method, target, body, headers, heard=heard)
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 

@@ -13,19 +13,19 @@ async def settle() -> None:
     idle = 0
     for _ in range(30):
         await asyncio.sleep(0)
-        # An iteration may wake a task by an event of a socket or of another thread: the next one shows it.
+        # An event of a socket or of another thread may make a task ready in the next iteration.
         idle = 0 if loop._ready else idle + 1
         if idle == 3:
             return
 
 
 class ManualClock:
-    """`ports.Clock`; a sleeper wakes once the clock has moved far enough."""
+    """`ports.Clock` that the test moves; `sleep` returns once the clock has moved far enough."""
 
     def __init__(self, *, step: float = 0.0) -> None:
         """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""
         self._step = timedelta(seconds=step)
-        # The emulators expire items by the machine's time.
+        # The clock begins at the machine's time, by which the emulators expire items.
         self._now = datetime.now(UTC)
         self._moved = asyncio.Event()
 

@@ -20,7 +20,7 @@ from opentelemetry.util._once import Once
 
 @dataclass
 class Collector:
-    """Exported traces."""
+    """Traces that the collector has received."""
 
     endpoint: str = ""
     raw: list[bytes] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Collector:
 
     @property
     def text(self) -> str:
-        """Return all content for a search: the raw bytes and the parsed text."""
+        """Return everything received as text, to search it: the raw bytes and the parsed content."""
         return "\n".join([*(raw.decode("latin-1") for raw in self.raw), *map(str, self.requests)])
 
     def _scoped(self) -> Iterator[tuple[str, Span]]:

@@ -1,4 +1,4 @@
-"""Context of a store with a vocabulary for the contract tests."""
+"""Context of a task store, with short methods for the contract tests."""
 
 import random
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ FAILED = TaskState.TASK_STATE_FAILED
 INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
 
 MANY = 1000
-"""More contexts than the expired timers of a test run in a shard of the index."""
+"""Limit above the number of timers that a test run leaves in a shard of the timer index."""
 
 
 class StoreConversation:
@@ -46,7 +46,7 @@ class StoreConversation:
         self.tasks: list[str] = []
         """Ids of the started tasks."""
         self.accepted: list[tuple[str, str]] = []
-        """Stored messages to tasks: task and message."""
+        """Task id and message id of each stored message to a task."""
 
     # ── Clients ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -175,9 +175,9 @@ class StoreConversation:
         )
 
     async def _is_indexed(self) -> bool:
-        """Return True if the context's own partition of the index has an expired timer of the context.
+        """Return True if the context's shard of the timer index has an expired timer of the context.
 
-        A sweep reads 32 partitions.
+        It reads one shard, where a sweep reads all 32.
         """
         store: Any = self.store
         found = await Reads(store._table, self.clock).expired_timers(keys.timer_shard(self.context), MANY)
@@ -236,5 +236,5 @@ class StoreConversation:
 
 
 def of(conversation: StoreConversation, **other: str) -> StoreConversation:
-    """Return the same store's context of another owner, agent or id."""
+    """Return another context of the same store: `other` replaces the owner, the agent or the context id."""
     return StoreConversation(conversation.store, conversation.clock, replace(conversation.context, **other))

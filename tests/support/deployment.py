@@ -1,4 +1,4 @@
-"""App of a deployment's settings and aion.yaml, in memory."""
+"""App of a deployment with given settings and aion.yaml, in memory."""
 
 from pathlib import Path
 

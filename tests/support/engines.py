@@ -24,7 +24,7 @@ from tests.support.server import ROOT
 
 DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
-"""It takes a third of moto's time, and its refusals are closer to DynamoDB's."""
+"""Engine by default: it takes a third of moto's time, and its refusals are closer to DynamoDB's."""
 
 LOCAL = ("memory", "sqlite")
 """Tables and blobs without an engine."""
@@ -36,7 +36,7 @@ def local_table(kind: str, clock: Clock, folder: Path) -> Table:
 
 
 def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:
-    """Return blobs of this kind; a file is in the folder."""
+    """Return a blob store of this kind; a file is in the folder."""
     return MemoryBlobs() if kind == "memory" else SQLiteBlobs(folder / "blobs.sqlite", clock)
 
 
@@ -47,7 +47,7 @@ class ReachableStack(Protocol):
         """Return a client of the stack's DynamoDB, SQS or S3."""
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return the function's variables from the template, and those to reach this stack."""
+        """Return the environment variables of the function in the template, and those that point to this stack."""
 
 
 class Stack(ReachableStack, Protocol):
@@ -57,7 +57,7 @@ class Stack(ReachableStack, Protocol):
 
 
 def chosen(default: tuple[str, ...] = (FASTEST,)) -> tuple[str, ...]:
-    """Return this run's engines: those in AION_TEST_ENGINES, all for `all`, the fastest by default."""
+    """Return this run's engines: those in AION_TEST_ENGINES (`all` for all), or `default`."""
     return chosen_for_each() if _named() else default
 
 
@@ -78,7 +78,7 @@ def _named() -> tuple[str, ...]:
 
 
 class MadeStack:
-    """The template's resources at an address; DynamoDB may have another one."""
+    """The template's resources at an address; DynamoDB may have another address."""
 
     def __init__(self, place: Place, *, dynamodb: str | None = None) -> None:
         self._dynamodb = dynamodb or place.endpoint
@@ -94,7 +94,7 @@ class MadeStack:
 
 
 def empty(stack: Stack) -> None:
-    """Create the stack's tables anew, and empty its bucket: moto scans a whole table for the items of an index."""
+    """Create the stack's tables anew, and empty its bucket: moto is slow with a full table, which it scans for an index."""
     dynamodb = stack.client("dynamodb")
     tables = stack.template.resources(TABLE)
     for table in tables:

@@ -19,12 +19,12 @@ EventOf = Callable[[Request, bytes], dict[str, Any]]
 
 
 def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
-    """Return the app behind a REST API of this host name; a custom domain has no stage."""
+    """Return the app behind a REST API with this host name; paths at a custom domain have no stage."""
     return behind(app, lambda request, body: rest_api_event(request, body, domain=domain, stage=stage))
 
 
 def function_url(app: ASGIApp, domain: str, stage: str = "$default") -> ASGIApp:
-    """Return the app behind a Function URL of this host name, or with a stage behind an HTTP API: its events are alike."""
+    """Return the app behind a Function URL with this host name, or behind an HTTP API with a stage; their events are alike."""
 
     def event_of(request: Request, body: bytes) -> dict[str, Any]:
         path, query = request.url.path, request.url.query
@@ -38,7 +38,7 @@ def function_url(app: ASGIApp, domain: str, stage: str = "$default") -> ASGIApp:
 
 
 def behind(app: ASGIApp, event_of: EventOf) -> ASGIApp:
-    """Return the app as our runtime calls it, with the event of each request."""
+    """Return the app as our runtime calls it, with the Lambda event that `event_of` makes of each request."""
     reader = EventReader(cast("Any", app))
 
     async def entrypoint_url(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Own environments of Python and Node, for dependencies incompatible with the project's lock."""
+"""Separate environments of Python and Node, for dependencies incompatible with the project's lock."""
 
 import shutil
 import subprocess
@@ -28,7 +28,7 @@ def python_with(requirements: Path) -> Path:
 
 
 def node_with(folder: Path) -> Path:
-    """Return a folder with the programs of the given one and its package-lock.json's packages, installed once.
+    """Return a folder with copies of the files in `folder` and the packages of its package-lock.json, installed once.
 
     Raise NodeMissing without Node.
     """

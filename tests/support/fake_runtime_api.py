@@ -27,7 +27,7 @@ DELIMITER = bytes(8)
 
 @dataclass
 class RuntimeApiAnswer:
-    """Answer of the runtime to an invocation, as far as it has arrived."""
+    """Part of the runtime's answer to an invocation that has arrived so far."""
 
     endpoint: str
     headers: dict[str, str]
@@ -48,12 +48,12 @@ class RuntimeApiAnswer:
 
     @property
     def status(self) -> int:
-        """Return the client's status."""
+        """Return the HTTP status for the client."""
         return int(self.prelude["statusCode"])
 
     @property
     def body(self) -> bytes:
-        """Return the client's body."""
+        """Return the body for the client."""
         return self.raw.split(DELIMITER, 1)[1]
 
     @property
@@ -89,7 +89,7 @@ class FakeInvocation:
         return self.answer is not None and self.answer.complete
 
     async def chunk(self, number: int) -> bytes:
-        """Wait for the chunk of this number; 0 is the prelude's."""
+        """Wait for the chunk of this number; chunk 0 is the prelude."""
         await self._api.until(lambda: self.answer is not None and len(self.answer.chunks) > number)
         assert self.answer is not None
         return self.answer.chunks[number]
@@ -105,7 +105,7 @@ class FakeInvocation:
         await self._api.until(lambda: self.answer is not None)
 
     def headers(self) -> dict[str, str]:
-        """Return the response headers of `next`. The invocation's time runs from here, not from its queueing."""
+        """Return the response headers of `next`; the invocation's time runs from this call, not from its queueing."""
         return {"Lambda-Runtime-Deadline-Ms": str(int((time.time() + self._deadline_in) * 1000))} | self._headers
 
     def hold(self) -> None:
@@ -279,7 +279,7 @@ class FakeRuntimeApi:
                 await _reply(body, writer, 202)
             case ["POST", "invocation", request_id, "response" | "error" as endpoint]:
                 invocation = self._invocations.get(request_id)
-                # As Lambda: an invocation must exist, and has one answer.
+                # As in Lambda, an invocation must exist, and gets one answer.
                 if invocation is None or invocation.answer is not None:
                     await self.note(f"{request_id} {endpoint} rejected")
                     await _reply(body, writer, 403)

@@ -31,7 +31,7 @@ class Installed:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables of a user's shell; the caches of uv's downloads and of built packages are shared."""
+        """Return the variables of a user's shell; all environments share uv's download cache and the built packages."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_", "LANG", "SSL_"))}
         return {
             **kept,
@@ -43,7 +43,7 @@ class Installed:
         }
 
     def run(self, *command: str, cwd: Path, fails: bool = False, **environ: str) -> str:
-        """Run a program there; return all its output. Raise AssertionError for an unexpected exit code."""
+        """Run a program of the environment; return all its output. Raise AssertionError for an unexpected exit code."""
         done = subprocess.run(
             command,
             cwd=cwd,

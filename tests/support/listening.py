@@ -29,7 +29,7 @@ def listening(app: ASGIApp, port: int = 0) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """Return an unused port below the ephemeral range: it is free a moment later, too."""
+    """Return an unused port below the ephemeral range, so that no connection takes it a moment later."""
     for port in random.SystemRandom().sample(range(15_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -41,11 +41,11 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
     """Run ministack until the block ends; yield its address once it answers."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
-        # Bound here, so that no other process can take the port in between.
+        # This process binds the port, so that no other process can take it before ministack listens.
         with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
             port, number = listener.getsockname()[1], listener.fileno()
             process = subprocess.Popen(
-                # Isolated mode: this folder has a module with ministack's own name.
+                # Isolated mode, because this folder has a module named ministack.
                 [python, "-I", PROGRAM, str(number)],
                 # Without this machine's AWS settings.
                 env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
@@ -68,7 +68,7 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
 
 
 def _answers(port: int) -> None:
-    # An early connection waits for the start; if the process ends instead, the connection does.
+    # An early connection waits until ministack has started; it ends if the process ends.
     connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")

@@ -23,7 +23,7 @@ from ministack.services.cloudformation.stacks import _add_event as add_event
 
 
 def end_with_parent() -> None:
-    """Read until the parent has closed the other end."""
+    """Wait until the parent has closed the standard input, then end this process."""
     sys.stdin.read()
     os._exit(0)
 
@@ -49,7 +49,7 @@ def accept_what_is_not_emulated() -> None:
 
 
 def keep_attributes_in_updates() -> None:
-    """Return the attributes of a nested stack's unchanged resource; ministack forgets them in an update."""
+    """Remember the attributes of each resource, which ministack forgets when a nested stack's update leaves it unchanged."""
     known: dict[str, Any] = {}
 
     def remembered(handle: Callable[..., tuple[str, Any]]) -> Callable[..., tuple[str, Any]]:
@@ -66,7 +66,7 @@ def keep_attributes_in_updates() -> None:
 
 
 def keep_what_nested_stacks_retain() -> None:
-    """Respect DeletionPolicy in a nested stack's deletion; ministack does so only for an outermost stack."""
+    """Respect DeletionPolicy when a nested stack is deleted; ministack respects it only in an outermost stack."""
     nested = RESOURCES["AWS::CloudFormation::Stack"]
     delete = nested["delete"]
 

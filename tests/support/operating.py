@@ -21,7 +21,7 @@ STACK = "aion-test"
 RunCommand = Callable[..., Result]
 
 ELSEWHERE = ("AION_", "AWS_")
-"""Prefixes of variables naming deployments and credentials: removed in tests."""
+"""Prefixes of the variables that name deployments and credentials; tests remove these variables."""
 
 
 def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
@@ -50,12 +50,12 @@ def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
 
 
 def environ_of(stack: LocalStack) -> dict[str, str]:
-    """Return an operator's environment: credentials and region, without names of the deployment."""
+    """Return an operator's environment: credentials, region and endpoint, without the deployment's resources."""
     return {**SETTINGS, "AWS_ENDPOINT_URL": stack.endpoint}
 
 
 def runs(environ: dict[str, str]) -> RunCommand:
-    """Return a function to run `aion` in this process, with this environment."""
+    """Return a function that runs `aion` in this process, with this environment."""
     others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
 
     def run(*arguments: object, **options: Any) -> Result:

@@ -51,7 +51,7 @@ class Block:
 
     @property
     def needs(self) -> str:
-        """Service that the page says beside the block that it needs: AWS or Google Cloud. Empty if none.
+        """Service that the block needs according to the page, such as AWS; empty if none.
 
         The words are in a comment in the block's first line, or in the paragraph before the block.
         """
@@ -62,7 +62,7 @@ class Block:
 
 
 def blocks(page: str, language: str = "") -> list[Block]:
-    """Return the blocks of a page in its order, or those in one language."""
+    """Return the blocks of a page in its order, all of them or those in one language."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = []
     for match in _FENCE.finditer(text):
@@ -121,12 +121,12 @@ _MARK = "@@ block "
 def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
     """Run a page's blocks in a folder, in the page's order; return the output of each block by its line.
 
-    A block with a title is written to that file. A shell block is run, unless it says that it needs AWS; a server of it runs in
-    the background. Raise AssertionError with the whole output if a command fails.
+    A block with a title is written to that file. A shell block is run, unless it needs AWS or another service; its server
+    runs in the background. Raise AssertionError with the whole output if a command fails.
     """
     parts = [_PRELUDE]
     for block in blocks(page):
-        # An output need not end with a line break.
+        # Output may end without a line break.
         parts.append(f"printf '\\n{_MARK}%s\\n' {block.line}")
         if block.title:
             parts.append(f"mkdir -p $(dirname {shlex.quote(block.title)})")
@@ -149,7 +149,7 @@ def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
 
 
 def _lines(code: str) -> Iterator[str]:
-    """Yield the commands of a block: a line, with those that continue it by a backslash or within quotes."""
+    """Yield the commands of a block: each a line, with the lines that continue it after a backslash or within quotes."""
     command = ""
     for line in code.splitlines():
         command += f"{line}\n"
@@ -174,6 +174,6 @@ def _served(command: str) -> str:
 
 
 def shown(block: Block, output: str) -> bool:
-    """Compare an output with a text block: its lines occur in this order, `…` stands for any text."""
+    """Return True if the block's lines occur in the output in this order; `…` stands for any text."""
     pattern = ".*".join(re.escape(line.strip()).replace("…", ".*") for line in block.code.splitlines() if line.strip())
     return re.search(pattern, output, re.DOTALL) is not None

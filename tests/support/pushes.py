@@ -38,7 +38,7 @@ class Pushes:
     table: Table
 
     def __post_init__(self) -> None:
-        # The table stores milliseconds: read times equal stored times.
+        # The table stores milliseconds; without microseconds a time is read as it was stored.
         self.clock._now = self.clock.now().replace(microsecond=0)
 
     def key(self, task_id: str = "t-m-1") -> TaskKey:
@@ -64,13 +64,13 @@ class Pushes:
         return [each for each in found if each.task.owner == self.chat.context.owner]
 
     async def events_with_timers(self) -> set[int]:
-        """Return the generations of the due events, after the delay of a wake-up message."""
+        """Return the generations of the events with expired push timers, after a wake-up message is late."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:
-    """Return a context in the stack's table, or in memory; with `like`, its context for another process."""
+    """Return a new context in the stack's table, or in memory; with `like`, the same context in another process."""
     table = like.table if like and stack is None else table_of(stack, clock)
     configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
     store = store_of(table, stack, clock)

@@ -29,7 +29,7 @@ class ReceivedPost:
     def is_signed_by(self, secret: str) -> bool:
         """Return True if a receiver's library verifies the signature with this secret.
 
-        The library's `verify` uses the machine's time, and the sender's may be a test's.
+        The library's `verify` compares with the machine's time, but the sender's clock may be a ManualClock.
         """
         known: str | bytes = secret if secret.startswith("whsec_") else secret.encode()
         at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), UTC)
@@ -38,7 +38,7 @@ class ReceivedPost:
 
 
 Behaviour = Callable[[ReceivedPost, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Behaviour for a request: it writes any bytes at any time. Then the server closes the connection."""
+"""Function that answers a request with any bytes at any time; the server then closes the connection."""
 
 
 @dataclass
@@ -50,10 +50,10 @@ class WebhookReceiver:
     connections: int = 0
     posts: list[ReceivedPost] = field(default_factory=list)
     closed_early: int = 0
-    """Number of clients gone before their answer."""
+    """Number of clients that left before their answer."""
 
     def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
-        """Return its URL."""
+        """Return the receiver's URL."""
         return f"{scheme}://{host}:{self.port}{path}"
 
     @property
@@ -89,7 +89,7 @@ class WebhookReceiver:
 async def receiving(
     *behaviours: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[WebhookReceiver]:
-    """Yield a receiver on a new port, or on this one."""
+    """Yield a receiver on the given port, by default on a free one."""
     receiver = WebhookReceiver(list(behaviours) or [answers(200)])
     server = await asyncio.start_server(receiver._serve, "127.0.0.1", port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
@@ -100,7 +100,7 @@ async def receiving(
 
 
 def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
-    """Answer at once."""
+    """Return a behaviour that answers at once."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
@@ -121,7 +121,7 @@ async def talks_nonsense(_: ReceivedPost, __: asyncio.StreamReader, writer: asyn
 
 
 def holds(release: asyncio.Event) -> Behaviour:
-    """Answer after the test's release."""
+    """Return a behaviour that answers after `release` is set."""
 
     async def behave(post: ReceivedPost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await release.wait()
@@ -131,7 +131,7 @@ def holds(release: asyncio.Event) -> Behaviour:
 
 
 def drips(before: bytes, seconds: float) -> Behaviour:
-    """Answer `before` at once, then one byte at a time, forever."""
+    """Return a behaviour that answers `before` at once, then one byte at a time, forever."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(before)
@@ -144,7 +144,7 @@ def drips(before: bytes, seconds: float) -> Behaviour:
 
 
 def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
-    """Answer without end; `written` gets the number of bytes sent before the client closes."""
+    """Return a behaviour that answers megabytes; `written` gets the number of bytes sent before the client closes."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         written.append(0)
@@ -162,5 +162,5 @@ def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
 
 
 def redirects(status: int, to: str) -> Behaviour:
-    """Redirect the client."""
+    """Return a behaviour that redirects the client."""
     return answers(status, Location=to)

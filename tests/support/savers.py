@@ -23,7 +23,7 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store,
 
 
 class Savers:
-    """Task store, and savers under its fences in one table."""
+    """Task store and checkpoint savers in one table; the store's fences guard the checkpoints."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self._clock = tasks, table, blobs, clock
@@ -76,10 +76,10 @@ def fence_of(begun: TurnStarted) -> Fence:
 
 
 class Line:
-    """Client's requests to DynamoDB; a failure before any of them lasts until `restart`."""
+    """Connection of a client to DynamoDB, which can fail before any request, until `restart`."""
 
     def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:
-        """Fail request `cut_at`, counted from 1, and all later ones with `cut`: by default without a network."""
+        """Call `cut` in place of request `cut_at`, counted from 1, and of all later ones; by default it raises."""
         self._cut = cut or _no_network
         self.restart(cut_at)
         client.meta.events.register("before-call.dynamodb", self._before_call)

@@ -23,7 +23,7 @@ TIMEOUT = 120
 
 @dataclass
 class ServerProcess:
-    """Running server with a printed address."""
+    """Running server, with the address that it printed."""
 
     process: "subprocess.Popen[bytes] | ForkedProcess"
     url: str
@@ -41,9 +41,9 @@ class ServerProcess:
 
 @contextmanager
 def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
-    """Run the command until the block ends; it is ready at the print of its address.
+    """Run a server until the block ends; the block begins once the server has printed its address.
 
-    Its state is in a new folder, unless AION_DATA_DIR names one.
+    The server's state is in a new folder, unless AION_DATA_DIR names one.
     """
     with tempfile.TemporaryDirectory() as folder:
         yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
@@ -76,7 +76,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
 def kill(process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """Kill the process's group, unless the process has ended."""
     if process.poll() is None:
-        # It may end by itself meanwhile.
+        # The process may end by itself meanwhile.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

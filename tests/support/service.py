@@ -111,9 +111,9 @@ def parts(
     push_events: PushEvents = PushEvents.STATUS,
     **options: Any,
 ) -> ServiceParts:
-    """Return the service of an agent, or of a graph; in memory without a store and its task list.
+    """Return the service of an agent, or of a graph; by default its store and its task list are in memory.
 
-    With `webhooks`, and with the `allowed` URLs, it sends push notifications.
+    With `webhooks`, the service sends push notifications, to the `allowed` URLs.
     """
     clock = clock or SystemClock()
     push_queue = MemoryPushQueue(clock)

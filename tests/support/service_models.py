@@ -1,6 +1,6 @@
 """One loader of botocore's service descriptions for a whole process.
 
-Each session of botocore reads a megabyte of JSON for its first client: a third of a second, hundreds of times in a run.
+Otherwise each session of botocore reads a megabyte of JSON for its first client, which takes a third of a second.
 """
 
 import functools

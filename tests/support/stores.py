@@ -23,7 +23,7 @@ from tests.support.strict import StrictTokens, refuse_empty_keys
 LEASE_SECONDS = 30.0
 _s3_clients: WeakKeyDictionary[ReachableStack, Any] = WeakKeyDictionary()
 CIPHER = MemoryCipher()
-"""One key for all stores of a test run: each decrypts what another has encrypted."""
+"""Cipher of all stores in a test run, so that each store decrypts the content of another."""
 
 
 class MemoryTaskStore(TableTaskStore):
@@ -40,21 +40,21 @@ class MemoryTaskStore(TableTaskStore):
 
 
 class MemoryTaskList(TableTaskList):
-    """Task lists of such a store."""
+    """Task lists in the table of a MemoryTaskStore."""
 
     def __init__(self, store: MemoryTaskStore) -> None:
         super().__init__(store.table, store.clock)
 
 
 class MemoryPushConfigs(TablePushConfigs):
-    """Push configs of such a store's tasks."""
+    """Push configs in the table of a MemoryTaskStore."""
 
     def __init__(self, store: MemoryTaskStore, clock: Clock, **options: Any) -> None:
         super().__init__(store.table, CIPHER, clock, **options)
 
 
 def dynamodb_table(stack: ReachableStack, *, workers: int = 16, clock: Clock | None = None) -> DynamoDBTable:
-    """Return the stack's table; tests differ by owner. On moto, idempotency tokens expire by the clock."""
+    """Return the stack's table, in which each test has its own owners. On moto, tokens expire by `clock`."""
     client = stack.client("dynamodb")
     refuse_empty_keys(client)
     if isinstance(stack, LocalStack):
@@ -64,7 +64,7 @@ def dynamodb_table(stack: ReachableStack, *, workers: int = 16, clock: Clock | N
 
 
 def stack_blobs(stack: ReachableStack) -> S3Blobs:
-    """Return the stack's bucket. All share a client: its creation takes 5 ms of CPU."""
+    """Return the stack's bucket; all stores share one client, whose creation takes 5 ms of CPU."""
     if stack not in _s3_clients:
         _s3_clients[stack] = stack.client("s3")
     calls = AwsClient("s3", ThreadPoolExecutor(16), client=_s3_clients[stack])

@@ -10,7 +10,7 @@ Chunk = tuple[str, object]
 
 
 def folded(received: Iterable[Chunk]) -> Iterator[tuple[str, Delta, str]]:
-    """Yield each chunk with its id and the text that a client shows after it, as by the SDK's artifact rules."""
+    """Yield the id and the Delta of each chunk, and the text that a client shows then, by the SDK's artifact rules."""
     shown = ""
     for id_, what in received:
         if isinstance(what, Delta):
@@ -21,11 +21,11 @@ def folded(received: Iterable[Chunk]) -> Iterator[tuple[str, Delta, str]]:
 def faults_of_text(
     received: Iterable[Chunk], is_true: Callable[[str, str], bool] = lambda id_, text: True
 ) -> Iterator[str]:
-    """Yield a sentence for each chunk after which the shown text is no prefix of the true one.
+    """Yield a sentence for each chunk that is misplaced, or after which the client shows a wrong text.
 
     `received`: everything received by one client of a task, in order, over all connections with a Last-Event-ID.
-    `is_true` returns True if the text is the streamed text up to the chunk of an id; by default each text is. A text starts with a chunk of
-    `append: false` and continues with the very next chunk, perhaps after events.
+    `is_true` returns True for a chunk's id and the text that the agent had streamed up to this chunk. A text starts with a
+    chunk of `append: false` and continues with the very next chunk, perhaps after events.
     """
     received = list(received)
     texts = {id_: text for id_, _, text in folded(received)}

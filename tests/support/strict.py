@@ -1,4 +1,4 @@
-"""Refusals documented by AWS and missing in emulators, as botocore hooks."""
+"""Refusals of DynamoDB that AWS documents and emulators lack, as botocore hooks."""
 
 import re
 from datetime import datetime
@@ -22,7 +22,7 @@ def _refusal(code: str, message: str) -> tuple[_Response, dict[str, Any]]:
 
 
 def refuse_empty_keys(client: Any) -> None:
-    """Refuse the client's queries with an empty text for a key.
+    """Refuse queries of the client in which a key attribute has an empty text.
 
     "The AttributeValue for a key attribute cannot contain an empty string value."
     """

@@ -1,6 +1,6 @@
 """Agents of the transcripts: `plain_answer()` belongs to `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-They use ADK alone, without network, time or randomness. Imports from `aion` are inside the functions that use them."""
+They use ADK alone, without network, time or randomness. A function that uses `aion` imports it locally."""
 
 from typing import Any
 

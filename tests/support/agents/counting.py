@@ -1,4 +1,4 @@
-"""Graphs for tests: one counts its runs in a file, one streams many chunks, one fails."""
+"""Graphs for tests: `counting` counts its runs in a file, `talking` streams many chunks."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 
 async def count(state: MessagesState) -> dict[str, Any]:
-    """Add a line for this run, and pause, so that other messages come during the run."""
+    """Add a line for this run to the file, and pause, so that other messages come during the run."""
     with Path(os.environ["COUNTED_IN"]).open("a") as runs:
         runs.write(f"{os.getpid()}\n")
     await asyncio.sleep(0.3)
@@ -24,7 +24,7 @@ counting = StateGraph(MessagesState).add_node("count", count).add_edge(START, "c
 
 
 class Talker(BaseChatModel):
-    """Model of `first`, then the numbers to `chunks`, at this rate per second (0: in one burst)."""
+    """Model that streams `chunks` numbered words, `a_second` of them per second or all at once (0)."""
 
     chunks: int = 1000
     a_second: float = 0
@@ -49,7 +49,7 @@ class Talker(BaseChatModel):
 
 
 def talking(chunks: int, a_second: float = 0) -> Any:
-    """Return a graph with this model."""
+    """Return a graph that answers with a Talker."""
     model = Talker(chunks=chunks, a_second=a_second)
 
     async def talk(state: MessagesState) -> dict[str, Any]:

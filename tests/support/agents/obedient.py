@@ -28,5 +28,5 @@ class Obedient:
             yield Chunk("on it ", "said-work")
             self.works.set()
             await self.go.wait()
-        # The answer has its message's id: the same message gets the same answer in every process and at any time.
+        # The answer's id derives from the message's id, so that a message gets the same answer in every process.
         yield Reply(Message(message_id=f"answer-{asked.message.message_id}", parts=[Part(text=text)]))

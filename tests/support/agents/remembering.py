@@ -33,7 +33,7 @@ graph = StateGraph(MessagesState).add_node(reply).add_edge(START, "reply").compi
 
 
 class Remembering(BaseAgent):
-    """Agent with artifacts and state of each scope; its answer lists them."""
+    """Agent that saves artifacts, and state of each scope, in every turn."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         session, artifacts = ctx.session, ctx.artifact_service

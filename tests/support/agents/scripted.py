@@ -13,7 +13,7 @@ def says(text: str) -> Message:
 
 
 class GatedAgent:
-    """Agent with one word, a wait for its release, and an echo as its answer."""
+    """Agent that streams one word, waits until the test sets `go`, and answers with an echo."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -38,7 +38,7 @@ class GatedAgent:
 
 
 class Stubborn(GatedAgent):
-    """Agent without reaction to its cancellation."""
+    """Agent that ignores its cancellation."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.spoke.set()
@@ -52,7 +52,7 @@ class Stubborn(GatedAgent):
 
 
 class AskingAgent:
-    """Agent with a question before its answer."""
+    """Agent that asks a question first, and answers in the turn that resumes."""
 
     def load(self) -> None:
         """Import nothing."""
@@ -65,9 +65,9 @@ class AskingAgent:
 
 
 class Stepping:
-    """Agent of steps, each a message; when asked to drain, it suspends between two steps, as a graph does.
+    """Agent that emits a message in each step; when asked to drain, it suspends between two steps, as a graph does.
 
-    It reads its finished steps from the recorded events, like a checkpoint.
+    It finds its finished steps in the recorded events, as a graph does in its checkpoint.
     """
 
     def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:

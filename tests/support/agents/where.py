@@ -1,4 +1,4 @@
-"""Agent to report its event loop."""
+"""Agent that reports its event loop."""
 
 import asyncio
 

@@ -174,12 +174,12 @@ const steps = (long) => ({
 });
 
 function pushConfig(id, taskId) {
-  // Where nobody listens.
+  // Nobody listens at this address.
   const authentication = { scheme: "Bearer", credentials: "secret" };
   return { tenant: "", id, taskId, url: "http://127.0.0.1:9/hook", token: "token", authentication };
 }
 
-// What `Client` adds to a call; some calls it refuses by itself where the card does not offer them, and does not send.
+// Tests the checks of `Client`: it refuses some calls that the card does not offer, without sending them.
 function spoken(client) {
   return { serviceParameters: { "A2A-Version": client.protocolVersion } };
 }
