@@ -24,7 +24,7 @@ class ServedTasks:
     """App and its tasks by state: `done`, `working`, `asking`, `canceled`."""
 
     def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
-        """Send the header A2A-Extensions with `declared` in every request; `push` enables push notifications."""
+        """Declare the extensions `declared` in the requests that prepare tasks; `push` enables push notifications."""
         self.agent = Obedient()
         self._declared = {"a2a-extensions": declared} if declared else {}
         told: dict[str, Any] = {

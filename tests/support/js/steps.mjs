@@ -179,7 +179,7 @@ function pushConfig(id, taskId) {
   return { tenant: "", id, taskId, url: "http://127.0.0.1:9/hook", token: "token", authentication };
 }
 
-// Tests the checks of `Client`: it refuses some calls that the card does not offer, without sending them.
+// Returns what `Client` adds to a call. The steps call the transport itself: `Client` refuses calls that the card does not offer.
 function spoken(client) {
   return { serviceParameters: { "A2A-Version": client.protocolVersion } };
 }

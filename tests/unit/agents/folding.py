@@ -22,11 +22,11 @@ class Folded:
     messages: dict[str, Message] = field(default_factory=dict)
     """Messages of statuses by id, in order."""
     repeated: Counter[str] = field(default_factory=Counter)
-    """Ids of messages that came again, other than the last status's."""
+    """Number of repetitions of each message id, without a repetition in the last event."""
     task: Task = field(default_factory=Task)
     """Task with the artifacts and the last status."""
     message: Message | None = None
-    """Message in place of a task."""
+    """Message that the stream has in place of a task."""
 
     @property
     def artifacts(self) -> list[Artifact]:

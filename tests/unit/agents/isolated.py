@@ -32,7 +32,7 @@ def isolated_imports(folder: Path) -> Iterator[None]:
 
 @cache
 def _outside(folder: Path) -> dict[str, ModuleType]:
-    """Return the modules known to be outside of the folder, by name: a session has thousands."""
+    """Return the cache of modules outside of the folder, by name: a test session imports thousands."""
     return {}
 
 
@@ -49,5 +49,5 @@ def _forget(folder: Path) -> None:
 
 def _places(module: ModuleType) -> list[str]:
     file = getattr(module, "__file__", None)
-    # A folder without `__init__.py` is a package without a file.
+    # The package of a folder without `__init__.py` has no file.
     return [file] if isinstance(file, str) else [str(place) for place in getattr(module, "__path__", ())]

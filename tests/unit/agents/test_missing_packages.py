@@ -75,7 +75,7 @@ FRAMEWORKS = {
 
 @pytest.mark.parametrize("line", FRAMEWORKS)
 def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
-    """In a separate process that cannot import the framework."""
+    """A separate process, which cannot import the framework, loads the agent."""
     module, do = FRAMEWORKS[line]
     written(tmp_path, {"agent.py": f"{line}\n"})
     hidden = f"""

@@ -71,7 +71,7 @@ def test_reexported_agent_is_found(folder: Path) -> None:
 
 
 def test_class_is_instantiated_without_instance(folder: Path) -> None:
-    """Instances first, then classes."""
+    """An instance of an agent precedes a class."""
     source = """
 class Mine(StateGraph):
     def __init__(self):

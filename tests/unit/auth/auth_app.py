@@ -1,4 +1,4 @@
-"""App of the authentication middleware alone, with the test's clock: the response names the caller."""
+"""App with nothing but the authentication middleware, on the test's clock: the response names the caller."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class AuthApp:
         users: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
         **schemes: AuthScheme,
     ):
-        """Build the app; `users` are the users of HTTP Basic, or their reader."""
+        """Build the app; `users` are the users of HTTP Basic, or a function that reads them."""
         self.keys = TableApiKeys(MemoryTable(clock), clock)
         policy = AuthPolicy(schemes, require or tuple({name: frozenset[str]()} for name in schemes))
         read = users if callable(users) else lambda: dict(users or {})

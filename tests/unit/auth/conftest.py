@@ -24,9 +24,9 @@ def issuer() -> Iterator[Issuer]:
 def api_function(
     tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str, str], ASGIApp]]:
-    """Return a factory of ApiFunction's app on the emulator, from an agent's module, its text and an aion.yaml.
+    """Return a function that builds ApiFunction's app on the emulator from an agent's module name, its code and an aion.yaml.
 
-    The aion.yaml has %s in place of its schemes, filled with the scheme of the issuer's tokens.
+    The scheme of the issuer's tokens replaces %s in the aion.yaml.
     """
 
     def make(module: str, agent: str, aion_yaml: str) -> ASGIApp:

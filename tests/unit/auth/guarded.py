@@ -34,7 +34,7 @@ aion:
 
 
 def jwt_scheme(issuer: Issuer, **more: Any) -> str:
-    """Return aion.yaml's line for the issuer's tokens, as the scheme `jwt`."""
+    """Return the line of aion.yaml that declares the issuer's tokens as the scheme `jwt`."""
     configured = {
         "type": "bearer-jwt",
         "issuer": issuer.url,
@@ -45,7 +45,7 @@ def jwt_scheme(issuer: Issuer, **more: Any) -> str:
 
 
 def scheme(name: str, **configured: Any) -> str:
-    """Return aion.yaml's line for a scheme."""
+    """Return the line of aion.yaml that declares a scheme."""
     words = ", ".join(
         f"{key}: {value if isinstance(value, list) else repr(value)}" for key, value in configured.items()
     )

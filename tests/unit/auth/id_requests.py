@@ -1,4 +1,4 @@
-"""Requests with ids, generated from the served operations: a new operation is included.
+"""Requests with ids, generated from the served operations, so that new operations are included.
 
 The value of a field is chosen by its name in the operation's protobuf type. A field or an operation without an entry in these
 tables fails the tests.
@@ -98,7 +98,7 @@ class IdRequest:
             envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": params_in_tenant}
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
-        # v0.3 calls the task `id` in a path where v1.0 calls it `taskId`.
+        # In paths v0.3 names the task's id `id`, and v1.0 `taskId`.
         places = {"{taskId}": "taskId", "{config_id:path}": "id", "{id:path}": "id", "{id}": "id"}
         if "{config_id:path}" in path or (self.old and "Configs" in path):
             places["{id}"] = "taskId"
@@ -169,7 +169,7 @@ def _fields(of: Any) -> dict[str, Any]:
 
 
 def _filled(value: Any, ids: dict[str, str]) -> Any:
-    """Return the value with the ids in place of their placeholders, without missing ones."""
+    """Return the value with the ids in place of their placeholders, without the fields whose id is missing."""
     if isinstance(value, dict):
         filled = {name: _filled(each, ids) for name, each in value.items()}
         return {name: each for name, each in filled.items() if each not in (None, [])}

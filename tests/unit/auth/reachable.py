@@ -1,4 +1,4 @@
-"""Remaining references of a process: the texts reachable from its modules' state, found by the garbage collector."""
+"""Texts that a process still references, reachable from the state of its modules: found by the garbage collector."""
 
 import gc
 import sys
@@ -18,13 +18,13 @@ PROGRAM = (
     "jwt",
     "httpx",
 )
-"""Packages of a request's path; the search begins at their modules."""
+"""Packages that serve a request; the search begins at their modules."""
 
 _NOT_OURS = (
     *("moto", "botocore", "boto3", "werkzeug", "responses"),
     *("pytest", "_pytest", "tests", "pluggy", "hypothesis", "schemathesis", "playwright", "openai"),
 )
-"""Excluded: the emulator (the database in the same process), its clients, and what only other tests use."""
+"""Packages that the search excludes: the emulator (a database in this process), its clients, and those of other tests."""
 
 
 def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:
@@ -61,7 +61,7 @@ def _is_foreign(one: Any) -> bool:
         return True
     if isinstance(one, types.ModuleType):
         return one.__name__.partition(".")[0] in _NOT_OURS
-    # A test's own function has references to its request.
+    # The test's own functions reference its requests.
     frame: types.FrameType | None = None
     match one:
         case types.FrameType():

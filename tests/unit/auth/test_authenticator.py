@@ -20,7 +20,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
 
 
 async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: ManualClock) -> None:
-    """Either a token with the scope and a key, or a name and a password."""
+    """The policy requires a token with the scope and a key, or a name and a password."""
     both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
     app = AuthApp(clock, both, alone, users=USERS, jwt=issuer_scheme(issuer), key=ApiKeyScheme(), basic=BasicScheme())
     token = ("Authorization", f"Bearer {issuer.token()}")
@@ -90,7 +90,7 @@ async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) 
 
 
 async def test_refusals_of_tokens_of_two_issuers_are_identical(issuer: Issuer, clock: ManualClock) -> None:
-    """The response tells neither the issuer nor the cause; only its error code tells that there was a token."""
+    """The response names neither the issuer nor the cause; its error code only shows that there was a token."""
     with issuing() as other:
         other.add("k-1", "ES256")
         app = AuthApp(clock, jwt=issuer_scheme(issuer), second=issuer_scheme(other))

@@ -1,6 +1,6 @@
 """Refusals reveal nothing by their time or by their requests to the table.
 
-The time of comparisons is measured, by a method with a test of its own. Work for unknown callers is counted.
+The tests measure the time of comparisons, by a method that has its own test, and count the work for unknown callers.
 """
 
 import hashlib
@@ -29,7 +29,8 @@ from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 from tests.unit.auth.timing import Work, distinguishability
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
-"""Thresholds: chance stays far below the first in one of three tries; an early end is far above the second."""
+"""Thresholds of `distinguishability`: equal work stays far below the first in one of three tries, a comparison that ends
+early is far above the second."""
 
 
 def key_credentials(text: str) -> RequestCredentials:
@@ -44,7 +45,7 @@ def wrong_keys(text: str) -> tuple[str, str]:
 
 
 async def verifying(clock: ManualClock) -> tuple[Work, Work]:
-    """Return the work of refusing each of the two keys."""
+    """Return functions that refuse each of the two wrong keys."""
     keys = TableApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
@@ -54,7 +55,7 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
 
 
 async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
-    """Chance does not repeat three times."""
+    """A difference by chance does not occur three times in a row."""
     work = await verifying(clock)
     assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
 
@@ -87,7 +88,7 @@ class WorkLog(list[tuple[str, Any]]):
 
 
 async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs one read, one hash and one comparison of whole hashes, with the same response."""
+    """Each refusal costs one read, one hash and one comparison of whole hashes, and has the same response."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
     old = make_key("alice", now=clock.now(), expires=clock.now() + timedelta(seconds=1))

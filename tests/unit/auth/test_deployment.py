@@ -124,7 +124,7 @@ def test_unknown_entrypoint_authorizer_is_named(entrypoints: str) -> None:
 
 
 async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
-    """The stack of the example's `sam deploy`."""
+    """The stack is that of the example's `sam deploy`."""
     environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
     card = json.loads((await ask(app, "GET", "/.well-known/agent-card.json")).content)
@@ -288,7 +288,7 @@ async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issu
 async def test_server_without_authentication_serves_loopback_only(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
-    """The public card is covered too, with every method."""
+    """This holds for the public card too, and for every HTTP method."""
     app = deployed(tmp_path, PLAIN, AION_AUTH="off")
     for method, path in (("GET", "/.well-known/agent-card.json"), ("GET", "/tasks"), ("GET", "/health")):
         assert (await ask(app, method, path, headers)).status_code == status

@@ -53,7 +53,7 @@ aion:
 """
 
 FILE = base64.b64encode(random.Random(7).randbytes(50_000)).decode()
-"""Large and incompressible, so it is stored in the bucket."""
+"""File that is stored in the bucket, because it is large and incompressible."""
 
 ENDS = {"SendMessage", "SendStreamingMessage", "CancelTask", "SubscribeToTask"}
 """Operations after which the task is no longer interrupted."""
@@ -77,7 +77,7 @@ def objects(bucket: str) -> dict[str, int]:
 async def test_responses_contain_no_presigned_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, old_binding: str
 ) -> None:
-    """A file in the bucket is in the response itself, without its location. v0.3 has one binding, and v1.0 the other."""
+    """The response has the content of the bucket's file, not its URL. v0.3 is tested in `old_binding`, v1.0 in the other."""
     signed: list[str] = []
     real = RequestSigner.generate_presigned_url
 
@@ -99,7 +99,7 @@ async def test_responses_contain_no_presigned_url(
 
     answers: list[httpx.Response] = []
     task: dict[str, Any] | None = None
-    # In a tenant the operations are the same.
+    # The operations are the same within a tenant, so the test omits these paths.
     chosen = [each for each in requests() if "{tenant}" not in each.path and each.old == (each.binding == old_binding)]
     for request in chosen:
         if request.names("task"):

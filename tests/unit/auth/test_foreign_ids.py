@@ -55,7 +55,7 @@ REQUESTS = list(requests())
 
 
 class Callers:
-    """Two callers of an app: Bob with tasks, Alice without."""
+    """Two callers of an app: Bob, who has tasks, and Alice, who has none."""
 
     def __init__(self, app: FastAPI, issuer: Issuer) -> None:
         self.app = app
@@ -114,7 +114,7 @@ async def served(folder: Path, issuer: Issuer) -> AsyncIterator[Callers]:
 
 
 def without(ids: dict[str, str], answer: httpx.Response) -> tuple[int, Any, bytes]:
-    """Return the response with the ids replaced."""
+    """Return the status, headers and body of the response, with placeholders in place of the ids."""
     body = answer.content
     for what in sorted(set(ids.values()), key=len, reverse=True):
         body = body.replace(what.encode(), b"<id>")
@@ -189,7 +189,7 @@ async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: 
 
 
 async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer) -> None:
-    """The requests of the other tests work for the owner."""
+    """The requests that the other tests send with foreign ids succeed for the owner."""
     async with served(tmp_path, issuer) as callers:
         for request in TASKS:
             tenant = "red" if "{tenant}" in request.path else ""

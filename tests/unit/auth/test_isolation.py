@@ -19,7 +19,7 @@ def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
 
 
 async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
-    """Return a finished task of Bob; afterwards the client is Alice's."""
+    """Return a finished task of Bob; afterwards the client has Alice's token."""
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
     task: dict[str, Any] = (await client.post("/", json=send("a secret of Bob's"))).json()["result"]["task"]
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200

@@ -62,7 +62,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> ASGIA
 
 
 async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: str, context: str) -> Any:
-    """Send the text; return the agent's memory of this caller before it."""
+    """Send the text; return what the agent remembered of this caller before."""
     request = send(text, message_id=f"{context}-{text}", contextId=context)
     answer = await client.post(f"/agents/{agent}/", json=request, headers={"Authorization": f"Bearer {token}"})
     task = answer.json()["result"]["task"]

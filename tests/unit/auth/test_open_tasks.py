@@ -170,7 +170,7 @@ async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer:
 
 
 async def test_concurrent_new_tasks_respect_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
-    """The requests run before the store shows any of the tasks."""
+    """All requests are admitted before the store contains any of the tasks."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
     statuses = [answer.status_code for answer in answers]

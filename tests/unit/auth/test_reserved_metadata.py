@@ -60,7 +60,7 @@ LOOKALIKES = [
     f" {RESERVED_NAME}",
 ]
 FREE_NAME = RESERVED_NAME.replace("a", "\N{CYRILLIC SMALL LETTER A}", 1)
-"""Name with a letter of another alphabet: a different name, free for clients."""
+"""Name with a letter of another alphabet: it is a different name, which clients may use."""
 
 
 def lookalike_metadata(depth: int = 4) -> dict[str, Any]:

@@ -42,7 +42,7 @@ aion:
 
 
 class Spy:
-    """Spy in the agent's turn."""
+    """Search for the marks of another caller from within the agent's turn."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []
@@ -73,7 +73,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp], spy: Spy) -> ASGIApp:
 
 
 class MarkedCaller:
-    """MarkedCaller with a mark in all of its data."""
+    """Caller with a mark in all data that it sends."""
 
     def __init__(self, app: ASGIApp, issuer: Issuer, name: str) -> None:
         self.mark = f"{name}{uuid4().hex}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 Work = Callable[[], Coroutine[Any, Any, object]]
-"""Returns a new piece of work without waits."""
+"""Function that returns a coroutine to measure, which never waits."""
 
 
 def distinguishability(one: Work, other: Work, *, samples: int = 1500) -> float:

@@ -62,7 +62,7 @@ def test_v03_protocol_models_are_imported_on_demand() -> None:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_public_names_are_defined_in_aion_core(module: str) -> None:
-    """A checkpoint stores the defining module."""
+    """A checkpoint stores the module that defines a class."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)
     for name in exported.__all__:
@@ -70,7 +70,7 @@ def test_public_names_are_defined_in_aion_core(module: str) -> None:
 
 
 def test_aion_namespace_packages_only_reexport_names() -> None:
-    """No `aion/__init__.py`, no `aion/shared/__init__.py`, and only imports in the other files."""
+    """There is no `aion/__init__.py` and no `aion/shared/__init__.py`; the other files contain only imports."""
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
     assert files == {
@@ -88,7 +88,7 @@ def test_aion_namespace_packages_only_reexport_names() -> None:
 
 
 def test_another_distribution_may_share_aion_namespace(tmp_path: Path) -> None:
-    """`aion.other`, `aion.shared.other` and `aion.langgraph.other` of another distribution, before and after ours."""
+    """It has `aion.other`, `aion.shared.other` and `aion.langgraph.other`, before or after ours on the path."""
     for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)
     (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")

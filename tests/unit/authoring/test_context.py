@@ -72,7 +72,7 @@ async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink:
 
 
 async def test_reply_iterator_raising_error_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """The earlier chunks do not pass for a complete reply."""
+    """The chunks before the error are no complete reply."""
 
     async def breaking() -> AsyncIterator[str]:
         yield "Hel"
@@ -210,7 +210,7 @@ async def test_thread_history_has_newest_messages_oldest_first() -> None:
 
 
 def test_aion_context_has_agent_identity_and_thread(turn: AionContext) -> None:
-    """A dataclass with five fields."""
+    """AionContext is a dataclass with five fields."""
     assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
     assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
     assert (turn.event.kind, turn.event.payload) == ("message", {"name": "message"})

@@ -38,7 +38,7 @@ def test_file_is_emitted_by_url() -> None:
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
 def test_file_is_emitted_by_content(encode: Callable[[bytes], bytes]) -> None:
-    """base64 in the form of Python's own functions."""
+    """The base64 text has the form that Python's own functions return."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
@@ -139,7 +139,7 @@ def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exc
 
 
 def test_emit_functions_have_signatures_of_seed_programs() -> None:
-    """Including the optional artifact_id."""
+    """This includes the optional `artifact_id`."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
         for emit in (emit_file, emit_data, emit_message, emit_task_metadata)

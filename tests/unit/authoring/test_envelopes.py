@@ -77,7 +77,7 @@ class TestAnEnvelope:
             kept.message = Message()  # type: ignore[attr-defined]
 
     def test_envelope_has_json_schema(self, kept: BaseModel) -> None:
-        """LangGraph needs it to describe a graph."""
+        """LangGraph needs the schema to describe a graph."""
         assert type(kept).model_json_schema()["type"] == "object"
 
 
@@ -128,7 +128,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
 def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
-    """The SDK's own conversion to v0.3, as a model and as JSON, is reversed."""
+    """A message that the SDK has converted to v0.3, as a model or as JSON, is read back unchanged."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
     assert outbox_of(older).message == wanted
@@ -195,7 +195,7 @@ NEWER_TASK = {
     ],
 )
 def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
-    """Including a Message without messageId."""
+    """This includes a Message without messageId."""
     outbox = outbox_of(value)
     assert outbox.task is None
     assert outbox.message is not None
@@ -215,7 +215,7 @@ def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any
     ],
 )
 def test_outbox_accepts_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
-    """Including a Task without id."""
+    """This includes a Task without id."""
     outbox = outbox_of(value)
     assert outbox.message is None
     assert outbox.task is not None

@@ -93,7 +93,7 @@ async def test_event_handler_receives_every_parameter_it_declares() -> None:
 
 
 async def test_langgraph_parameters_are_passed() -> None:
-    """LangGraph reads a string annotation, as `from __future__ import annotations` makes it."""
+    """LangGraph also reads annotations that `from __future__ import annotations` has made strings."""
     written: list[Any] = []
 
     def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Programs for each code block of the LangGraph seed documents: same imports, calls, signatures and results.
 
-The blocks are those of the emit functions, and of runtime context versus graph state.
+The blocks are those about the emit functions, and about the runtime context and the graph's state.
 """
 
 from typing import Annotated, Any, Optional, TypedDict
@@ -122,7 +122,7 @@ async def test_seed_state_holds_raw_envelope() -> None:
 
 
 async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
-    """Return the task of the graph's answer in this version, read by the SDK."""
+    """Return the task in the response of this protocol version, as the SDK reads it."""
     old = version == "v0.3"
     request = send(text, method="message/send" if old else "SendMessage")
     request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])

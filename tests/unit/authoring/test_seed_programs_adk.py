@@ -58,7 +58,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
-    """Task, message with its non-text parts, and the request's metadata."""
+    """The inbox has the task, the message with its parts other than text, and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         file = {"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}
@@ -75,7 +75,7 @@ async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
 
 
 async def test_seed_agents_inbox_contains_request_metadata() -> None:
-    """Distribution, network and trace; the server alone sets keys with the prefix `aion:`."""
+    """The metadata has the distribution, network and trace; only the server sets keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {
@@ -92,7 +92,7 @@ async def test_seed_agents_inbox_contains_request_metadata() -> None:
 
 
 async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
-    """Both reach the client; a message without an id gets one, a patch without an id belongs to this task."""
+    """The message and the task patch reach the client; the message gets an id, the patch applies to this task."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
     assert (task["status"]["state"], answer_text(task), history(task)) == (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# It takes 40 s of CPU unless `make lint` has just filled the cache.
+# mypy takes 40 s of CPU unless `make lint` has just filled its cache.
 pytestmark = pytest.mark.deep
 
 HERE = Path(__file__).parent

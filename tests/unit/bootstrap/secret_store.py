@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 
 class SecretStore:
-    """Secrets Manager and SSM of an emulator, named by the environment."""
+    """Secrets Manager and SSM of the emulator that the environment names."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint

@@ -58,7 +58,7 @@ def now(work: Callable[[], None]) -> None:
 
 
 class Variables:
-    """Secrets in a separate environment."""
+    """Secrets that are loaded into a dictionary in place of `os.environ`."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -129,7 +129,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
 
 
 def test_refresh_reads_changed_secret_at_once(tmp_path: Path, clock: ManualClock) -> None:
-    """As after the restore of a snapshot, whose secrets may be days old."""
+    """The server refreshes after the restore of a snapshot, whose secrets may be days old."""
     texts = ["first-value", "second-value"]
     said = declared(tmp_path, KEY="name")
     environ: dict[str, str] = {}

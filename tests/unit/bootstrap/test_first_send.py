@@ -1,4 +1,4 @@
-"""Imports of a server from its start to its first answer. They take most of that time, so they are counted."""
+"""Imports of a server from its start to its first answer: they are counted, because they take most of that time."""
 
 import json
 import os
@@ -50,7 +50,8 @@ UNUSED = {
     "mangum",
     "tomllib",
 }
-"""Modules for v0.3, push notifications, credentials, AWS and other projects' files: a first message of v1.0 needs none."""
+"""Modules for v0.3, push notifications, credentials, AWS and other projects' files: a first message of v1.0 needs none
+of them."""
 
 
 @pytest.fixture(scope="module")

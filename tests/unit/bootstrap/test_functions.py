@@ -135,7 +135,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """Also for lines of the author; no line contains message text."""
+    """The lines of the author's code have the ids too; no line contains message text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
@@ -215,7 +215,7 @@ async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: Loca
 
 
 def test_sweep_counts_findings_including_zero(output: FunctionOutput) -> None:
-    """An alarm needs a value for the normal state too."""
+    """An alarm needs a value even if the sweep finds nothing."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)

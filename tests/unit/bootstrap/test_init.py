@@ -61,7 +61,7 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("program", [API, pytest.param(TASK, marks=pytest.mark.deep)], ids=["api", "task"])
 def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
-    """In a new process: this one has imported the frameworks."""
+    """The test starts a new process, because this one has imported the frameworks already."""
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, check=True, capture_output=True)
     (imported,) = json.loads(done.stdout.splitlines()[-1])

@@ -19,7 +19,7 @@ KEY = {"pk": ITEM["pk"], "sk": ITEM["sk"]}
 
 @contextmanager
 def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
-    """Run a stack with a fixed account, as in a new process: there the first emulator always has the same account."""
+    """Run a stack with a fixed account, because the first emulator of a new process always has the same account."""
 
     def restore(stack: LocalStack) -> bool:
         return SnapshotFile(path, stack.template).restore(stack.emulator)
@@ -197,7 +197,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
 
 
 def test_released_receivers_poll_gets_nothing(tmp_path: Path) -> None:
-    """Its process may have ended during a long poll."""
+    """The receiver's process may have ended during a long poll."""
     with stack_of(tmp_path / "state", "900000000009") as stack, ThreadPoolExecutor() as threads:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended = client_of("sqs", stack.endpoint, receiver="ended")

@@ -18,11 +18,11 @@ from tests.support.clock import ManualClock
 from tests.support.service import ServiceParts, parts
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
-"""The one address that the configuration allows beside public ones."""
+"""Policy that allows public addresses and 127.0.0.1."""
 
 
 class Pushing:
-    """Service with a JSON-RPC client."""
+    """Service with push delivery, and a JSON-RPC client."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Pushing:
         await asyncio.wait_for(self.parts.push.queue.quiet(), 60)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
-        """Return the growing list of enqueued messages."""
+        """Return the list of enqueued messages, to which later ones are added."""
         assert self.parts.push is not None
         return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
-        """Return the growing list of task store calls, without those of deliveries."""
+        """Return the list of task store calls without those of deliveries; later calls are added."""
         calls: list[str] = []
         for name in ("create", "begin", "append", "finish", "append_deltas", "log", "known"):
             noted(self.parts.store, name, lambda *_, name=name, **__: name, calls)
@@ -118,7 +118,7 @@ class Pushing:
 
 
 def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None = None) -> list[Any]:
-    """Return the growing list of this method's calls."""
+    """Return the list of this method's calls, to which later ones are added."""
     made, notes = getattr(of, name), notes if notes is not None else []
 
     async def call(*arguments: Any, **options: Any) -> Any:

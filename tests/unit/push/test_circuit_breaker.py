@@ -66,7 +66,7 @@ def test_number_of_circuits_is_bounded() -> None:
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
-    """Never answer, and move the service's clock."""
+    """Return a behaviour that never answers, and moves the service's clock."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
         pushing[0].clock.move(seconds)
@@ -108,7 +108,7 @@ def tried_again(tries: int, delivery: Delivery) -> bool:
 
 
 async def test_last_attempt_is_made_with_open_circuit() -> None:
-    """The circuit of its host is open."""
+    """The open circuit of the host skips earlier attempts only."""
     made: list[Pushing] = []
     async with receiving(hangs(made)) as hung:
         pushing = Pushing()

@@ -29,7 +29,7 @@ from tests.support.receiver import (
 from tests.unit.push.tls import authority
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
-"""What the development's settings allow: one address that is not public."""
+"""Policy that allows 127.0.0.1 too, as in development."""
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 
@@ -84,7 +84,7 @@ async def test_webhook_post_arrives_unchanged() -> None:
 async def test_webhook_post_returns_outcome_of_response(behaviour: Behaviour, outcome: PostOutcome) -> None:
     """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
-        # The time limit is only reached without an answer.
+        # Only the case without an answer reaches the time limit.
         is_late = outcome == Unreachable("no answer in time")
         assert await posted(receiver, seconds=0.5 if is_late else 60.0) == outcome
     # On a busy machine, the time may be over before the request is sent.
@@ -246,7 +246,7 @@ async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
 
 
 async def test_header_with_line_break_is_not_posted() -> None:
-    """The value passed the registration."""
+    """The registration does not check the value."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []

@@ -223,7 +223,7 @@ async def test_message_registers_config_in_each_version(method: str) -> None:
 
 
 async def test_late_config_receives_later_events() -> None:
-    """The position in the log counts, not the clock; also for a config in a follow-up message."""
+    """The config receives the events after its position in the log, whatever the clock is; so does one in a follow-up message."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -305,7 +305,7 @@ async def test_webhook_body_follows_protocol_version() -> None:
 
 
 async def told(config: dict[str, Any]) -> ReceivedPost:
-    """Return the last post to a webhook with this config."""
+    """Send a message with this config; return the last post to its webhook."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()
         task = await pushing.send({"id": "p", "url": receiver.url(), **config})
@@ -314,7 +314,7 @@ async def told(config: dict[str, Any]) -> ReceivedPost:
 
 
 async def test_blocked_url_is_not_registered() -> None:
-    """By every operation, in both versions."""
+    """Every operation refuses the URL, in both versions."""
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
     for number, url in enumerate(url for urls in BAD.values() for url in urls):

@@ -124,7 +124,7 @@ async def test_endless_response_body_counts_as_webhook_response(behaviour: Behav
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirect_is_failure_without_second_request(status: int) -> None:
-    """Neither to the metadata service nor to another server."""
+    """The client follows a redirect neither to the metadata service nor to another server."""
     async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -374,10 +374,9 @@ async def test_hanging_receiver_delays_no_other_config() -> None:
 
 
 async def test_slow_webhook_does_not_delay_its_task() -> None:
-    """Compares tasks with and without a webhook in one run.
+    """A task with a webhook takes no time of the service's clock, and makes the same task store calls as one without.
 
-    By the service's clock, which moves only on request: a task waiting for its webhook would never end. And by the calls
-    of the task store during a task: they are the same with and without a webhook.
+    The clock moves only on request, so a task that waits for its webhook would never end.
     """
     release = asyncio.Event()
     async with receiving(holds(release)) as hung:

@@ -1,6 +1,6 @@
 """Many webhooks with retries at the same time: fair order and schedule.
 
-The test has a hundredth of 10,000 webhooks and of the sweep's limit: the proportion counts.
+The test has a hundredth of 10,000 webhooks and of the sweep's limit, because only the proportion matters.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class EnqueuedRetries:
         self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
 
     def heard(self) -> list[PushWakeUp]:
-        """Return the messages visible by now."""
+        """Return the messages that are visible now."""
         now = self.clock.now().timestamp()
         due = sorted(each for each in self.queue if each[0] <= now)
         self.queue = [each for each in self.queue if each[0] > now]
@@ -56,7 +56,7 @@ class EnqueuedRetries:
 
 
 class Receivers:
-    """Webhooks with failures until a time, counting the posts."""
+    """Webhooks that fail until a given time; they count the posts."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.up_at = clock, clock.now() + timedelta(hours=HOURS_DOWN)

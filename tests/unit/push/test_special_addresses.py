@@ -13,7 +13,7 @@ REGISTRY = Path(__file__).with_name("special_purpose_addresses.csv")
 """Blocks of the registries iana-ipv4-special-registry and iana-ipv6-special-registry, of July 2026."""
 
 EVERYWHERE = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
-"""The widest setting of an operator."""
+"""Allowed networks in the widest setting of an operator."""
 
 
 def blocks() -> list[Network]:

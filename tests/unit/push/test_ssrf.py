@@ -111,7 +111,7 @@ def test_httpx_parses_allowed_webhook_url_identically(url: str) -> None:
         address = socket.inet_aton(target.host)
     except OSError:
         return
-    # The C library parses it as an address, so the check must too.
+    # The C library parses this host name as an address, so the check must parse it too.
     assert target.address is not None
     assert target.address.packed == address
     assert is_allowed_address(target.address)

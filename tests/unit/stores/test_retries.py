@@ -59,7 +59,7 @@ class PlannedTable(TableFaults):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
-    """Return the result and the passed seconds of a manual clock."""
+    """Return the result, and the seconds by which the manual clock has moved."""
     loop = SimLoop(Random(0))
     try:
         return loop.run_until_complete(coroutine), loop.time()
@@ -68,7 +68,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
 
 
 def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
-    """Return a planner of these plans, repeating the last one, and the list of its attempts."""
+    """Return a planner that returns these plans, then the last one again, and the list of its attempts."""
     attempts: list[int] = []
 
     async def plan(attempt: int) -> TransactionPlan[str]:
@@ -123,7 +123,7 @@ def adding(number: int) -> list[Write]:
 
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_transaction_token_depends_on_its_writes(second: list[Write], counted: int) -> None:
-    """After a lost answer the same writes are not made twice; others have a token of their own."""
+    """After a lost answer the same writes are not made twice; other writes have their own token."""
     _, attempts, table = committed(
         PlannedTable("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
     )

@@ -1,4 +1,4 @@
-"""Task store writes that lose their answer and arrive between the reads of a retry."""
+"""Task store writes that lose their answer and take effect only between the reads of a retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -33,11 +33,11 @@ T = TypeVar("T")
 CONTEXT = ContextKey("owner", "agent", "c")
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 ARRIVALS = range(8)
-"""Reads between the loss of an answer and its write: none, one, and so on."""
+"""Numbers of reads between the loss of an answer and the effect of its write."""
 
 
 class LateTable(MemoryTable):
-    """Table that loses one answer and makes that write some reads later."""
+    """Table that loses the answer of one write, and makes the write some reads later."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
@@ -95,7 +95,7 @@ def status(state: str) -> TaskStatusUpdateEvent:
 
 
 class Story:
-    """Store over a late table."""
+    """Task store over a LateTable."""
 
     def __init__(self) -> None:
         self.table = LateTable()

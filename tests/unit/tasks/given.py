@@ -21,7 +21,7 @@ EXPIRES = SECONDS + 3600
 LEASE_UNTIL = 1_900_000_030_500
 TTL = {"v": 2, "expires": EXPIRES}
 LIVING, EXPIRED = SECONDS + 1, SECONDS
-"""The TTL of an item that is in force still, and of one that is not."""
+"""TTL of an unexpired and of an expired item."""
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 
 KEY = Key("p", "s")
@@ -85,7 +85,7 @@ def _without(condition: Condition) -> Iterator[tuple[Condition, Condition]]:
 
 
 def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent:
-    """Return a status update of the task, these seconds after its head's."""
+    """Return a status update of the task, this many seconds after the status of its head."""
     at = lifecycle.status_at(STATES[state], AT + timedelta(seconds=seconds))
     return TaskStatusUpdateEvent(task_id="t-1", context_id="c", status=at)
 

@@ -1,4 +1,4 @@
-"""Agent controlled by its message's text: each word in it is one course of a turn."""
+"""Agent controlled by its message's text: each word of the text names an event of the turn."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Admission of messages: running or waiting turns, and their writes."""
+"""Admission of a message: its turn begins or is queued, and the writes of both."""
 
 from typing import Any
 
@@ -167,7 +167,7 @@ def message(before: Head, **more: Any) -> FollowUp:
 def test_interrupted_or_replaced_turn_takes_message_immediately(
     before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool
 ) -> None:
-    """It required input, or its running turn is interrupted."""
+    """The task requires input, or the message interrupts its running turn."""
     assert admission.takes_over(message(before), record, when_busy) is takes
 
 
@@ -221,7 +221,7 @@ def test_message_without_push_config_registers_no_subscriber() -> None:
 def test_follow_up_message_starts_or_queues_turn_immediately(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """Its turn runs, or is first in the queue; the head moves under any fence."""
+    """The message's turn begins, or is first in the queue; the task's head changes whatever its fence is."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)
@@ -247,7 +247,7 @@ def test_follow_up_message_starts_or_queues_turn_immediately(
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
 def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConfig | None) -> None:
-    """Without a timer if another task of the context requires input."""
+    """The message sets no timer if another task of the context requires input."""
     followed = message(head(), push=push)
     asks = record.interrupted is not None
     only_if = contexts.HAS_ROOM if asks else contexts.MAY_WAIT
@@ -266,7 +266,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
      (3 * 86400, 2 * 86400 - 1, True)],
 )  # fmt: skip
 def test_expiry_moves_only_for_noticeably_longer_retention(retention: int, lives_still: int, moves: bool) -> None:
-    """By more than a day, or half of a shorter retention."""
+    """It moves for a gain of more than a day, or of half of a shorter retention."""
     times = replace(TIMES, retention=retention)
     expected = times.seconds + retention if moves else None
     assert admission.new_expiry(times.seconds + lives_still, times) == expected

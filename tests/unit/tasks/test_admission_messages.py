@@ -1,4 +1,4 @@
-"""Messages: the new task or follow-up of each, and repeats."""
+"""Messages: the NewTask or FollowUp made of a message, and repeats of a message."""
 
 import hashlib
 from typing import Any

@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def holder(self) -> str:
-        """Return the prefix of the ids of its current chunks."""
+        """Return the prefix of the chunk ids of the current lease holder."""
         return f"{self.head.generation}.{self.lease.fence}."
 
     def says(self, *words: str, anew: bool = False) -> str:
@@ -75,7 +75,7 @@ class Stream:
         self._holds(await self.chat.begins())
 
     def reader(self, last: str = "") -> "StreamReader":
-        """Return a reader with every item up to this id."""
+        """Return a reader that has received every item up to this id."""
         self.readers.append(StreamReader(self, cursor_of(last) or Cursor(self.head.generation)))
         return self.readers[-1]
 
@@ -94,12 +94,12 @@ class StreamReader:
 
     @property
     def words(self) -> list[str]:
-        """Return the texts of its chunks."""
+        """Return the texts of the received chunks."""
         return [what.text for _, what in self.received if isinstance(what, Delta)]
 
     @property
     def events(self) -> list[int]:
-        """Return the numbers of its events."""
+        """Return the numbers of the received events."""
         return [int(id_) for id_, what in self.received if not isinstance(what, Delta)]
 
     async def leaves(self) -> None:
@@ -128,7 +128,7 @@ def words(count: int, first: int = 0) -> list[str]:
 
 
 async def test_reconnected_reader_continues_before_its_chunks_are_stored() -> None:
-    """It received w0 to w3 from the turn's own process; only w0 is stored."""
+    """The reader received w0 to w3 from the turn's own process; only w0 is stored."""
     async with streaming() as stream:
         stream.says("w0")
         await stream.clock.passes(0.05)
@@ -180,7 +180,7 @@ async def test_failed_delta_batch_is_written_before_next_batch() -> None:
 
 
 async def test_lost_answer_leaves_delta_batch_unchanged() -> None:
-    """A reader may have the batch of the lost response: it would not find the end of a longer one."""
+    """A reader may have read the batch already, and would not find the end of a longer batch."""
     async with streaming() as stream:
         reader = stream.reader()
         stream.store.lose_answers(append_deltas=3)

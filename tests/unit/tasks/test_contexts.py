@@ -144,7 +144,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     "suspend": (lambda: contexts.suspended(lease(), turn(handoffs=1), TIMES), MINE_NOW),
     "remove": (lambda: contexts.removed("t-1", read("runs"), 4, TIMES), OF_LINE_2),
 }  # fmt: skip
-"""The changes, each decided when a test asks for it, and the states in which each is made."""
+"""Functions that return each change, and the names of the states that meet its condition."""
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -199,7 +199,7 @@ LEFT: dict[str, tuple[str, Item]] = {
     ),
     "remove": ("runs", context(fence=4, line=3, waiting=[])),
 }
-"""For each change, a state and the item that it leaves of it."""
+"""For each change, a state before it and the item after it."""
 
 
 @pytest.mark.parametrize("name", LEFT)
@@ -237,7 +237,7 @@ TIMER = {"due_at": UNTIL}
     ],
 )
 def test_removing_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item) -> None:
-    """The timer stays if another turn runs, is set for a waiting turn, and goes without one."""
+    """The timer stays if another turn runs, is set if another turn waits, and is removed otherwise."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
 

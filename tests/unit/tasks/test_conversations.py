@@ -71,7 +71,7 @@ async def desk(clock: ManualClock) -> AsyncIterator[ConversationClient]:
 
 
 async def test_conversation_spans_tasks_of_context(desk: ConversationClient) -> None:
-    """Oldest first, with the newest task's status, without other contexts."""
+    """The messages are oldest first and of this context only; the status is that of the newest task."""
     await desk.say("hi")
     await desk.say("chunks meanwhile file")
     await desk.say("elsewhere", context_id="another")
@@ -129,7 +129,7 @@ async def test_history_length_counts_from_newest_message(
 
 
 async def test_context_history_can_be_paged_backwards(desk: ConversationClient) -> None:
-    """Each message once."""
+    """The pages contain each message once."""
     for number in range(12):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -165,7 +165,7 @@ async def test_agents_answer_is_in_conversation_history_once(answer: AnswerAs, c
 
 
 async def test_foreign_context_is_unknown(desk: ConversationClient) -> None:
-    """The same response as for an unknown context, byte for byte (A2A 3.3.2)."""
+    """The response equals that for an unknown context byte for byte (A2A 3.3.2)."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
@@ -177,7 +177,7 @@ async def test_foreign_context_is_unknown(desk: ConversationClient) -> None:
 
 
 async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
-    """The operator repairs it; the other tasks are readable."""
+    """The messages of the other tasks are returned."""
     broken: set[str] = set()
 
     class Breaking(MemoryTaskStore):
@@ -196,7 +196,7 @@ async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
 
 
 async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest tasks, within the size of a buffered response, but at least one whole task."""
+    """It has the newest tasks that fit into a buffered response, but at least one whole task."""
     for number in range(10):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -211,7 +211,7 @@ async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeyp
 
 
 async def test_contexts_are_listed_by_their_newest_task(desk: ConversationClient) -> None:
-    """Newest first, each once, without other owners' contexts."""
+    """The newest context is first; each is listed once, without other owners' contexts."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
@@ -240,7 +240,7 @@ async def test_context_list_reads_limited_number_of_tasks(
 
 
 async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> None:
-    """The index may list a task twice, a deleted one, or another context's."""
+    """The index may list a task twice, a deleted task, or a task of another context."""
 
     class Stale(MemoryTaskList):
         extra: tuple[ListCursor, ...] = ()
@@ -327,7 +327,7 @@ async def test_version_header_contradicting_method_is_refused(
 
 
 async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) -> None:
-    """One internal error; the log has the cause."""
+    """The client gets an internal error; the log has the cause."""
 
     class Odd(MemoryTaskList):
         async def page(self, *_: Any, **__: Any) -> Any:
@@ -347,7 +347,7 @@ async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) 
 
 
 async def test_table_and_memory_stores_return_same_conversations(stack: Stack, clock: ManualClock) -> None:
-    """From the indexes over the tasks' heads."""
+    """Both read the indexes of the tasks' heads."""
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
     made = parts(Teller(), store, clock, task_list=task_list, answer=AnswerAs.ARTIFACT, reply=ReplyAs.MESSAGE)

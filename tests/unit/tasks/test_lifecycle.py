@@ -175,7 +175,7 @@ WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 
 
 def test_task_history_precedes_status_message() -> None:
-    """Each message once."""
+    """The history contains each message once."""
     task = fold([submitted(), entered(WORKING, "one"), entered(WORKING, "two"), entered(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
     assert task.status.message == said("answer")
@@ -259,7 +259,7 @@ def test_interrupted_task_may_return_to_working(state: TaskState) -> None:
 
 
 def test_clients_message_precedes_its_event_in_history() -> None:
-    """In the history an answer follows its interrupt; each message once."""
+    """An answer follows its interrupt; the history contains each message once."""
     asked = fold([submitted(), entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
     task = lifecycle.apply(asked, Numbered(3, entered(WORKING), message=answer))

@@ -63,7 +63,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     ),
     "unsubscribe": (lambda: lifecycle.without_subscribers(SUBSCRIBED), {"works, epoch 1"}),
 }
-"""The changes, each decided when a test asks for it, and the states in which each is made."""
+"""Functions that return each change, and the names of the states that meet its condition."""
 
 
 @pytest.mark.parametrize("name", CHANGES)

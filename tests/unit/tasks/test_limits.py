@@ -18,7 +18,7 @@ MINUTE = 60_000_000
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 STEP = 8_571_429
-"""A seventh of a minute, rounded up."""
+"""A seventh of a minute in microseconds, rounded up."""
 BUCKETS = {
     "absent": None,
     "no bucket": {"v": 2},

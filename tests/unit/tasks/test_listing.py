@@ -27,7 +27,7 @@ STATES = [name for name, state in TaskState.items() if state]
 
 
 class Clerk:
-    """Follows the message: requires input, fails, rejects, or emits a file; otherwise it answers."""
+    """Agent that does what the message says: it requires input, fails, rejects, or emits a file; otherwise it answers."""
 
     def load(self) -> None:
         """Import nothing."""
@@ -64,7 +64,7 @@ class ListClient:
         return str((await self.http.post("/", json=body)).json()["result"]["task"]["id"])
 
     async def keep(self, number: int, *, owner: str = "anonymous", agent: str = "test", context_id: str = "") -> str:
-        """Create a working task by another caller's message; return it."""
+        """Store a working task of this owner, agent and context; return its id."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, agent, context_id or f"{agent}-{number}")
         at = self.clock.now() + timedelta(seconds=number)
@@ -129,7 +129,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: ListClient) -> None:
 
 
 async def test_listed_task_equals_get_task(desk: ListClient) -> None:
-    """Except for omitted fields."""
+    """The ids, the status time, the history and the artifacts are equal."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     read = (await desk.http.post("/", json=get)).json()["result"]
@@ -143,7 +143,7 @@ async def test_listed_task_equals_get_task(desk: ListClient) -> None:
 
 
 async def test_task_list_has_artifacts_on_request_only(desk: ListClient) -> None:
-    """The key is absent, not empty (A2A 3.1.4)."""
+    """Without a request the key `artifacts` is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
     for params in ({}, {"includeArtifacts": False}, {"includeArtifacts": None}):
@@ -177,7 +177,7 @@ async def test_context_filter_lists_only_its_tasks(desk: ListClient) -> None:
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
 async def test_unknown_context_filter_lists_no_tasks(desk: ListClient, context_id: str) -> None:
-    """Another agent's is omitted too."""
+    """The context `other-3` belongs to another owner."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
     listed = await desk.list(contextId=context_id)
@@ -412,7 +412,7 @@ async def test_page_token_of_another_caller_is_refused(desk: ListClient, other: 
 
 
 async def test_v03_task_list_method_is_refused(desk: ListClient) -> None:
-    """By REST only; JSON-RPC cannot send it."""
+    """v0.3 lists tasks by REST only, so its JSON-RPC has no such method."""
     for method in ("tasks/list", "tasks/listTasks"):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
         error = (await desk.http.post("/", json=body)).json()["error"]

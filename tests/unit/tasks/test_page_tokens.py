@@ -1,4 +1,4 @@
-"""Page tokens: valid unchanged and for their own list only."""
+"""Page tokens: a token is valid only unchanged, and only for its own list."""
 
 import base64
 from datetime import UTC, datetime, timedelta, timezone

@@ -97,7 +97,7 @@ async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation,
 async def test_slow_store_delays_no_lease_renewal(
     chat: StoreConversation, queue: Any, store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Renew by the time that has passed: the checks of a store that answers after 2 s take most of it."""
+    """The renewal depends on the time, not on the number of checks: this store takes 2 s for each check."""
     beat = renewal(chat, queue, (await chat.starts()).lease)
     renewed, holds = [chat.clock.now()], store.holds
 
@@ -167,7 +167,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
 
 async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
-    before = set(threading.enumerate())  # with the last step of an earlier test
+    before = set(threading.enumerate())  # an earlier test's last step may still run
     for _ in range(50):
         async with Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30):
             started = {thread.name for thread in set(threading.enumerate()) - before}
@@ -189,7 +189,7 @@ async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, qu
 async def test_timer_removes_ended_heartbeats_at_its_wake_up(
     chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wake-up of its thread for each ended turn would interrupt the event loop."""
+    """Waking the timer's thread for each ended turn would interrupt the event loop."""
     monkeypatch.setattr(process, "WATCH_SECONDS", 3600.0)
     lease = (await chat.starts()).lease
     ended = [Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]

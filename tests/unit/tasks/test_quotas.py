@@ -24,7 +24,7 @@ def tasks(chat: StoreConversation, clock: ManualClock) -> OpenTasks:
 
 
 def new(chat: StoreConversation, number: int) -> NewTask:
-    """Send a message in its own context; return its task."""
+    """Return a new task in its own context."""
     return of(chat, context_id=f"c-{number}").message(f"m-{number}")
 
 

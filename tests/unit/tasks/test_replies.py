@@ -21,7 +21,7 @@ from tests.unit.tasks.wire import texts
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, dialect: str) -> None:
-    """It has role agent, its own id and context, and no task; v1 wraps it, v0.3 has its kind."""
+    """The message has role agent, an id and a context id, and no task id; v1 wraps it, in v0.3 it has a kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -128,7 +128,7 @@ async def test_conversation_continues_after_message_replies() -> None:
     ],
 )
 async def test_turns_without_completed_answer_return_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """A Message cannot hold it; the stream has all events."""
+    """A Message cannot express these outcomes; the stream has all events."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -144,7 +144,7 @@ async def test_turns_without_completed_answer_return_task(text: str, state: str,
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
 async def test_auto_mode_returns_task_for_other_events(text: str) -> None:
-    """Artifacts, metadata, earlier messages."""
+    """The other events are artifacts, metadata and earlier messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -176,7 +176,7 @@ async def test_auto_mode_streams_task_for_chunks() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
-    """The client knows the task and has to see it complete: with or without its id, also for a repeat."""
+    """The client knows the task and must see its end: with a taskId or without, and for a repeat."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -195,7 +195,7 @@ async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
 
 @pytest.mark.parametrize("naming", [True, False])
 async def test_message_mode_interrupt_answer_may_return_immediately(naming: bool) -> None:
-    """Its response is the task."""
+    """The response to the answer is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))

@@ -132,7 +132,7 @@ async def test_message_reply_is_equal_for_every_answer_setting(answer: AnswerAs,
 
 @pytest.mark.parametrize("answer", AnswerAs)
 async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
-    """Over two tasks, one of them interrupted."""
+    """The context has two tasks, one of which is interrupted."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, answer=answer)
@@ -158,7 +158,7 @@ async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> None:
-    """A message waits for the task at the end of its first turn: that answer becomes a message of the working task."""
+    """A message is queued at the end of the task's first turn, so the first answer becomes a message of the working task."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, answer=answer)
@@ -183,7 +183,7 @@ async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> N
 
 
 class Fickle:
-    """Gives a different answer each time."""
+    """Agent with a different answer in each run."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -197,7 +197,7 @@ class Fickle:
 
 
 class DiesAtTheEnd:
-    """A store that cannot record the end of a turn, a number of times."""
+    """Task store that fails to record the end of a turn, this number of times."""
 
     def __init__(self, store: TaskStore, times: int = 1) -> None:
         self._store, self._times = store, times
@@ -217,7 +217,7 @@ class DiesAtTheEnd:
 async def test_answer_of_interrupted_turn_is_recorded_once(
     answer: AnswerAs, kept_in: str, request_stack: Stack | None, clock: ManualClock
 ) -> None:
-    """The turn begins again with another answer: the client's first answer is kept."""
+    """The turn runs again and gives another answer, but the first answer is recorded already."""
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
     dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)

@@ -42,7 +42,7 @@ from tests.unit.tasks.wire import texts
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
 async def test_auto_mode_slow_stream_has_task(text: str) -> None:
-    """Empty for a second, then all events so far, then the later ones; a repeat gets the task."""
+    """The stream is empty for a second, then has all events so far, then the later ones; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     stream = made.service.stream(caller(), request(text))
@@ -73,7 +73,7 @@ async def test_auto_mode_slow_send_returns_task() -> None:
 
 
 async def test_message_mode_returns_task_after_maximum_wait() -> None:
-    """After `blocking_wait`; a repeat gets the answer."""
+    """The maximum wait is `blocking_wait`; a repeat gets the answer."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
     call = caller()
@@ -110,7 +110,7 @@ async def test_message_mode_streams_task_at_deadline() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
-    """By `auto` the time in the queue counts."""
+    """With `reply: auto` the time in the queue counts as waiting."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -132,7 +132,7 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
 
 
 async def test_auto_mode_waits_for_recording_answer() -> None:
-    """A repeat gets the Message, and so does this client, however slow the store is; so does a reader of the log."""
+    """However slow the store is, the client, a repeat and a reader of the log get the Message."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -161,7 +161,7 @@ async def test_auto_mode_waits_for_recording_answer() -> None:
 
 
 async def test_message_mode_stream_opens_before_answer() -> None:
-    """The response's head and a comment leave at once, so that no entry point closes it; then one frame."""
+    """The response's head and a comment are sent at once, so that no entry point closes the stream; then comes one frame."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -194,7 +194,7 @@ async def test_message_mode_stream_opens_before_answer() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_repeated_request_gets_same_message_in_another_process(reply: ReplyAs) -> None:
-    """From the records; no turn runs."""
+    """The Message comes from the stored records; no turn runs."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=reply)
@@ -221,7 +221,7 @@ async def test_auto_mode_repeated_request_gets_task_again() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs) -> None:
-    """By `auto` as long as a Message is possible."""
+    """With `reply: auto` it waits as long as a Message is possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)
@@ -240,7 +240,7 @@ async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> None:
-    """By `message` a Message; by `auto` a task, since it took long."""
+    """The reply is a Message with `message`, and with `auto` a task, because it took long."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
@@ -286,7 +286,7 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
 
 
 async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the documentation, and an agent without the setting."""
+    """The agents are those of the documentation's example, and one without the setting."""
     # The agent is loaded at its first turn; its duration depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
@@ -318,7 +318,7 @@ graph.add_edge(START, "say")
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_queued_message_withdraws_message_reply(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message waits for the task, and the task continues: readers must not wait for a Message."""
+    """A message is queued for the task, which therefore continues: readers must not wait for a Message."""
     chat = StoreConversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)

@@ -129,7 +129,7 @@ async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None
 
 
 class Draining:
-    """Streams a chunk, and pauses at a step boundary when drained."""
+    """Agent that streams a chunk, and pauses at a step boundary when drained."""
 
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
@@ -148,7 +148,7 @@ class Draining:
 
 
 async def test_suspended_turn_closes_its_stream_delta() -> None:
-    """Readers in other processes receive the interrupted close."""
+    """Readers in other processes receive a last chunk with the reason `interrupted`."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = Draining()
@@ -171,7 +171,7 @@ async def test_suspended_turn_closes_its_stream_delta() -> None:
 
 
 class Ordered(MemoryTaskStore):
-    """Records the order of the writes of deltas and events."""
+    """Task store that records the order in which deltas and events are written."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -203,7 +203,7 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
 
 
 async def test_reader_receives_event_before_its_chunks() -> None:
-    """Written between the two reads of the reader: it leaves the event and its chunk for the next time."""
+    """Both are written between the reader's two reads: it leaves the event and its chunk for its next read."""
 
     class Between(MemoryTaskStore):
         written = False

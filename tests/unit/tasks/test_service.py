@@ -36,7 +36,7 @@ from tests.support.stores import MemoryTaskStore
 
 
 class StreamingAgent:
-    """Streams a chunk, waits for `go`, and answers."""
+    """Agent that streams a chunk, waits for `go`, and answers."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -72,7 +72,7 @@ async def test_return_immediately_returns_working_task() -> None:
 
 
 async def test_blocking_send_returns_current_task_after_wait() -> None:
-    """After `blocking_wait`."""
+    """The wait is `blocking_wait`."""
     agent, clock = StreamingAgent(), ManualClock()
     service = parts(agent, clock=clock).service
     call = CallContext("owner", "test")
@@ -217,7 +217,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
 
 
 async def test_cancel_of_queued_task_prevents_its_turn() -> None:
-    """It was returned as working, and never ran."""
+    """The response had the task as working, but its turn never runs."""
     agent = GatedAgent()
     made = parts(agent)
     call = CallContext("owner", "test")
@@ -387,7 +387,7 @@ async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
     """Another message has answered the interrupt, and the first copy has created a task."""
 
     class Overtaken(MemoryTaskStore):
-        """Freezes after it has read that a task of the context requires input."""
+        """Task store that freezes after it has read that a task of the context requires input."""
 
         meanwhile: Callable[[], Awaitable[Any]] | None = None
 
@@ -416,7 +416,7 @@ async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
 
 
 class Insists(AskingAgent):
-    """Requires input again after each answer."""
+    """Agent that requires input again after each answer."""
 
     def __init__(self) -> None:
         self.answers: list[str] = []

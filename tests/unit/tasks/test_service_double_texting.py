@@ -20,7 +20,7 @@ COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCE
 
 
 async def running(policy: WhenBusy) -> tuple[ServiceParts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
-    """Return an agent running on `one`, and its task."""
+    """Return a service and its agent in the turn of the message `one`, the call, the pending send, and the task's id."""
     agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = CallContext("owner", "test")
@@ -114,7 +114,7 @@ async def test_late_answer_without_task_id_creates_task() -> None:
     """Another message has answered the interrupt first."""
 
     class SlowTexting(MemoryTaskStore):
-        """Sends the other answer between the read of the context and the follow-up."""
+        """Task store that sends the other answer between the read of the context and the follow-up."""
 
         between: "Coroutine[Any, Any, object] | None" = None
 

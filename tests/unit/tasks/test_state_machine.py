@@ -28,7 +28,7 @@ FOLLOWS = {
 
 
 class ObedientTurns:
-    """Follows the message: answers, requires input, fails, or waits for `go`."""
+    """Agent that does what the message says: it answers, requires input, fails, or waits for `go`."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -50,14 +50,14 @@ class ObedientTurns:
 
 
 class Clients(RuleBasedStateMachine):
-    """The tasks known from responses."""
+    """Clients, with the tasks that they know from responses."""
 
     policy = WhenBusy.ENQUEUE
     messages = Bundle("messages")
 
     def __init__(self) -> None:
         super().__init__()
-        # Made-up seconds: the poll of a later reader does not wait.
+        # Virtual time, so that the poll of a later reader does not wait.
         self.loop = SimLoop(Random(0), most_steps=10_000_000)
         self.agent = ObedientTurns()
         self.made: ServiceParts = parts(
@@ -184,7 +184,7 @@ class Clients(RuleBasedStateMachine):
         return read
 
     def _stream(self, task_id: str, last: str) -> list[int]:
-        # The method of v0.3 ends at a question too.
+        # In v0.3 the stream of this method ends at an interrupt too.
         body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task_id}}
         _, answer = self.loop.run_until_complete(post(self.app, body, {"Last-Event-ID": last}))
         ids = [line.removeprefix("id: ") for line in answer.decode().splitlines() if line.startswith("id: ")]
@@ -199,7 +199,7 @@ class Clients(RuleBasedStateMachine):
         """Let all turns end, and check that each message is in its task."""
         self.agent.go.set()
         for number in range(50):
-            # A store retries a conflict after a moment, longer than the queue is empty.
+            # The queue may be empty while a store waits before it retries a conflict.
             await asyncio.sleep(5)
             await self.made.work_queue.quiet()
             asking = None

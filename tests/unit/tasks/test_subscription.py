@@ -122,7 +122,7 @@ class ReadCountingStore(MemoryTaskStore):
 
 
 async def reads_of(readers: int, steps: int = 20) -> int:
-    """Return the number of reads of these readers of a task with these steps."""
+    """Return how often this many readers of a task with this many steps read the store."""
     clock = ManualClock()
     store = ReadCountingStore(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
@@ -155,7 +155,7 @@ async def test_hundred_readers_cost_about_one_readers_requests() -> None:
 
 
 async def test_one_process_serves_thousand_readers() -> None:
-    """Each of 100 readers receives all events."""
+    """Each of the thousand readers receives all events."""
     one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
     assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 

@@ -73,7 +73,7 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
 )
 def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tries: int, handoffs: int) -> None:
-    """The holder's own try counts for the step that it did not finish; no try is lost from the sum."""
+    """The dead holder's try counts for its unfinished step; the sum of tries and handoffs stays the same."""
     before = turn(tries=3, handoffs=4, stopped_by=DEADLINE)
     record = replace(HELD, running=before, holder=holder, advanced=advanced)
     stopped_by = WORKER if holder else DEADLINE
@@ -240,7 +240,7 @@ def test_lease_holder_begins_next_turn_of_another_task() -> None:
 
 
 def test_lease_holder_continues_task_with_its_queued_message() -> None:
-    """One move of the head covers both events."""
+    """One change of the head covers both events."""
     end = ending("WORKING", run_next=True)
     record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
@@ -288,7 +288,7 @@ NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
     ],
 )
 def test_finished_turn_is_recognised_after_lost_store_response(record: ContextRecord, waiting: bool | None) -> None:
-    """Without a parameter: the same holder runs the next turn."""
+    """`waiting` is None if the same holder runs the next turn."""
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
     if waiting is None:

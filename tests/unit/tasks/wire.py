@@ -27,7 +27,7 @@ class WireClient:
         return unwrapped(result, self.dialect)
 
     async def at_once(self, text: str, **message: Any) -> tuple[str, dict[str, Any]]:
-        """Send a non-blocking message; return the same."""
+        """Send a non-blocking message; return the kind of the answer, and the answer."""
         body = send(text, method=self._send, **message)
         body["params"]["configuration"] = (
             {"returnImmediately": True} if self.dialect == "1.0" else {"blocking": False, "acceptedOutputModes": []}

@@ -98,7 +98,7 @@ def loaded(file: Path, name: str = "") -> LazyAgent:
 @pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("export", FILES)
 async def test_exported_adk_agent_is_found(export: str, tmp_path: Path) -> None:
-    """A part of another agent is not served by itself."""
+    """An agent that is a sub-agent of another is not served by itself."""
     code, answer = FILES[export]
     file = tmp_path / f"adk_{export.replace(' ', '_')}.py"
     file.write_text(SOURCE + code)
@@ -253,7 +253,7 @@ class GreetingPlugin(BasePlugin):
 
 
 async def test_adk_app_keeps_its_plugins_unchanged(dialect: str) -> None:
-    """ADK's real Runner calls them."""
+    """ADK's real Runner calls the plugins."""
     model = scripted_model(["Hello."])
     app = App(name="mine", root_agent=LlmAgent(name="root", model=model), plugins=[GreetingPlugin()])
     async with http(parts(served(app)).app()) as client:

@@ -21,7 +21,7 @@ from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
 EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 100
-"""Number of generated agents: one takes 35 ms of CPU."""
+"""Number of generated agents; each takes 35 ms of CPU."""
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*Agent is deprecated:DeprecationWarning"),
@@ -44,12 +44,12 @@ class Said:
 
 @dataclass(frozen=True)
 class TreeWords:
-    """Message of an agent: chunks, then perhaps the complete event; or an artifact in its place."""
+    """Message of an agent: chunks, then perhaps the complete event; or an artifact in place of the message."""
 
     chunks: int
     whole: bool
     pauses: tuple[int, ...]
-    """Numbers of event loop iterations before each event, which other agents use."""
+    """Number of event loop iterations before each event, in which other agents run."""
     artifact: bool = False
     ends: str = ""
     """`call` for a tool call beside the text, `asks` for a long-running one, `abort` for a failed model call."""
@@ -95,7 +95,7 @@ class SpeakingAgent(BaseAgent):
                 yield self.event(ctx, text, partial=None)
 
     async def calling(self, ctx: Any, text: str, key: str, *, asks: bool) -> AsyncGenerator[Event, None]:
-        """Yield an event with the text and a tool call, then the call's result. With `asks` the client gives it."""
+        """Yield an event with the text and a tool call, then the call's result; with `asks` the client gives the result."""
         asked = call(f"tool-{key}", f"call-{key}")
         given: dict[str, Any] = {"author": self.name, "branch": ctx.branch}
         waits = {f"call-{key}"} if asks else None

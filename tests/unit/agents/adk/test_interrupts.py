@@ -126,7 +126,7 @@ async def test_answer_selects_one_of_several_interrupts_by_id(dialect: str, resu
 
 
 async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
-    """The sub-agent before it does not run again; the one after it runs."""
+    """The sub-agent before the interrupted one does not run again; the sub-agent after it runs."""
     asks = LlmAgent(
         name="asks",
         model=scripted_model([call("approve", "call-1", amount=1)], ["Approved."]),
@@ -256,7 +256,7 @@ async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None
 
 
 async def test_several_interrupts_stand_beside_their_texts(dialect: str) -> None:
-    """Each part names its interrupt, and the list has the schema of an answer as data."""
+    """Each part names its interrupt; the list of interrupts has the schema of an answer as data."""
     calls = [call("pay", "call-1", amount=5), call("pay", "call-2", amount=7)]
     root = LlmAgent(name="root", model=scripted_model(calls), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:

@@ -105,7 +105,7 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
 
 
 async def test_parallel_message_follows_its_own_stream() -> None:
-    """A message that is complete before another one is streamed after it, and then recorded."""
+    """A message that is complete while another one streams is streamed after that one, and recorded before it."""
     begun, told = asyncio.Event(), asyncio.Event()
 
     class Long(BaseAgent):
@@ -146,7 +146,7 @@ def spoken(agent: BaseAgent, ctx: Any, text: str, *, partial: bool | None = None
 
 
 async def test_stream_of_an_ended_agent_is_its_message(dialect: str) -> None:
-    """It does not hide the answer of a later agent."""
+    """The answer of a later agent is still the answer of the turn."""
     first = yielding_agent(text_event("On", partial=True), text_event("e.", partial=True))
     root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
     async with http(parts(served(root)).app()) as client:
@@ -288,7 +288,7 @@ FORMS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
-    """Every form is accepted; the server sets the ids, and no text takes precedence."""
+    """Every form of an outbox is accepted; the server sets the ids, and no text of the model replaces the message."""
     given = text_event("Not this.", state_delta={"a2a_outbox": FORMS[form](), "kept": 1})
     async with http(
         parts(served(yielding_agent(text_event("On the way."), given, text_event("Nor this.")))).app()

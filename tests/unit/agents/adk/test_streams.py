@@ -30,7 +30,7 @@ def test_streaming_message_is_recorded_after_its_end() -> None:
 
 
 def test_message_completed_behind_a_stream_waits() -> None:
-    """Its chunks come first, then it; messages keep the order of their completion."""
+    """The message follows its chunks; messages keep the order of their completion."""
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

@@ -190,14 +190,14 @@ def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
         # The branch that ends last gives the answer.
         return state, sorted([*before, str(answer)])
     if tree == "an LLM agent that delegates":
-        # The sub-agent is a call; ADK repeats a call without a stored result, so the sub-agent answers again.
+        # The sub-agent runs as a tool call; ADK repeats a call without a stored result, so the sub-agent answers again.
         return state, answer, list(dict.fromkeys(before))
     return ended
 
 
 LARGEST = "one that transfers to a sequence in a sequence"
 COMBINED = {LARGEST, "agents that transfer one after another"}
-"""Trees that combine others."""
+"""Trees that combine other trees."""
 one_after_another = pytest.mark.parametrize(
     "tree",
     [pytest.param(tree, marks=[pytest.mark.deep] * (tree in COMBINED)) for tree in TREES if tree != "in parallel"],
@@ -220,7 +220,7 @@ async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
         cut = outcome(await run_to_end(served(TREES[tree](), dying)))
         assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
         assert sum(event.author == "user" for event in dying.stored()) == 1
-        # ADK runs a workflow's node at least once: again if its output is stored and its end is not.
+        # ADK runs a workflow's node again if the node's output is stored and its end is not.
         assert ran == once or tree == "in a workflow", f"cut at event {place}"
 
 
@@ -276,7 +276,7 @@ async def test_adk_outbox_survives_crash() -> None:
 
 @pytest.mark.parametrize("place", [2, 3])
 async def test_custom_agent_is_not_resumable(place: int) -> None:
-    """Its work is not repeated."""
+    """The turn fails, and the agent's work is not repeated."""
     root = yielding_agent(
         lambda ctx: (ran.update(["custom"]), text_event("One."))[1], text_event("Two."), text_event("Three.")
     )

@@ -79,7 +79,7 @@ async def test_cancel_stops_tools_and_answers_pending_calls() -> None:
 
 
 async def test_synchronous_tool_does_not_block_the_loop() -> None:
-    """It runs in a thread. After the cancel its reply is dropped."""
+    """The tool runs in a thread; its reply after the cancel is dropped."""
     running, go, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[str] = []
 

@@ -77,7 +77,7 @@ def served(
     configuration: dict[str, Any] | None = None,
     **options: Any,
 ) -> ExecutorApp:
-    """Return a service for the executor, or for an executor of the function."""
+    """Return a service for the executor, or for a ScriptedExecutor with the function."""
     made = executor if isinstance(executor, AgentExecutor) else ScriptedExecutor(executor)
     clock = clock or SystemClock()
     store = MemoryTaskStore(clock)

@@ -1,4 +1,4 @@
-"""Response to the client of an executor that answers with a Message: a Message, as under the SDK's own server.
+"""Executors that enqueue a Message: the client's response is this Message, as under the SDK's own server.
 
 The first tests are the A2A TCK's requirements CORE-SEND-001 and CORE-STREAM-002 (A2A 3.1.1 and 3.1.2).
 """
@@ -103,7 +103,7 @@ async def test_executor_with_statuses_returns_its_task(version: str) -> None:
 
 
 async def test_task_is_streamed_while_its_executor_works() -> None:
-    """Status updates without content are recorded as no event, and still show that the executor uses the task."""
+    """A status update without content adds no event to the log, but shows that the executor uses the task."""
     go = asyncio.Event()
 
     async def works(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -200,7 +200,7 @@ root_agent = Says(name="says")
 
 @pytest.mark.parametrize(("source", "kind"), [(EXECUTOR, "message"), (ADK, "task")], ids=["executor", "adk"])
 async def test_default_response_depends_on_the_framework(source: str, kind: str, tmp_path: Path) -> None:
-    """Without `reply` in aion.yaml; before the agent's code is loaded, and after it."""
+    """The aion.yaml has no `reply`; the response is the same before and after the agent's code is loaded."""
     (tmp_path / "agent.py").write_text(source)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    mine:\n      path: agent.py\n")
     app = build_app(Settings.from_environ({"AION_CONFIG": str(tmp_path / "aion.yaml"), "AION_STORE": "memory"}))

@@ -370,7 +370,7 @@ async def test_event_queue_refuses_objects_of_other_types() -> None:
 
 
 async def test_aion_context_reply_is_default_answer() -> None:
-    """An ending with a message of its own keeps it."""
+    """The final status has no message, so the reply becomes its message."""
     seen: list[Any] = []
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -415,7 +415,7 @@ async def test_texts_at_once_are_streamed_whole(method: str) -> None:
 
 
 async def test_second_text_begins_its_own_stream_delta() -> None:
-    """Also without the last chunk of the first one."""
+    """The first text need not have a last chunk."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         for words in (("One ", "moment."), ("The ", "answer.")):

@@ -126,7 +126,7 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
 
 
 async def test_executor_events_after_turn_are_dropped() -> None:
-    """A task that outlives its turn does not wait, and adds nothing to the next turn."""
+    """An asyncio task that outlives its turn does not wait, and adds nothing to the next turn."""
     go = asyncio.Event()
     left: list[asyncio.Task[None]] = []
 

@@ -144,7 +144,7 @@ async def test_turns_share_thread_but_not_answers() -> None:
 
 
 async def test_earlier_turns_outbox_is_not_sent_again() -> None:
-    """It is never read again from a checkpoint."""
+    """The outbox of an earlier turn is never read from a checkpoint."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
     def once(state: State) -> State:
@@ -201,7 +201,7 @@ async def test_outbox_task_is_merged_and_may_fail() -> None:
 
 
 async def test_graph_state_contains_sent_messages() -> None:
-    """An AIMessage with the A2A message's id, for a reply and for an outbox."""
+    """The state gets an AIMessage with the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
     async def replies(state: State, runtime: Runtime[AionContext]) -> State:

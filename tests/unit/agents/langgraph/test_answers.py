@@ -42,7 +42,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 async def held(graph: Any, method: str, *texts: str) -> list[Any]:
-    """Return the task after each text; a text answers the previous task if that has an interrupt."""
+    """Return the task after each text; a text goes to the previous task if that is interrupted."""
     tasks: list[Any] = []
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts):
@@ -159,7 +159,7 @@ async def test_each_message_of_a_node_is_recorded_once(method: str) -> None:
 
 
 async def test_messages_of_other_nodes_are_not_recorded(method: str) -> None:
-    """Nor those that are in the state already."""
+    """Messages that are in the state already are not recorded either."""
 
     def drafts(state: State) -> State:
         return {"messages": [AIMessage("draft", id="d")]}
@@ -199,7 +199,7 @@ async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None
 
 
 async def test_emitted_answer_keeps_its_id(method: str) -> None:
-    """It is in the task and in the graph's state once."""
+    """The message is once in the task and once in the graph's state."""
     seen: list[list[str]] = []
 
     def answers(state: State, writer: StreamWriter) -> State:
@@ -226,7 +226,7 @@ def look() -> str:
 
 
 async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
-    """Neither from the state nor from the streamed text. It is an earlier message of the task."""
+    """The text in the state and the streamed text are no answer; the text is an earlier message of the task."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(AnswerModel(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
@@ -236,7 +236,7 @@ async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
 
 
 async def test_text_with_tool_call_of_entrypoint_is_kept(method: str) -> None:
-    """As in LangGraph's guide to the functional API. An earlier turn's text is not repeated."""
+    """The entrypoint is that of LangGraph's guide to the functional API; an earlier turn's text is not repeated."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], ["Seen."], ["Again."]]
     model = AnswerModel(scripts=scripts)
 

@@ -27,7 +27,7 @@ from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
 EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 500
-"""Number of generated agents: 350 have 500 streams. An agent takes 30 ms of CPU."""
+"""Number of generated agents; each has one or two turns, with a stream each, and takes 30 ms of CPU."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Branch:
 
 
 Stages = list[list[Branch]]
-"""Rows of nodes that run at once."""
+"""Groups of nodes: the groups run one after another, the nodes of a group run at once."""
 
 STEPS = st.sampled_from(["word", "word", "word", "wait", "metadata", "data", "message", "abort"])
 SPEAKERS = st.sampled_from(["model", "chunks", "reply", "caller"])
@@ -203,7 +203,7 @@ def check_turn(expected: ExpectedStream, body: str) -> None:
 
 
 def answers(expected: ExpectedStream) -> list[str]:
-    """Return the question, or the text of the last node. It is a message also if a reply is the answer."""
+    """Return the question, or the text of the last node, which is a message even if a reply is the answer."""
     return [expected.last or "The answer."]
 
 

@@ -58,7 +58,7 @@ def ids(found: list[tuple[str, str]]) -> str:
 
 @pytest.mark.parametrize("with_this", [True, False])
 async def test_thread_history_includes_contexts_earlier_tasks(with_this: bool) -> None:
-    """Oldest first, the turn's own message last, at most the requested number."""
+    """The history is oldest first, ends with the turn's own message, and has at most the requested number."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history)) == "0123456"
     assert ids(await seen(history, 3)) == "456"

@@ -62,7 +62,7 @@ TEXTS = (
 
 @BOTH
 async def test_parts_become_content_of_human_message(method: str) -> None:
-    """Images, files and data in their order, for a graph that does not read them from its inbox."""
+    """Images, files and data keep their order if the graph has no inbox to read them from."""
     seen: list[AnyMessage] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ async def test_runtime_context_has_thread_message_and_event(method: str) -> None
 
 @BOTH
 async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
-    """The target is inherited; reserved keys are removed."""
+    """Reserved metadata keys of the reply are removed."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         inbound = runtime.context.message
@@ -167,7 +167,7 @@ async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
 
 
 async def test_aborted_reply_fails_the_turn() -> None:
-    """The earlier chunks do not pass for a complete reply."""
+    """The chunks before the error are no complete reply."""
 
     async def broken() -> AsyncIterator[str]:
         yield "half an "

@@ -1,6 +1,7 @@
 """Transactions of a graph's turn.
 
-The first one stores the checkpoint before the first node. The result of a step of one node joins the next checkpoint.
+The first one stores the checkpoint before the first node. The result of a step with a single node is stored in the
+transaction of the next checkpoint.
 """
 
 from collections.abc import Sequence

@@ -51,8 +51,8 @@ async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
 
 
 async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
-    """Leave the turn after the node has ended and before its step is closed."""
-    # With `messages` among the modes an event arrives while its step still runs.
+    """Abandon the turn after the node has ended and before LangGraph has stored its step."""
+    # With the stream mode `messages`, a node's event arrives while its step still runs.
     events = graph.astream(given, config, stream_mode=["updates", "messages"])
     async for mode, event in events:
         if mode == "updates" and node in event:
@@ -117,7 +117,7 @@ async def test_thread_without_checkpoint_is_unfinished() -> None:
 
 
 async def test_one_readable_write_counts_node_as_finished() -> None:
-    """So a task's writes are one request, and its emissions are recorded before them."""
+    """So the writes of a LangGraph task are one request, and its emissions are recorded before that request."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver)

@@ -83,7 +83,7 @@ class OnlyMessagesModel(BaseModel):
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
 async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
-    """An edge at START can read it, too."""
+    """A conditional edge at START can read the inbox too."""
     seen: list[Any] = []
 
     def route(state: State) -> str:
@@ -202,7 +202,7 @@ RETURNED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", RETURNED)
 async def test_functional_return_value_is_the_answer(name: str) -> None:
-    """In every turn, even with the same text."""
+    """This holds in every turn, even with the same text as before."""
 
     @entrypoint()
     async def graph(given: State) -> Any:

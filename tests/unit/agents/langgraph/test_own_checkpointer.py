@@ -57,7 +57,7 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_interrupt_lost_by_checkpointer_fails_turn(method: str) -> None:
-    """The interrupt is not repeated: that would never end."""
+    """The agent does not interrupt again: it would lose every answer."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
     assert status["message"]["parts"][0]["text"] == STATE_LOST
@@ -70,7 +70,7 @@ async def test_persistent_authors_checkpointer_accepts_answer_to_interrupt() -> 
 
 
 class Lasting(BaseCheckpointSaver[str]):
-    """Persistent checkpointer, by its class."""
+    """Checkpointer whose class counts as persistent."""
 
     def __init__(self, threads: InMemorySaver) -> None:
         super().__init__()

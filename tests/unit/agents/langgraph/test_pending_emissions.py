@@ -1,4 +1,4 @@
-"""Emissions before a checkpoint: it waits until they are recorded, or known to go elsewhere."""
+"""Emissions before a checkpoint: the checkpoint waits until they are recorded, or known to go to another stream."""
 
 import asyncio
 

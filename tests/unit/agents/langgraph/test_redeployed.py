@@ -56,7 +56,7 @@ def said(emission: Emission) -> str:
 
 
 async def paused_before(names: tuple[str, ...], saver: Any) -> None:
-    """Leave turn 1 after its first node."""
+    """Suspend turn 1 after its first node."""
     drain = asyncio.Event()
 
     def last(state: Any) -> Any:
@@ -111,7 +111,7 @@ async def test_missing_subgraph_node_fails() -> None:
 
 
 async def test_new_turn_runs_on_another_graphs_thread() -> None:
-    """Even after an unfinished turn of the other graph."""
+    """The other graph's last turn is unfinished."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"

@@ -81,7 +81,7 @@ async def test_return_immediately_returns_working_task(version: str) -> None:
 
 
 async def test_answer_is_an_agent_message(version: str) -> None:
-    """With a role, parts and an id, and its kind in v0.3; without `role: assistant` and `content`."""
+    """The answer has a role, parts and an id, and in v0.3 its kind; `role: assistant` and `content` do not occur."""
     async with http(
         parts(one_node(lambda state: {"messages": [{"role": "assistant", "content": "Done!"}]})).app()
     ) as c:
@@ -97,7 +97,7 @@ async def test_answer_is_an_agent_message(version: str) -> None:
 
 
 async def test_outbox_cannot_set_unknown_task_state(version: str) -> None:
-    """v0.3 alone has this state, for an unknown one."""
+    """Only v0.3 has the state `unknown`."""
     outbox = {
         "kind": "task",
         "status": {"state": "unknown"},

@@ -73,7 +73,7 @@ class ContextModel(ScriptedModel):
 
 
 async def test_tool_may_receive_turns_aion_context() -> None:
-    """`ToolRuntime[AionContext]`."""
+    """The tool has a parameter of type `ToolRuntime[AionContext]`."""
 
     @tool
     async def ask(runtime: ToolRuntime[AionContext]) -> str:
@@ -132,7 +132,7 @@ async def test_thread_has_network_and_metadata_keeps_integers() -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_integers_in_data_answer_stay_integers(method: str) -> None:
-    """An integer is an index into a list."""
+    """The graph uses the integer as an index into a list, which a float cannot be."""
     from langgraph.types import interrupt
 
     def node(state: State) -> State:

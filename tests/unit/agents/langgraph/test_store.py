@@ -202,7 +202,7 @@ async def test_authors_own_graph_store_is_used() -> None:
 
 
 async def test_subgraph_gets_the_served_graphs_store() -> None:
-    """LangGraph's own rule, for any subgraph."""
+    """This is LangGraph's own rule for any subgraph."""
     own = InMemoryStore()
     graph = one_node(one_node(by_parameter).compile(store=own))
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]

@@ -1,4 +1,4 @@
-"""Streamed text not returned by any node: stored for the same turn in another process only."""
+"""Streamed text that no node returns: it is stored for a process that resumes the same turn, and for no other turn."""
 
 from uuid import uuid4
 

@@ -327,7 +327,7 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
 
 
 async def test_parallel_models_stream_one_after_another() -> None:
-    """No call is interleaved with another, and the fallback is a whole one."""
+    """The streams of two calls do not interleave, and the fallback answer is the whole text of one call."""
     graph = branches(*speaking("alpha one two three", "beta four five six"))
     async with http(parts(graph).app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))

@@ -81,7 +81,7 @@ async def test_basic_accepts_only_correct_passwords(app: AuthApp) -> None:
 
 
 async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -> None:
-    """An unknown name is hashed too, so it takes as long as a known one."""
+    """The password of an unknown name is hashed too, so that it takes as long as that of a known name."""
     for name, password, expected in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
         hashed.clear()
         for _ in range(3):
@@ -90,7 +90,7 @@ async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -
 
 
 async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Hashed, clock: ManualClock) -> None:
-    """Above the limit, new credentials get 429 without verification; remembered ones are served."""
+    """Above the limit, new credentials get 429 without verification; credentials verified before are served."""
     assert await status(app, "alice", "wonder:land") == 200
     hashed.clear()
     floods = await asyncio.gather(*(app.get(basic_header(f"n-{n % 7}", f"guess-{n}")) for n in range(300)))
@@ -175,7 +175,7 @@ async def test_changed_basic_users_take_effect_within_five_minutes(clock: Manual
 
 
 async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> None:
-    """The name counts too, even if two users have the same hash."""
+    """The verified name must still exist, even if another user has the same hash."""
     same = CHEAP.hash("same")
     users = {"first": same, "second": same}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
@@ -188,7 +188,7 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
 async def test_unreadable_users_secret_keeps_previous_users_one_day(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken secret locks out nobody at first, and preserves no users forever."""
+    """A broken secret locks out nobody for a day; then its last users are refused."""
     reads = 0
     is_broken = False
 

@@ -75,7 +75,7 @@ def tampered(issuer: Issuer) -> str:
 
 
 def by_an_algorithm_that_is_not_the_keys(issuer: Issuer) -> str:
-    """Return a token with another `alg` than its key's."""
+    """Return a token whose `alg` differs from that of its key."""
     header, claims = ({"alg": "RS256", "kid": "k-1", "typ": "JWT"}, issuer.claims())
     signed = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
     algorithm = jwt.get_algorithm_by_name("ES256")
@@ -122,7 +122,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 async def test_invalid_bearer_token_is_refused(
     app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The responses differ only in the challenge's error code (RFC 6750, 3.1). The log has nothing of the token."""
+    """The responses differ only in the challenge's error code (RFC 6750, 3.1); the log contains no part of the token."""
     caplog.set_level("DEBUG", "aion_core")
     token = BAD[kind](issuer)
     missing, wrong = await app.get(), await app.get_with_token(token)
@@ -159,7 +159,7 @@ async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> N
     ("audience", "status"), [("app-client", 401), (["app-client", "https://x"], 401), (AUDIENCE, 200)]
 )
 async def test_id_token_needs_audience_of_api(app: AuthApp, issuer: Issuer, audience: Any, status: int) -> None:
-    """An app's ID token is for the app. Services of some providers authenticate with ID tokens for the API."""
+    """An ID token with the app as its audience is refused; some providers issue services ID tokens with the API as audience."""
     token = issuer.token(aud=audience, azp="app-client", nonce="n-1", at_hash="d2hhdA", scope=None)
     assert (await app.get_with_token(token)).status_code == status
 
@@ -174,7 +174,7 @@ async def test_two_authorization_headers_are_refused(app: AuthApp, issuer: Issue
 
 
 async def test_token_in_query_is_ignored(app: AuthApp, issuer: Issuer) -> None:
-    """RFC 6750, 5.3."""
+    """RFC 6750, 5.3, advises against tokens in URLs."""
     token = issuer.token()
     for path in (f"/?access_token={token}", f"/?Authorization=Bearer%20{token}", f"/?token={token}"):
         assert (await app.get(path=path)).status_code == 401

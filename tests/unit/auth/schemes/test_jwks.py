@@ -1,4 +1,4 @@
-"""Keys of an issuer: the rate of requests for them, and failures of the issuer."""
+"""Signing keys of an issuer: the rate of their fetches, and failures of the issuer."""
 
 import asyncio
 import gc
@@ -159,7 +159,7 @@ async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualCl
 
 
 async def test_whole_fetch_has_time_limit(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop's clock moves ahead at each byte, so each read of the socket is in time."""
+    """The event loop's clock jumps at each byte: each read of the socket is in time, the whole fetch is not."""
     loop, ahead = asyncio.get_running_loop(), 0.0
     now = loop.time
     monkeypatch.setattr(loop, "time", lambda: now() + ahead)
@@ -275,7 +275,7 @@ async def test_hanging_refresh_serves_last_keys(keys: IssuerKeys, slow: SlowIssu
 
 
 async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
-    """Lambda may have stopped each refresh in the background."""
+    """Lambda may have frozen the process during every refresh in the background."""
     await waiting(keys, "k-1")
     await slow.answer()
     clock.move(STALE_WHILE_REVALIDATE.total_seconds() + 1)
@@ -295,7 +295,7 @@ async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer
 async def test_failed_refresh_of_served_keys_is_warning(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
-    """An error feeds the alarm that rolls a deployment back, and Lambda may have frozen the read."""
+    """An error would feed the alarm that rolls a deployment back, but Lambda may just have frozen the fetch."""
     [unknown] = await waiting(keys, "k-1")
     await slow.answer(failure)
     assert isinstance(unknown.exception(), KeysUnavailable)
@@ -313,7 +313,7 @@ async def test_failed_refresh_of_served_keys_is_warning(
 
 
 async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: SlowIssuer) -> None:
-    """A task refers to the context variables of the request that started it."""
+    """An asyncio task references the context variables of the request that started it."""
 
     class Credentials:
         """Value of a context variable."""
