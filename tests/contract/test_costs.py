@@ -79,7 +79,7 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
 
 
 async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> None:
-    """The requests are for the log, the deltas and the lease; no checkpoint. The model writes a hundred words a second."""
+    """The requests are for the log, the deltas and the lease; the model writes a hundred words a second."""
     counted = CountedStore(stack)
     service = parts(talking(100, 100), counted.store).service
     begun = time.monotonic()

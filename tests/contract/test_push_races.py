@@ -219,7 +219,7 @@ async def test_push_config_write_with_lost_answer_succeeds(here: Pushes, configs
 
 
 async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Concurrent writes and lost answers change the planned writes; DynamoDB refuses other writes under a known token."""
+    """Concurrent writes and lost answers change the planned writes; DynamoDB refuses these under a known token."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 

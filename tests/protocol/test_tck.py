@@ -1,4 +1,4 @@
-"""Proofs of the TCK's requirements: each named test or row exists. The tests here are proofs that fit in no other file."""
+"""Proofs of the TCK's requirements: each named test or row exists. The tests here are proofs without another place."""
 
 import ast
 import json

@@ -67,7 +67,7 @@ def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
     for key in world.history.log:
         task = folded(world, key)
         for message in users_messages(task) if task else ():
-            # A message key expires with its task, or before; then the same message may start another task of the context.
+            # A message key expires with its task, or before; then the same message may start another task.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
     for (owner, context, message_id), times in told.items():
@@ -102,7 +102,7 @@ def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
                 yield f"{key.task_id} cannot be read: {error}"
             continue
         except RuntimeError:
-            # The store waits for a missing item, so `at_once` raises. A process with a slow clock lets events expire early.
+            # `at_once` raises, because the store waits for a missing item. Events of a slow clock expire early.
             if not (world.skewed and world.forgets):
                 yield f"An event of {key.task_id} is missing."
             continue
@@ -174,7 +174,7 @@ def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
         key = did.what.removeprefix("recorded ")
         entries = world.history.log.get(TaskKey(did.context.owner, did.task_id))
         if entries is None and world.forgets:
-            continue  # The creating process was frozen for longer than the retention: the task was expired from the start.
+            continue  # The process was frozen for longer than the retention: it created an expired task.
         assert entries is not None
         if did.current and key not in {entry.numbered.key for entry in entries}:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."

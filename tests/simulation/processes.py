@@ -1,4 +1,4 @@
-"""Execution environment of Lambda: one process's access to the shared world, with a possible fault at each side effect."""
+"""Execution environment of Lambda: a process in the shared world, with a possible fault at each side effect."""
 
 import asyncio
 import inspect

@@ -69,7 +69,7 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
 
 
 def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
-    """Over all connections of a reader, stream text that is a prefix of the agent's, or restarts with `append: false`."""
+    """Over all connections of a reader, stream a prefix of the agent's text, or restart it with `append: false`."""
     for key, received in _chains(world):
 
         def is_true(id_: str, text: str, task_id: str = key.task_id) -> bool:

@@ -114,7 +114,7 @@ async def _after(first: Any, second: Any) -> None:
 
 @scenario("reads on over a question", main=False)
 async def reads_on(world: SimWorld) -> None:
-    """Subscribe before a question; the stream continues after an answer, and ends after five minutes without an answer."""
+    """Subscribe before a question; the stream continues after the answer, or ends after five minutes without one."""
     ann, reader = Client(world), Client(world, name="reader")
     task = await ann.send(world.choices.choice(("asks", "asks", "asks twice")), "m-1", wait=False)
     if not id_of(task):

@@ -248,7 +248,7 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
     """Return the result of the blocking code; its requests take virtual time.
 
-    After each request the code runs again from its start, with the attributes that `owner` had there and all answers so far.
+    After each request the code runs again from its start, with the first attributes of `owner` and all answers so far.
     """
     before, answers = dict(vars(owner)), list[Any]()
     while True:

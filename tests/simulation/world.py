@@ -112,7 +112,7 @@ class SimWorld:
         await self._count_what_is_left()
 
     async def _count_what_is_left(self) -> None:
-        """Resume every idle process once more, and collect its asyncio tasks that are not done: they are forgotten work."""
+        """Resume every idle process once more; its asyncio tasks that are not done are forgotten work."""
         resting = [process for process in self.processes if process.alive and not process.busy]
         for process in resting:
             self.loop.release(process.life)
@@ -123,8 +123,8 @@ class SimWorld:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # A heartbeat frozen in the middle of a beat may have just enqueued another wake-up message. The queue may deliver
-        # it after the longest delay.
+        # A heartbeat frozen in the middle of a beat may have just enqueued another wake-up message, which the queue may
+        # deliver after the longest delay.
         end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
         while self.queue.open() and self.loop.time() < end:
             await asyncio.sleep(1.0)

@@ -94,7 +94,7 @@ class MadeStack:
 
 
 def empty(stack: Stack) -> None:
-    """Create the stack's tables anew, and empty its bucket: moto is slow with a full table, which it scans for an index."""
+    """Create the stack's tables anew, and empty its bucket: moto scans a whole table to query an index."""
     dynamodb = stack.client("dynamodb")
     tables = stack.template.resources(TABLE)
     for table in tables:

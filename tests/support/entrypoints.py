@@ -24,7 +24,7 @@ def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
 
 
 def function_url(app: ASGIApp, domain: str, stage: str = "$default") -> ASGIApp:
-    """Return the app behind a Function URL with this host name, or behind an HTTP API with a stage; their events are alike."""
+    """Return the app behind a Function URL, or behind an HTTP API with a stage: their events are alike."""
 
     def event_of(request: Request, body: bytes) -> dict[str, Any]:
         path, query = request.url.path, request.url.query

@@ -49,7 +49,7 @@ def accept_what_is_not_emulated() -> None:
 
 
 def keep_attributes_in_updates() -> None:
-    """Remember the attributes of each resource, which ministack forgets when a nested stack's update leaves it unchanged."""
+    """Remember the attributes of a nested stack's resource, which ministack forgets if an update does not change it."""
     known: dict[str, Any] = {}
 
     def remembered(handle: Callable[..., tuple[str, Any]]) -> Callable[..., tuple[str, Any]]:

@@ -121,8 +121,8 @@ _MARK = "@@ block "
 def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
     """Run a page's blocks in a folder, in the page's order; return the output of each block by its line.
 
-    A block with a title is written to that file. A shell block is run, unless it needs AWS or another service; its server
-    runs in the background. Raise AssertionError with the whole output if a command fails.
+    A block with a title is written to that file. A shell block is run, unless it needs AWS or another service; a server
+    in it runs in the background. Raise AssertionError with the whole output if a command fails.
     """
     parts = [_PRELUDE]
     for block in blocks(page):
@@ -149,7 +149,7 @@ def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
 
 
 def _lines(code: str) -> Iterator[str]:
-    """Yield the commands of a block: each a line, with the lines that continue it after a backslash or within quotes."""
+    """Yield the commands of a block: a line, and the lines that continue it after a backslash or within quotes."""
     command = ""
     for line in code.splitlines():
         command += f"{line}\n"

@@ -111,7 +111,7 @@ def test_logged_text_cannot_add_lines(said: LogOutput, message: str) -> None:
 
 
 def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
-    """Also in an author's `extra`."""
+    """The fields include those of an author's `extra`."""
 
     class Header:
         def __str__(self) -> str:

@@ -148,7 +148,7 @@ async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch:
 
 
 async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets belong to a deployment: no call to AWS is made here."""
+    """The secrets of aion.yaml belong to a deployment, so the test does not call AWS for them."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
     config.write_text(YAML.replace("aion:\n", declared))

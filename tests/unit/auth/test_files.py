@@ -77,7 +77,7 @@ def objects(bucket: str) -> dict[str, int]:
 async def test_responses_contain_no_presigned_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, old_binding: str
 ) -> None:
-    """The response has the content of the bucket's file, not its URL. v0.3 is tested in `old_binding`, v1.0 in the other."""
+    """A response has the file's content, not its URL. v0.3 is tested in `old_binding`, v1.0 in the other binding."""
     signed: list[str] = []
     real = RequestSigner.generate_presigned_url
 

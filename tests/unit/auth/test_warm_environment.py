@@ -42,7 +42,7 @@ aion:
 
 
 class Spy:
-    """Search for the marks of another caller from within the agent's turn."""
+    """Spy that searches the process for another caller's marks during the agent's turn."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []

@@ -18,7 +18,7 @@ from aion_core.protocol.aion.extensions import EventKind
 
 
 class RecordingSink:
-    """Sink that records calls: `told` has the method and arguments of each, `kept` the thread's history, oldest first."""
+    """Recording sink: `told` has the method and arguments of each call, `kept` the history, oldest first."""
 
     def __init__(self, kept: Sequence[a2a.Message] = ()) -> None:
         self.told: list[tuple[str, Any]] = []

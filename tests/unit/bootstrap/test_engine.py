@@ -32,7 +32,7 @@ aion:
 async def test_sweep_retries_turn_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
-    """This includes attempts beyond the queue's longest delay; the test shortens the sweep interval and the schedule."""
+    """This includes attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
     monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__

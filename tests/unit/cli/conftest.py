@@ -29,7 +29,7 @@ def stack(moto: LocalStack) -> LocalStack:
 
 @pytest.fixture
 def run(moto: LocalStack, request: pytest.FixtureRequest) -> RunCommand:
-    """Return a function to run the subcommand named by the module's COMMAND, or `aion` itself."""
+    """Return a function that runs the subcommand named by the module's COMMAND, or `aion` itself."""
     command = getattr(request.module, "COMMAND", ())
     run = operating.runs(moto.environment("ApiFunction"))
     return lambda *arguments, **options: run(*command, *arguments, **options)
@@ -42,7 +42,7 @@ def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
 
 @pytest.fixture
 def run_in_project(moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """Return a function to run `aion` in `tmp_path`, the folder of a development server with the emulated table."""
+    """Return a function that runs `aion` in `tmp_path`, the folder of a development server with the emulated table."""
     (tmp_path / ".aion").mkdir()
     server = RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, moto.environment("ApiFunction"))
     DataFolder(tmp_path / ".aion").announce(server)

@@ -49,7 +49,7 @@ def private(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
-    """HTTP server of the files in the folder."""
+    """Serve the files in the folder over HTTP; yield the server's URL."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:

@@ -38,7 +38,7 @@ def created(run: RunCommand, *arguments: str) -> str:
 
 
 async def whose(stack: LocalStack, text: str) -> Principal | AuthFailure:
-    """Return the server's result for the key."""
+    """Return the principal that the server authenticates by the key, or its failure."""
     keys = TableApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKeyScheme(), keys).verify(
         RequestCredentials.from_request([(b"x-api-key", text.encode())], None)

@@ -76,7 +76,7 @@ class Terminal(BytesIO):
 
 
 def stores(report: str) -> dict[str, tuple[int, int]]:
-    """Return items and versions by store, from the printed table."""
+    """Return the numbers of items and of versions of each store, from the printed table."""
     lines = [re.split(r" {2,}", line) for line in report.splitlines()[1:]]
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
@@ -187,7 +187,7 @@ def test_data_delete_progress_is_printed_once_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
-    # Not of the whole process: its other threads read the time, too.
+    # Only this module's clock is replaced, because other threads of the process read the time too.
     monkeypatch.setattr("aion_core.cli.data.time", SimpleNamespace(monotonic=lambda: next(times)))
     progress = Progress()
     for count in (10, 2000, 3000, 4000):
@@ -211,7 +211,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
 
 
 async def test_iam_role_arn_selects_owners_of_its_sessions() -> None:
-    """A session signs the request: AWS names it without the role's path."""
+    """A session of the role signs the request, and AWS names the session without the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
     }
@@ -237,7 +237,7 @@ INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
 def test_data_delete_store_list_has_every_table_partition() -> None:
-    """A new partition of keys.py belongs into the list, or its items would survive their owner."""
+    """A new partition of keys.py belongs into the list; otherwise its items would not be deleted with their owner."""
     text = Path(keys.__file__).read_text(encoding="utf-8")
     prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
     assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}

@@ -24,7 +24,7 @@ COMMAND = ("dlq",)
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[LocalStack]:
-    # A stack for this module only: other tests' messages would be counted.
+    # This module has its own stack, so that messages of other tests are not counted.
     with LocalStack.start("template.yaml") as stack, stack.emulator.no_long_polls():
         yield stack
 

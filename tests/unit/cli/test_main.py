@@ -87,7 +87,7 @@ def test_interrupted_cli_import_ends_silently() -> None:
 
 
 def test_commands_are_listed_without_slow_imports() -> None:
-    """`aion --help` and each completion by Tab import the commands, but not what they run."""
+    """`aion --help` and each completion by Tab import the commands, but not the modules that the commands run."""
     slow = ("boto3", "fastapi", "httpx", "langchain_core", "pydantic", "rich", "yaml")
     code = f"import sys; import aion_core.cli.main; print([name for name in {slow} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

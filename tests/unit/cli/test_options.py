@@ -29,7 +29,7 @@ COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dl
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_cli_requires_named_deployment(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # In a clone with the state of `make dev`, that is the deployment.
+    # A clone with the state of `make dev` would be the deployment.
     monkeypatch.chdir(tmp_path)
     failed = operating.runs({})(*command)
     assert failed.exit_code == 2

@@ -18,7 +18,7 @@ from tests.support.operating import RunCommand, refusal
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """`aion` in an empty folder without a network: otherwise each test would lock dependencies."""
+    """Return a function that runs `aion` in an empty folder; with a network each test would lock dependencies."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / ".cache"))
@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
 
 
 def older(project: Path, path: str = "template.yaml") -> None:
-    """Give the project a file of an older aion-lambda."""
+    """Replace a file of the project by that of an older aion-lambda."""
     old = (project / path).read_text().replace("Description:", "# Older.\nDescription:", 1)
     (project / path).write_text(old)
     base.write(project, {**base.read(project).files, path: old}, "0.0.9")

@@ -77,7 +77,7 @@ def test_push_show_prints_deliveries_without_secrets(run: RunCommand, push: Push
 
 
 def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
-    """Yield all messages of the queue: other tests may have enqueued some."""
+    """Yield all messages of the queue, including those of other tests."""
     asked = {"QueueUrl": moto.physical_id("PushQueue"), "MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         yield from (message["Body"] for message in messages)

@@ -199,7 +199,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversa
     assert asyncio.run(chat.state("t-m-1")) == "canceled"
     asked = {"QueueUrl": moto.physical_id("TaskQueue"), "MaxNumberOfMessages": 10}
     bodies = []
-    # Other tests may have enqueued some.
+    # Other tests may have enqueued messages too.
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         bodies += [message["Body"] for message in messages]
     assert any(chat.context.owner in body for body in bodies), "a wake-up message is enqueued for the queued turn"

@@ -1,4 +1,4 @@
-"""Data folder `.aion`: its lock, and the search for its server."""
+"""Data folder `.aion`: its lock, and the search for the running server."""
 
 import fcntl
 import os

@@ -100,7 +100,7 @@ async def test_unfinished_headers_close_connection(begin: bytes) -> None:
 
 
 async def test_dripping_headers_close_connection() -> None:
-    """Each byte restarts uvicorn's own time limit, but not this one."""
+    """Each byte restarts uvicorn's own time limit, but not that of HeaderTimeoutProtocol."""
     async with connected() as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         dripping = asyncio.create_task(drip(writer))
@@ -133,7 +133,7 @@ async def test_whole_requests_keep_connection() -> None:
 
 
 async def test_slow_answer_keeps_connection() -> None:
-    """The limit closes another connection meanwhile."""
+    """The time limit closes another connection while the answer is awaited."""
     continued.clear()
     async with serving() as port, connection(port) as (reader, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -48,7 +48,7 @@ RUN_BY = {
     ("docs/security.md", "python"): "tests/unit/docs/test_security.py",
     ("docs/why.md", "sh"): "tests/unit/cli/test_why.py",
 }
-"""Tests that run the blocks of a page in a language, or the same commands."""
+"""Tests that run the blocks of a page in one language, or the same commands as the blocks."""
 RUN_BY |= {
     (page.relative_to(ROOT).as_posix(), "sh"): "tests/e2e/test_examples.py"
     for page in PAGES
@@ -68,7 +68,7 @@ def place(block: Block) -> str:
 
 
 def runs(block: Block) -> bool:
-    """Return whether a test runs or checks the block. Text is output, and the test below checks YAML."""
+    """Return True if a test runs or checks the block; text blocks are output, and the test below checks YAML."""
     if block.page in SCRIPTS and (block.title or block.language == "sh"):
         return True
     return block.language in ("text", "yaml") or (block.page, block.language) in RUN_BY

@@ -10,7 +10,7 @@ from tests.support.server import ROOT
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 SERVED = [operation for operation in OPERATIONS if operation.routes]
-"""Operations of A2A. Those without a route belong to Aion's extensions."""
+"""Operations of A2A; the operations without a route belong to Aion's extensions."""
 ONLY_OVER_HTTP = [operation.name for operation in SERVED if operation.v03 and not operation.v03.method]
 
 

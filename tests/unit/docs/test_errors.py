@@ -1,4 +1,4 @@
-"""docs/errors.md: its table and its bodies against the mapping of errors."""
+"""docs/errors.md: its table and its bodies are those of the error mapping in the code."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Numbers in docs/limits.md against the code and the template."""
+"""docs/limits.md: its numbers are those of the code and the template."""
 
 import importlib
 import re
@@ -35,7 +35,7 @@ def in_code(name: str) -> float:
     value = getattr(importlib.import_module(module), constant)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # A schedule: the first attempt, and one after each delay.
+    # The constant is a schedule of delays: there is a first attempt, and one after each delay.
     return len(value) + 1 if isinstance(value, Sized) else float(value)
 
 

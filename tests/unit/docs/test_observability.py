@@ -1,4 +1,4 @@
-"""Log messages and metrics in docs/observability.md against the code."""
+"""docs/observability.md: its log messages and metrics are those of the code."""
 
 import re
 from pathlib import Path

@@ -21,7 +21,7 @@ from tests.support.server import ROOT
 
 @cache
 def page(name: str) -> str:
-    """Return the generated page; the signatures take seconds to read."""
+    """Return the generated page; it is cached, because reading the signatures takes seconds."""
     return PAGES[f"docs/reference/{name}.md"]()
 
 

@@ -171,7 +171,7 @@ async def test_two_tasks_share_one_connection() -> None:
         invocation = await api.next()
         response = StreamedResponse(lambda: api.begin_response(invocation))
         await response.send(start())
-        response._last_yield = 0.0  # the first of them gives way to other tasks
+        response._last_yield = 0.0  # the first task lets the other one run
         await asyncio.gather(*(response.send(body(b"%d" % number, more=True)) for number in range(10)))
         await response.send(body())
         await response.acknowledged()
@@ -271,7 +271,7 @@ async def test_app_waits_for_slow_reader() -> None:
             await response.send(body())
 
         sending = asyncio.create_task(send())
-        # Longer than the buffers of both ends: without waiting, the sender would fill ours.
+        # The app sends more than the buffers of both ends hold; a sender that does not wait would fill our buffer.
         while transport.get_write_buffer_size() <= high_water and not sending.done():
             await asyncio.sleep(0)
         wire.reading.set()

@@ -128,7 +128,7 @@ def checked(value: Any) -> Any:
     ids=["values", "defaults", "check"],
 )
 def test_changed_attribute_is_nested_at_most_32_deep(stored: Callable[[Any], Any]) -> None:
-    """The item itself is no level."""
+    """The item itself does not count as a level."""
     value: Any = ""
     for _ in range(32):
         value = {"a": value}

@@ -29,7 +29,7 @@ package = false
 
 @pytest.fixture(autouse=True)
 def _environment_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make` sets this repository's environment."""
+    """Unset UV_PROJECT_ENVIRONMENT, by which `make` names this repository's environment."""
     monkeypatch.delenv("UV_PROJECT_ENVIRONMENT", raising=False)
 
 

@@ -17,7 +17,7 @@ from tests.support.operating import RunCommand, refusal
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """`aion` in an empty folder without a network."""
+    """Return a function that runs `aion` in an empty folder, without a network."""
     (tmp_path / "my-agents").mkdir()
     monkeypatch.chdir(tmp_path / "my-agents")
     monkeypatch.setenv("UV_OFFLINE", "1")
@@ -163,7 +163,7 @@ def test_init_ignores_virtual_environments(run: RunCommand) -> None:
     assert Path("agent.py").is_file()
 
 
-# --- What is left to do ---
+# --- Next steps ---
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def answered(node: Any, body: dict[str, Any], headers: dict[str, str] | No
 
 
 async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[AionContext, dict[str, Any]]:
-    """Return the context and the state in the graph."""
+    """Return the context and the state that a node of the graph receives."""
     found: list[Any] = []
 
     def node(state: ExtensionState) -> dict[str, Any]:
@@ -255,7 +255,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 async def test_malformed_payload_error_names_field_only(
     body: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An ignored command would be lost; the values may be secrets of an environment."""
+    """The request is refused, because an ignored command would be lost. The values may be secrets."""
     with caplog.at_level(logging.INFO):
         error = await refused(body)
     assert error["code"] == -32602
@@ -308,7 +308,7 @@ async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
 
 @dialects
 async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
-    """In a reply's metadata, a task's metadata, or the outbox."""
+    """The keys are in a reply's metadata, a task's metadata, or the outbox."""
 
     async def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"aion:network": "forged", "mine": 1})
@@ -389,7 +389,7 @@ async def test_reply_to_command_is_sent_to_its_conversation() -> None:
     ids=["a conversation", "a whole action", "none"],
 )
 async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
-    """An override is explicit."""
+    """An explicit target overrides the inherited one."""
 
     async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.post("hello", target=target)
@@ -427,7 +427,7 @@ async def test_invalid_post_target_raises_error_for_author() -> None:
 
 
 async def test_authors_explicit_message_target_is_not_replaced() -> None:
-    """By the buffer or by the outbox."""
+    """A reply with the author's own target keeps it."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
     async def node(state: ExtensionState) -> dict[str, Any]:

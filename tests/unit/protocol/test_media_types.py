@@ -1,4 +1,4 @@
-"""Media types of an agent against those of a client's message."""
+"""Media types of an agent, matched with those of a client's message."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def free() -> ServiceParts:
     ids=str,
 )
 def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
-    """The stated type, else the type of the file name, else any bytes."""
+    """The type is the stated one, else that of the file name, else application/octet-stream."""
     assert type_of(part) == type_
 
 

@@ -156,7 +156,7 @@ async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) ->
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """Equal signatures allow caching across processes (ES256 with RFC 6979's nonce)."""
+    """Equal signatures allow caching across processes; for ES256 the nonce is that of RFC 6979."""
     file = key_file(tmp_path, pems[algorithm])
     first, second = (deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file) for _ in range(2))
     async with at(first) as client:
@@ -218,7 +218,7 @@ def test_verification_reports_change_in_v03_card_fields() -> None:
 
 
 def test_empty_scopes_are_signed_for_both_rules() -> None:
-    """The SDK omits empty values before verification; proto presence (A2A 5.7) includes this one."""
+    """The SDK omits empty values before it verifies; by proto presence (A2A 5.7) empty scopes are signed."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
     jwk = key.public_jwk()
     v1 = document_v1(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
@@ -255,7 +255,7 @@ def test_invalid_card_signature_is_ignored(odd: Any) -> None:
 
 
 def test_untrusted_key_does_not_verify() -> None:
-    """The key has the algorithm: a public key is not a shared secret, and alg "none" is not a signature."""
+    """The key determines the algorithm: a public key is no shared secret, and alg "none" is no signature."""
     card, key = signed()
     other, _ = CardKey.generate()
     with pytest.raises(NotVerified, match=key.id):
@@ -300,7 +300,7 @@ def test_card_signature_of_other_tool_verifies(field: str, way: str) -> None:
 
 
 def test_sdk_verifier_refuses_changed_card() -> None:
-    """The tests above can fail."""
+    """Show that the tests above could fail."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     parsed.name = "B"

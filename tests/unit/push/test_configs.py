@@ -223,7 +223,7 @@ async def test_message_registers_config_in_each_version(method: str) -> None:
 
 
 async def test_late_config_receives_later_events() -> None:
-    """The config receives the events after its position in the log, whatever the clock is; so does one in a follow-up message."""
+    """A config, also that of a follow-up message, receives the events after its position in the log."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
         task = await pushing.send(None, "ask")

@@ -27,7 +27,7 @@ STATES = [name for name, state in TaskState.items() if state]
 
 
 class Clerk:
-    """Agent that does what the message says: it requires input, fails, rejects, or emits a file; otherwise it answers."""
+    """Agent that follows the message: it requires input, fails, rejects, emits a file, or just answers."""
 
     def load(self) -> None:
         """Import nothing."""

@@ -158,7 +158,7 @@ async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> None:
-    """A message is queued at the end of the task's first turn, so the first answer becomes a message of the working task."""
+    """A message is queued as the first turn ends, so the first answer becomes a message of the working task."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, answer=answer)

@@ -20,7 +20,7 @@ COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCE
 
 
 async def running(policy: WhenBusy) -> tuple[ServiceParts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
-    """Return a service and its agent in the turn of the message `one`, the call, the pending send, and the task's id."""
+    """Return a service, its agent in the turn of the message `one`, the call, the pending send, and the task's id."""
     agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = CallContext("owner", "test")

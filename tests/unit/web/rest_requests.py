@@ -16,7 +16,7 @@ def body(text: str = "hi", *, message_id: str = "m-1", **message: Any) -> dict[s
 
 
 def old_body(text: str = "hi", *, message_id: str = "m-1", **message: Any) -> dict[str, Any]:
-    """Return the same body in the form of v0.3's proto file."""
+    """Return the body of POST /v1/message:send, in the form of v0.3's proto file."""
     return {"message": {"messageId": message_id, "role": "ROLE_USER", "content": [{"text": text}], **message}}
 
 

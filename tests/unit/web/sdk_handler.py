@@ -28,11 +28,11 @@ def services_of(made: ServiceParts) -> AgentServices:
 
 
 class SdkContextBuilder(CallContextBuilder, ServerCallContextBuilder):
-    """Our builder of a request's context, as one of the SDK's."""
+    """Our builder of a request's context, with the interface of the SDK's builder."""
 
 
 class SdkHandler(RequestHandler):
-    """SDK request handler with the operation of each method."""
+    """SDK request handler that runs our operation for each method."""
 
     def __init__(self, made: ServiceParts) -> None:
         self._services = services_of(made)

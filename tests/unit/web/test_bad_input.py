@@ -155,7 +155,7 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
     ],
 )
 async def test_repeated_key_refusal_has_readable_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
-    """Only a repeated id is unknown."""
+    """Only if the id itself is repeated, it cannot be read."""
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, REQUEST, "twice")["id"] == id_
 
@@ -317,7 +317,7 @@ async def test_error_details_have_types(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, method: str) -> None:
-    """A task with an unreadable log would be lost."""
+    """A task whose log cannot be read would be lost."""
     kind = {"kind": "data"} if "/" in method else {}
     taken = 0
     for depth in range(20, 40):
@@ -339,7 +339,7 @@ async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, meth
 
 
 async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
-    """Without a history the status still has the answer."""
+    """A task without history still has the answer in its status."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     task = (await client.post("/", json=request)).json()["result"]["task"]

@@ -74,7 +74,7 @@ async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, pat
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
-    # After Aion's own extensions.
+    # The author's extension comes after Aion's own.
     assert capabilities["extensions"][-1] == {
         "uri": EXTENSION,
         "description": "More.",
@@ -230,7 +230,7 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
 async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
-    """At each path and method, in the version of each."""
+    """Each path and method returns the card in its own version."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -257,7 +257,7 @@ async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, bi
     """The SDK resolves the card and calls the interfaces in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
-        # The agent requires the extension; either version's header declares it.
+        # The agent requires the extension; each version has its own header to declare it.
         http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
         card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
         only = [

@@ -126,7 +126,7 @@ def test_state_of_broken_agent_names_its_error(url: str) -> None:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Ask again until the condition holds, at most a minute."""
+    """Wait until the condition holds, for at most a minute."""
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end, "the condition does not hold"

@@ -101,7 +101,7 @@ class TestPreflight:
         "entrypoint", [lambda app: rest_api(app, "x.test", "dev"), lambda app: function_url(app, "x.test")]
     )
     async def test_preflight_is_answered_on_lambda(self, tmp_path: Path, entrypoint: Any) -> None:
-        """AWS's event of a preflight request has no caller."""
+        """The Lambda event of a preflight request names no caller."""
         response = await preflight(entrypoint(served(tmp_path)), "/", APP, "x-team-key")
         assert (response.status_code, response.headers[ALLOW]) == (200, APP)
 
@@ -123,7 +123,7 @@ class TestPreflight:
 
 
 class TestResponses:
-    """Responses to the requests themselves."""
+    """Responses to requests that are no preflight requests."""
 
     @pytest.mark.parametrize(
         ("method", "path", "status"),
@@ -233,7 +233,7 @@ class TestOrigins:
 
 
 class TestDevelopmentServer:
-    """Pages of this machine, with the setting of `aion dev`."""
+    """Pages of this machine, which may call a server with the settings of `aion dev`."""
 
     @pytest.mark.parametrize("auth", ["on", "off"])
     async def test_loopback_pages_may_call(self, tmp_path: Path, auth: str) -> None:

@@ -45,7 +45,7 @@ each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.val
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """requestContext.path is the route's; the domain is the Host with its port (samcli 1.170, construct_v1_event)."""
+    """Return SAM's event: the route's path, and the Host with its port as domain (samcli 1.170, construct_v1_event)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}
@@ -81,7 +81,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 @each_entrypoint
 async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """The fields of both versions have it, at the root and below an agent's path."""
+    """The fields of both versions have the URL, at the root and below an agent's path."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -106,7 +106,7 @@ async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_p
 
 @each_entrypoint
 async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
-    """Neither Host nor the headers of a proxy count."""
+    """Neither the Host header nor the headers of a proxy change the URL."""
     spoofed = {
         "host": "evil.example",
         "x-forwarded-host": "evil.example",

@@ -86,7 +86,7 @@ async def test_store_error_has_code_and_one_record(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str) -> None:
-    """The error's text, possibly with a quote of the request, is in the traceback only."""
+    """The error's text, which may quote the request, is in the traceback only."""
     error = RuntimeError("what was sent")
     await fails(binding, error)
     (record,) = problems(caplog)
@@ -128,7 +128,7 @@ async def test_refusal_is_logged_as_information(caplog: pytest.LogCaptureFixture
     ids=["denied", "throttled", "unexpected", "refused"],
 )
 async def test_internal_errors_are_counted(binding: str, error: Exception, count: int) -> None:
-    """JSON-RPC answers with HTTP status 200."""
+    """The metric is needed because JSON-RPC errors have HTTP status 200."""
     metrics = MemoryMetrics()
     await fails(binding, error, metrics=metrics)
     assert metrics.total(Metric.INTERNAL_ERRORS) == count

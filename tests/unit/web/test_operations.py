@@ -165,7 +165,7 @@ def test_openapi_document_describes_each_route() -> None:
 
 
 def test_required_bodies_have_examples() -> None:
-    """The API's page makes its curl commands of them."""
+    """The API page makes its curl commands from the examples."""
     bodies = {
         described["operationId"]: described["requestBody"]
         for item in build_document()["paths"].values()

@@ -34,7 +34,7 @@ def test_base64_has_complete_groups(text: str) -> None:
 
 
 async def test_large_body_does_not_delay_health_check() -> None:
-    """All threads are busy, so a large body waits for a thread. The event loop serves other requests."""
+    """All threads are busy, so a large body waits for one; the event loop serves other requests."""
     busy = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ PIECE = b"12345"
 
 
 def read(pauses: Iterable[float], *, is_whole: bool = True) -> tuple[bytes | BodyRefused, float]:
-    """Read a body with a piece after each pause. Return it or its refusal, and the time."""
+    """Read a body with a piece after each pause; return the body or its refusal, and the seconds that this took."""
     loop = SimLoop(random.Random(1))
     pieces = iter(pauses)
 

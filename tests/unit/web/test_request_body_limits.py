@@ -1,4 +1,4 @@
-"""Number of values in a JSON body, counted in its bytes; length of lists."""
+"""Limits of the number of values in a JSON body, counted in its bytes, and of the length of lists."""
 
 import json
 import tracemalloc

@@ -45,7 +45,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
 async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
-    """At the agent's path and at the root."""
+    """The request goes to the agent's path or to the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
     assert sent.headers["content-type"] == A2A_JSON
     task = sent.json()["task"]
@@ -71,7 +71,7 @@ async def test_cancel_body_is_optional() -> None:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
 async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
-    """Each frame is a StreamResponse; an interrupted stream ends with the same error."""
+    """Each frame is a StreamResponse; an interrupted stream ends with the same error as the SDK's."""
     store = BreakingRoute(ManualClock())
     made = parts(GatedAgent() if fails else talking(3), store)
     handler = SdkHandler(made)
@@ -111,7 +111,7 @@ class BreakingRoute(MemoryTaskStore):
 
 
 def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
-    """Return these fields of each frame."""
+    """Return the fields with these names of each frame."""
     found = []
     for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
         lines = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
@@ -223,7 +223,7 @@ async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) 
 async def test_invalid_body_is_refused(
     client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
 ) -> None:
-    """The codes are those of JSON-RPC."""
+    """The reasons are those of the JSON-RPC errors."""
     answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
     refused(answer, 400, reason, word)
 

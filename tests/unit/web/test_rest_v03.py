@@ -103,7 +103,7 @@ async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient
 
 
 async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
-    """A request without a message has no form of its own. The Python SDK of v0.3 sends no such header."""
+    """A request without a message has no form by which to answer; v0.3's Python SDK does not send this header."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     path = f"/v1/tasks/{task['id']}"
     assert (await client.get(path, headers=JSON)).json() == task
@@ -192,7 +192,7 @@ async def test_invalid_message_is_refused(
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
 async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
-    """One SDK encodes them twice."""
+    """One of the SDKs encodes the bytes twice in base64."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
     file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}

@@ -121,7 +121,7 @@ async def test_json_rpc_error_has_reason(method: str) -> None:
 @pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
 @pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
 async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, Any]) -> None:
-    """The error is about the JSON-RPC id, not about the task's."""
+    """The error is about the missing JSON-RPC id, not about the task's id."""
     request = {**send(method=method), **given}
     if not given:
         del request["id"]
@@ -142,7 +142,7 @@ async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, A
     ],
 )
 async def test_v03_streaming_refusal_is_one_frame(method: str, params: Any, code: int) -> None:
-    """A client of v0.3 reads only streams from a streaming method."""
+    """A client of v0.3 reads nothing but a stream from a streaming method."""
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": method, "params": params})
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Frames of streams against those of the SDK's dispatchers for the same events."""
+"""Frames of streams, compared with those of the SDK's dispatchers for the same events."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ class Scripted:
 
 
 def the_sdks_app(made: ServiceParts) -> Any:
-    """Return the operations behind the SDK's dispatchers; these need a stated version."""
+    """Return an app with our operations behind the SDK's dispatchers, which require the header A2A-Version."""
     dispatcher = JsonRpcDispatcher(SdkHandler(made), SdkContextBuilder("test"), enable_v0_3_compat=True)
 
     async def rpc(request: Request) -> Any:
@@ -183,7 +183,7 @@ async def test_each_model_call_is_one_stream_delta() -> None:
 
 
 async def test_frame_contains_no_line_end() -> None:
-    """Clients with Python's rules for line ends read whole frames."""
+    """Clients that split lines by Python's rules still read whole frames."""
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))

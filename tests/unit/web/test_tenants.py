@@ -36,7 +36,7 @@ async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dic
 @pytest.mark.parametrize("own", ["", "red"])
 @pytest.mark.parametrize("other", ["blue", "", "RED", "red."])
 async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own: str, other: str) -> None:
-    """The response has the same bytes as for a missing task."""
+    """The response has the same bytes as that for a missing task."""
     if own == other:
         return
     task = await task_in(client, own)
@@ -61,7 +61,7 @@ async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own:
 
 
 async def test_context_and_message_ids_are_per_tenant(client: httpx.AsyncClient) -> None:
-    """Neither message is a repeat of the other, or an answer to its question."""
+    """Neither message is a repeat of the message in the other tenant, or an answer to its question."""
     tasks = [await task_in(client, tenant, contextId="c-1") for tenant in ("", "red", "blue")]
     assert len({task["id"] for task in tasks}) == 3
     again = await rpc(client, "SendMessage", **body(contextId="c-1"), tenant="red")

@@ -1,4 +1,4 @@
-"""Conversions to and from v0.3's proto file: the same as the SDK's, with free JSON values copied."""
+"""Conversions to and from v0.3's proto file: they equal the SDK's, but copy free JSON values unchanged."""
 
 from typing import Any
 
@@ -114,6 +114,6 @@ def test_request_is_converted_as_by_the_sdk(name: str) -> None:
 
 
 def test_marker_without_value_keeps_the_data() -> None:
-    """The SDK has no answer to it."""
+    """The SDK does not convert such a part."""
     [part] = from_proto(request({"data": {"data": FREE}, "metadata": {"data_part_compat": True}}), core).message.parts
     assert part == message({"data": FREE}).parts[0]

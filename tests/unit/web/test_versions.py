@@ -1,4 +1,4 @@
-"""Stated versions of requests, in both bindings, and data parts in responses of v0.3."""
+"""Protocol versions that requests state, in both bindings, and data parts in responses of v0.3."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def stated(version: str, place: str) -> dict[str, Any]:
 async def test_matching_protocol_version_is_accepted(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
-    """A missing version is that of the method; a patch version is ignored."""
+    """A request without a version has the version of its method; a patch number is ignored."""
     path, given, spoken = REQUESTS[name]
     answer = await client.post(path, json=given, **stated(version.format(spoken), place))
     assert answer.status_code == 200

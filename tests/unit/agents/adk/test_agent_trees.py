@@ -95,7 +95,7 @@ class SpeakingAgent(BaseAgent):
                 yield self.event(ctx, text, partial=None)
 
     async def calling(self, ctx: Any, text: str, key: str, *, asks: bool) -> AsyncGenerator[Event, None]:
-        """Yield an event with the text and a tool call, then the call's result; with `asks` the client gives the result."""
+        """Yield an event with the text and a tool call, then the result, which with `asks` comes from the client."""
         asked = call(f"tool-{key}", f"call-{key}")
         given: dict[str, Any] = {"author": self.name, "branch": ctx.branch}
         waits = {f"call-{key}"} if asks else None

@@ -122,7 +122,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 async def test_invalid_bearer_token_is_refused(
     app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The responses differ only in the challenge's error code (RFC 6750, 3.1); the log contains no part of the token."""
+    """The responses differ only in the challenge's error code (RFC 6750, 3.1); the log has no part of the token."""
     caplog.set_level("DEBUG", "aion_core")
     token = BAD[kind](issuer)
     missing, wrong = await app.get(), await app.get_with_token(token)
@@ -159,7 +159,7 @@ async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> N
     ("audience", "status"), [("app-client", 401), (["app-client", "https://x"], 401), (AUDIENCE, 200)]
 )
 async def test_id_token_needs_audience_of_api(app: AuthApp, issuer: Issuer, audience: Any, status: int) -> None:
-    """An ID token with the app as its audience is refused; some providers issue services ID tokens with the API as audience."""
+    """An app's ID token is for the app; services of some providers have ID tokens with the API as their audience."""
     token = issuer.token(aud=audience, azp="app-client", nonce="n-1", at_hash="d2hhdA", scope=None)
     assert (await app.get_with_token(token)).status_code == status
 

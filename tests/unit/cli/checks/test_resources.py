@@ -18,7 +18,7 @@ from tests.unit.cli.checks.doctor_command import run_doctor, written
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[LocalStack]:
-    # A stack for this module only: the tests break it.
+    # This module has its own stack, because its tests break it.
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
