@@ -161,7 +161,7 @@ class BlockingGraph:
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
 async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
-    """Kill each worker in the second step that it begins, or all in the same step: only the latter uses up the tries."""
+    """Kill each worker in the second step that it begins, or all in one step: only the latter uses up the tries."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()
     agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}

@@ -145,7 +145,10 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe from the end of `after`; reconnect until the client leaves, or the task is terminal or interrupted."""
+        """Subscribe from the end of `after`; reconnect until the task is terminal or interrupted, or the client leaves.
+
+        Return the last connection.
+        """
         for _ in range(4 * TRIES):
             if after is not None and (_at_rest(after) or after.how == "refused"):
                 return after

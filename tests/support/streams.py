@@ -24,8 +24,8 @@ def faults_of_text(
     """Yield a sentence for each chunk that is misplaced, or after which the client shows a wrong text.
 
     `received`: everything received by one client of a task, in order, over all connections with a Last-Event-ID.
-    `is_true` returns True for a chunk's id and the text that the agent had streamed up to this chunk. A text starts with
-    a chunk of `append: false` and continues with the very next chunk, perhaps after events.
+    `is_true` returns True for a chunk's id and the text that the agent had streamed up to this chunk. A text starts
+    with a chunk of `append: false` and continues with the very next chunk, perhaps after events.
     """
     received = list(received)
     texts = {id_: text for id_, _, text in folded(received)}

@@ -179,7 +179,7 @@ function pushConfig(id, taskId) {
   return { tenant: "", id, taskId, url: "http://127.0.0.1:9/hook", token: "token", authentication };
 }
 
-// Returns what `Client` adds to a call. The steps call the transport, because `Client` refuses what the card does not offer.
+// Returns what `Client` adds to a call. Steps call the transport if `Client` would refuse what the card does not offer.
 function spoken(client) {
   return { serviceParameters: { "A2A-Version": client.protocolVersion } };
 }

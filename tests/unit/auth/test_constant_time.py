@@ -29,8 +29,8 @@ from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 from tests.unit.auth.timing import Work, distinguishability
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
-"""Thresholds of `distinguishability`: equal work is far below the first in one of three tries, a comparison that ends early
-far above the second."""
+"""Thresholds of `distinguishability`: equal work is far below the first in one of three tries; a comparison with an
+early end is far above the second."""
 
 
 def key_credentials(text: str) -> RequestCredentials:

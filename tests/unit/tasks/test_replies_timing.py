@@ -161,7 +161,7 @@ async def test_auto_mode_waits_for_recording_answer() -> None:
 
 
 async def test_message_mode_stream_opens_before_answer() -> None:
-    """The response's head and a comment are sent at once, so that no entry point closes the stream; one frame follows."""
+    """The response's head and a comment are sent at once, so that no entry point closes it; one frame follows."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
