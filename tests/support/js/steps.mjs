@@ -1,5 +1,5 @@
-// Drives a server by the official JavaScript client, in each version and binding that its card offers. It reports what each
-// step heard as {client, step, heard}, or {client, step, error} with the names of the error's classes.
+// Drives a server by the official JavaScript client, in each version and binding that the server's card offers.
+// It reports the result of each step as {client, step, heard}, or {client, step, error} with the error's class names.
 // It runs in Node (node.mjs) and in a browser (page.html); see tests/e2e/test_js_client.py.
 
 import { AgentCard, Role, StreamResponse, Task, TaskState, ListTasksResponse } from "@a2a-js/sdk";
@@ -68,7 +68,7 @@ async function whenEnded(client, id) {
   throw new Error(`task ${id} does not end`);
 }
 
-// Starts a task and uses it. A task that has ended before its use is sent again, with more to say.
+// Starts a task and calls `use` while the task runs. If the task ends before, it is sent again with a longer text.
 async function whileItRuns(client, long, times, use) {
   for (; times <= 48; times *= 2) {
     const { id } = await client.sendMessage(atOnce([text(long.repeat(times))]));
@@ -102,7 +102,7 @@ const steps = (long) => ({
   async resubscribe(client) {
     const { used, times, id } = await whileItRuns(client, long, 1, async (id) => {
       const heard = await all(client.resubscribeTask({ tenant: "", id }));
-      // Without an artifact, its text had been streamed before.
+      // Without an artifact update, the whole text was streamed before this subscription.
       return heard.some(({ artifactUpdate }) => artifactUpdate) && heard;
     });
     return { heard: used, times, ended: Task.toJSON(await whenEnded(client, id)) };
@@ -179,7 +179,7 @@ function pushConfig(id, taskId) {
   return { tenant: "", id, taskId, url: "http://127.0.0.1:9/hook", token: "token", authentication };
 }
 
-// Returns what `Client` adds to a call. Steps call the transport if `Client` would refuse what the card does not offer.
+// Returns what `Client` adds to a call. Steps call the transport where `Client` refuses what the card does not offer.
 function spoken(client) {
   return { serviceParameters: { "A2A-Version": client.protocolVersion } };
 }
@@ -204,7 +204,7 @@ async function run(client, name, steps, report) {
   }
 }
 
-// Report the results of all steps of all clients of the server at the URL. `long` is a text to stream for a while.
+// Reports the results of all steps of all clients of the server at the URL. `long` is a text that takes long to stream.
 export async function drive(url, long, report) {
   const answer = await fetch(`${url}/.well-known/agent-card.json`);
   const asServed = await answer.json();
@@ -226,7 +226,7 @@ export async function drive(url, long, report) {
   );
 }
 
-// Send and stream a text with credentials, which `fetchImpl` adds, then send it without. Return what each step heard.
+// Sends and streams a text with credentials, which `fetchImpl` adds, then sends it without. Returns each step's result.
 export async function talk(url, value, fetchImpl) {
   const client = await factoryWith(fetchImpl).createFromUrl(url);
   const sent = Task.toJSON(await client.sendMessage(message([text(value)])));

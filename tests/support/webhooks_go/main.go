@@ -1,4 +1,4 @@
-// What the receiver of docs/push.md needs to run in the tests: a port, and something to do with an event.
+// Program around the receiver of docs/push.md: it listens on a port, and handles events.
 package main
 
 import (

@@ -24,7 +24,7 @@ _NOT_OURS = (
     *("moto", "botocore", "boto3", "werkzeug", "responses"),
     *("pytest", "_pytest", "tests", "pluggy", "hypothesis", "schemathesis", "playwright", "openai"),
 )
-"""Packages that the search excludes: the emulator (a database in this process), its clients, and packages of other tests."""
+"""Packages that the search excludes: the emulator (a database in this process), its clients, and tests."""
 
 
 def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:

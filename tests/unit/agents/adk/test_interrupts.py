@@ -255,7 +255,7 @@ async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None
     assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
 
 
-async def test_several_interrupts_stand_beside_their_texts(dialect: str) -> None:
+async def test_several_interrupts_are_listed_beside_their_texts(dialect: str) -> None:
     """Each part names its interrupt; the list of interrupts has the schema of an answer as data."""
     calls = [call("pay", "call-1", amount=5), call("pay", "call-2", amount=7)]
     root = LlmAgent(name="root", model=scripted_model(calls), tools=[TOOLS["pay"]])

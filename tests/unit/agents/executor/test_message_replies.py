@@ -150,7 +150,7 @@ async def test_message_after_a_new_task_is_the_response() -> None:
     assert [frame["kind"] for frame in frames] == ["message"]
 
 
-async def test_message_that_continues_a_task_returns_it() -> None:
+async def test_message_that_continues_task_returns_that_task() -> None:
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if context.current_task is None:
             await updater.requires_input(updater.new_agent_message(text("Which day?")))

@@ -395,7 +395,7 @@ async def spoken(*words: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "message/stream"])
-async def test_texts_at_once_are_streamed_whole(method: str) -> None:
+async def test_concurrent_texts_are_streamed_whole(method: str) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         async def delta() -> None:
             for number, word in enumerate(("one ", "two ", "three")):

@@ -274,7 +274,9 @@ async def test_hanging_refresh_serves_last_keys(keys: IssuerKeys, slow: SlowIssu
     assert caller.result() is not None
 
 
-async def test_hour_old_keys_wait_for_refresh(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+async def test_callers_wait_for_refresh_of_hour_old_keys(
+    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
+) -> None:
     """Lambda may have frozen the process during every refresh in the background."""
     await waiting(keys, "k-1")
     await slow.answer()
