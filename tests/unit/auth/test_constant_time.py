@@ -113,7 +113,7 @@ async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monke
 
 
 async def test_unknown_basic_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its argon2 parameters equal those of a wrong password."""
+    """The argon2 parameters of this hash equal those for a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     work_log = WorkLog()
     work_log.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))

@@ -88,7 +88,7 @@ def test_aion_namespace_packages_only_reexport_names() -> None:
 
 
 def test_another_distribution_may_share_aion_namespace(tmp_path: Path) -> None:
-    """It has `aion.other`, `aion.shared.other` and `aion.langgraph.other`, before or after ours on the path."""
+    """The other one has `aion.other`, `aion.shared.other` and `aion.langgraph.other`, before or after ours on the path."""
     for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)
     (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")

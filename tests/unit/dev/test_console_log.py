@@ -130,7 +130,7 @@ def test_control_characters_of_exception_are_escaped() -> None:
 
 
 def test_aion_error_is_one_line() -> None:
-    """Such an error is that of the sweep after the emulator has ended."""
+    """An example is the sweep's error after the emulator has ended."""
     try:
         raise StoreUnavailable("ReadTimeoutError")
     except StoreUnavailable as error:

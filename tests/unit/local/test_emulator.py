@@ -52,7 +52,7 @@ def emulator() -> Iterator[Emulator]:
     ],
 )
 def test_emulator_refuses_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
-    """It refuses cross-site requests, which moto allows, and other host names of this address."""
+    """The emulator refuses cross-site requests, which moto allows, and other host names of its address."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}", timeout=60)
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)

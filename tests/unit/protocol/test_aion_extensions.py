@@ -292,7 +292,7 @@ async def test_event_without_type_is_refused() -> None:
 
 @dialects
 async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
-    """Neither the graph nor the task receives them."""
+    """Neither the graph nor the task receives the keys."""
     forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
     body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
     body["params"]["message"]["metadata"] = copy.deepcopy(forged)

@@ -266,7 +266,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
      (3 * 86400, 2 * 86400 - 1, True)],
 )  # fmt: skip
 def test_expiry_moves_only_for_noticeably_longer_retention(retention: int, lives_still: int, moves: bool) -> None:
-    """It moves for a gain of more than a day, or of half of a shorter retention."""
+    """The expiry moves if it gains more than a day, or more than half of a shorter retention."""
     times = replace(TIMES, retention=retention)
     expected = times.seconds + retention if moves else None
     assert admission.new_expiry(times.seconds + lives_still, times) == expected

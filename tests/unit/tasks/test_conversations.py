@@ -196,7 +196,7 @@ async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
 
 
 async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the newest tasks that fit into a buffered response, but at least one whole task."""
+    """A conversation has the newest tasks that fit into a buffered response, but at least one whole task."""
     for number in range(10):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -347,7 +347,7 @@ async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) 
 
 
 async def test_table_and_memory_stores_return_same_conversations(stack: Stack, clock: ManualClock) -> None:
-    """Both read the indexes of the tasks' heads."""
+    """Both stores read the indexes of the tasks' heads."""
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
     made = parts(Teller(), store, clock, task_list=task_list, answer=AnswerAs.ARTIFACT, reply=ReplyAs.MESSAGE)

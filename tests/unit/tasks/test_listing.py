@@ -143,7 +143,7 @@ async def test_listed_task_equals_get_task(desk: ListClient) -> None:
 
 
 async def test_task_list_has_artifacts_on_request_only(desk: ListClient) -> None:
-    """Without a request the key `artifacts` is absent, not empty (A2A 3.1.4)."""
+    """Without `includeArtifacts` the key `artifacts` is absent, not empty (A2A 3.1.4)."""
     await desk.ask("file")
     await desk.ask()
     for params in ({}, {"includeArtifacts": False}, {"includeArtifacts": None}):

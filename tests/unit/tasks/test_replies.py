@@ -46,7 +46,7 @@ async def test_message_mode_streams_exactly_one_message(text: str, dialect: str)
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_rest_response_and_stream_contain_same_message(prefix: str) -> None:
-    """Both versions of the HTTP binding wrap it."""
+    """Both versions of HTTP+JSON wrap the message."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
     async with http(made_with(ReplyAs.AUTO).app()) as client:

@@ -221,7 +221,7 @@ async def test_auto_mode_repeated_request_gets_task_again() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs) -> None:
-    """With `reply: auto` it waits as long as a Message is possible."""
+    """With `reply: auto` the repeated request waits as long as a Message is possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)

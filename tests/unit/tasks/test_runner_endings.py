@@ -203,7 +203,7 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
 
 
 async def test_reader_receives_event_before_its_chunks() -> None:
-    """Both are written between the reader's two reads: it leaves the event and its chunk for its next read."""
+    """The event and its chunk are written between the reader's two reads: the reader takes both at its next read."""
 
     class Between(MemoryTaskStore):
         written = False
@@ -348,7 +348,7 @@ async def test_reader_survives_short_outage_of_store() -> None:
 
 
 async def test_blocking_send_returns_before_its_deadline() -> None:
-    """It returns the current task if the deadline is sooner than `blocking_wait`."""
+    """The response has the current task if the deadline is sooner than `blocking_wait`."""
     clock = ManualClock()
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)

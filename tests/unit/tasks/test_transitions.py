@@ -82,7 +82,7 @@ def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tri
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage | None) -> None:
-    """Its event has the next number and the time of the attempt; it notifies subscribers."""
+    """The message's event has the next number and the time of the attempt, and notifies subscribers."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(SUBSCRIBED, event), fence=4)

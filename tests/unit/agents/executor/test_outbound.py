@@ -248,7 +248,7 @@ async def test_executors_later_task_event_is_ignored() -> None:
 
 
 async def test_executor_events_after_final_state_are_ignored() -> None:
-    """The executor itself may finish its work."""
+    """The executor may still finish its work."""
     did: list[str] = []
     tidied = asyncio.Event()
 
