@@ -41,10 +41,7 @@ class ServerProcess:
 
 @contextmanager
 def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
-    """Run a server until the block ends; the block begins once the server has printed its address.
-
-    The server's state is in a new folder, unless AION_DATA_DIR names one.
-    """
+    """Run a started server until the block ends. Its state is in a new folder, unless AION_DATA_DIR names one."""
     with tempfile.TemporaryDirectory() as folder:
         yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
 
