@@ -79,9 +79,9 @@ _QUOTED = re.compile(rb"[\"']([a-z0-9-]+)[\"']")
 
 
 def boto_words(files: Iterable[Path]) -> set[str]:
-    """Return the quoted words of these Python files, if one of them imports boto3 or botocore, else an empty set.
+    """Return the quoted words of the Python files if one of them imports boto3 or botocore, else an empty set.
 
-    The names of the AWS services that the files use are among them.
+    `client("s3")` quotes the name of its service. The package keeps the boto models of the services named so.
     """
     texts = [file.read_bytes() for file in files if file.suffix == ".py"]
     if not any(b"boto" in text and _USES_BOTO.search(text) for text in texts):

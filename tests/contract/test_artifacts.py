@@ -115,7 +115,7 @@ async def test_artifact_may_have_any_file_name(artifacts: BlobArtifacts, of: dic
 
 
 async def test_session_named_user_differs_from_user_scope(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
-    """ADK's own services use this name for the artifacts of users."""
+    """ADK's own services reserve the session id `user`: they store the artifacts of a user below `user/`."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 

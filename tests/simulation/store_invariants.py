@@ -139,7 +139,7 @@ def _is_in(world: "SimWorld", key: TaskKey, context: str) -> bool:
 
 
 def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator[str]:
-    """Retry a request that was refused or lost its answer, so that no other process has to take over the turn."""
+    """Report a turn that began twice, though no process died and only one or two requests failed or lost their answers."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
@@ -151,7 +151,7 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator
 
 
 def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterator[str]:
-    """Count a holder without a stored step as one more try; after a stored step the next try is the second one."""
+    """Report a wrong number of tries: a holder without a stored step is one more; after a step, the next is the second."""
     stored = [(did.context, did.fence, did.at) for did in world.history.agent if did.what == "finished" and did.current]
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     newest: dict[tuple[ContextKey, str], Hold] = {}
@@ -168,7 +168,7 @@ def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterato
 
 
 def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[str]:
-    """Name a dead holder if the last counted try was not suspended, and a failed store only after a fault."""
+    """Report a failure that names the wrong stop: of a dead holder if it was suspended, of a store without a fault."""
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     for key in world.history.log:
         task = folded(world, key)

@@ -30,7 +30,7 @@ def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
 
 @dataclass
 class Pushes:
-    """Context of a store, and the push configs of its tasks."""
+    """One conversation in a task store, and the push configs of its tasks."""
 
     chat: StoreConversation
     configs: PushConfigs

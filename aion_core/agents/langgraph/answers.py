@@ -95,7 +95,7 @@ class AddedMessages:
         return ((number, message) for number, message in enumerate(callers) if has_content(message))
 
     def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
-        """Return the results of tools with `return_direct` at the end of the messages, if the turn has added them."""
+        """Return the turn's ToolMessages at the end of `messages` that come from `tools`, those with `return_direct`."""
         results: list[ToolMessage] = []
         for message in reversed(messages):
             if not isinstance(message, ToolMessage) or message.name not in tools:

@@ -136,7 +136,7 @@ def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence:
         ("aion: [", " line 1, column 8: expected the node content, but found '<stream end>'."),
     ],
 )
-def test_unreadable_file_gets_one_line(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_yaml_file_error_is_one_line(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         config(tmp_path, text)
     assert str(refusal.value).endswith(sentence)

@@ -217,7 +217,7 @@ async def test_cancel_ignores_agent_that_keeps_running() -> None:
 
 
 async def test_cancel_of_queued_task_prevents_its_turn() -> None:
-    """The response had the task as working, but its turn never runs."""
+    """A queued task is already `working` for its client. After the cancel its turn never runs."""
     agent = GatedAgent()
     made = parts(agent)
     call = CallContext("owner", "test")

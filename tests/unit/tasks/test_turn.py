@@ -107,7 +107,7 @@ async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
 
 
 async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
-    """The alarm must not fire for each webhook that is down for an hour."""
+    """A webhook that is down for an hour must not trigger SweepFoundWorkAlarm."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
     assert isinstance(begun, TurnStarted)

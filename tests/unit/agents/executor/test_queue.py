@@ -1,4 +1,4 @@
-"""Recording queue of executors: order, back-pressure, and the stop of a canceled executor."""
+"""`RecordingQueue`, the event queue of an executor: order of events, wait until an event is recorded, cancellation."""
 
 import asyncio
 from typing import Any

@@ -383,7 +383,7 @@ class UnrenderedFile(dict[Any, Any]):
         raise AssertionError("a user's file is rendered")
 
 
-def test_answer_is_found_beside_large_file_of_user() -> None:
+def test_answer_search_does_not_render_user_file() -> None:
     asked = HumanMessage([UnrenderedFile(type="file", base64="AAAA")])
     asked.content = [UnrenderedFile(type="file", base64="AAAA")]
     messages = [asked, AIMessage("hello", id="a")]
