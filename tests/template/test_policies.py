@@ -208,7 +208,7 @@ def test_template_policies_find_planted_mistake(
 def test_own_address_of_api_can_be_closed(tmp_path: Path) -> None:
     """The line in the security page closes the address beside a domain; the policies accept it."""
     page = (ROOT / "docs" / "security.md").read_text()
-    (line,) = re.findall(r"Set `(\w+: true)` on `Api`", page)
+    (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)
     closed = broken(tmp_path, "      StageName: !Ref Stage\n", f"      StageName: !Ref Stage\n      {line}\n")
     domain = {name: EVERY_OPTION[name] for name in ("DomainName", "CertificateArn")}
     assert list(problems(closed, [domain], lint=False)) == []
