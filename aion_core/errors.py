@@ -34,15 +34,15 @@ from typing import Self
 
 
 class AionError(Exception):
-    """Base class of aion's exceptions. The text is a sentence without confidential details."""
+    """Base class of aion's exceptions. The text is a sentence and has no confidential details."""
 
 
 class ClientError(AionError):
-    """Base class of errors in a request. The text tells the client the remedy."""
+    """Base class of errors in a request. The text tells the client how to correct the request."""
 
 
 class InvalidMessage(ClientError):
-    """A field of the request is missing, empty or contradicts another.
+    """A field of the request is missing, empty or contradicts another field.
 
     `field` is the path of this field in protocol names, such as `message.parts[0]`.
     """
@@ -53,7 +53,7 @@ class InvalidMessage(ClientError):
 
 
 class TaskNotFound(ClientError):
-    """The caller has no task with this id. Tasks of other callers count as missing too (A2A 3.3.2)."""
+    """The caller has no task with this id. Other callers' tasks are treated as missing (A2A 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
         super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
@@ -61,7 +61,7 @@ class TaskNotFound(ClientError):
 
 
 class ContextNotFound(ClientError):
-    """The caller has no context with this id. Contexts of other callers count as missing too."""
+    """The caller has no context with this id. Other callers' contexts are treated as missing."""
 
     def __init__(self, context_id: str) -> None:
         super().__init__("There is no context with this id. Check the id; GetContexts lists yours.")
@@ -92,7 +92,7 @@ class MessageIdReused(ClientError):
 
 
 class ContextBusy(ClientError):
-    """The context has reached its limit of waiting turns."""
+    """The context has reached its limit of queued turns."""
 
 
 class ContentTypeNotSupported(ClientError):
@@ -116,7 +116,7 @@ class TooManyPushConfigs(ClientError):
 
 
 class TooManyRequests(ClientError):
-    """The caller has reached a limit of the deployment. `seconds` is the delay before a retry."""
+    """The caller has reached a limit of the deployment. `seconds` is the time to wait before a retry."""
 
     def __init__(self, sentence: str, *, seconds: int) -> None:
         super().__init__(sentence)
@@ -140,23 +140,23 @@ class UnreadableWakeUp(StoreError, ValueError):
 
 
 class WebhookBlocked(AionError):
-    """The webhook's URL or address is not allowed. The text follows "url:" or "blocked:" in messages."""
+    """The webhook's URL or address is not allowed. Messages show the text after "url:" or "blocked:"."""
 
 
 class ClaimLost(AionError):
-    """Another process delivers for this push config, or the config was deleted or replaced. The delivery must stop."""
+    """Another process delivers for this push config, or it was deleted or replaced. This process must stop."""
 
 
 class LeaseLost(AionError):
-    """Another process has taken over the lease of the context. The store rejects all further writes of this turn."""
+    """Another process has taken over the lease of the context. The store refuses all further writes of this turn."""
 
 
 class PendingInput(AionError):
-    """A message is waiting for the task, so this turn ends with the task in state `working`."""
+    """A message is queued for the task, so this turn must leave the task in state `working`."""
 
 
 class InvalidTransition(AionError):
-    """The new state of a task cannot follow its current one. The store is unchanged."""
+    """The task's current state does not allow the new state. Nothing was stored."""
 
 
 class AgentFailed(AionError):
@@ -170,7 +170,7 @@ class ConfigurationError(AionError):
 class AgentLoadError(ConfigurationError):
     """An agent's code cannot be loaded.
 
-    `what` is the problem, `where` the author's file and line, `source` the text of that line, and `do` the remedy, a
+    `what` is the problem, `where` the author's file and line, `source` the text of that line, and `do` the remedy as a
     whole sentence. `agent_id` and `path` come from aion.yaml, once they are known.
     """
 

@@ -1,4 +1,4 @@
-"""Garbage collection while code is imported."""
+"""Control of Python's garbage collector while code is imported."""
 
 import gc
 import sys
@@ -13,10 +13,10 @@ YOUNG_OBJECTS = 10_000
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection in a block, or in a function if used as its decorator. Imports then take a tenth less time.
+    """Disable garbage collection during a block or a decorated function: imports then take a tenth less time.
 
-    A block that imports many modules freezes the existing objects at its end. Later collections skip them, which saves
-    a twentieth of a turn's time. Other blocks freeze nothing: garbage among frozen objects stays in memory.
+    A block that imports many modules freezes all objects at its end. Later collections skip frozen objects, which saves
+    a twentieth of a turn's time. Other blocks freeze nothing: garbage among frozen objects would stay in memory.
     """
     was_enabled, modules = gc.isenabled(), len(sys.modules)
     gc.disable()
@@ -25,7 +25,7 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if len(sys.modules) - modules >= MANY_MODULES:
             gc.freeze()
-            # A turn has a thousand objects at a time. Above 700, the default, each turn would wait for a search.
+            # A turn creates about a thousand objects. With the default of 700, each turn would wait for a collection.
             gc.set_threshold(YOUNG_OBJECTS)
         if was_enabled:
             gc.enable()

@@ -1,7 +1,7 @@
 """Log records: add correlation labels, redact secrets, escape line breaks.
 
-A log record factory does this for every logger and handler. Handlers format the records. On Lambda the handler uses
-`aws.log_formatter`.
+A log record factory does this for every logger and handler. On Lambda, the handler of `aws.log_formatter` formats the
+records.
 """
 
 import json
@@ -55,7 +55,7 @@ _labels: ContextVar[Mapping[str, Any]] = ContextVar("aion_labels", default={})  
 
 
 def _ignore() -> None:
-    """Count no internal error."""
+    """Do nothing: default for `on_internal_error`."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def request(
 ) -> Iterator[None]:
     """Label the log lines of the `with` block and of asyncio tasks started in it. Redact the secrets in these lines.
 
-    `count_internal_error` calls `on_internal_error` there.
+    Within the block, `count_internal_error` calls `on_internal_error`.
     """
     token = _request.set(_Request(on_internal_error))
     labels_token = _labels.set({**_labels.get(), CORRELATION_ID: correlation_id, **labels})
@@ -81,7 +81,7 @@ def request(
 
 @contextmanager
 def about(**labels: Any) -> Iterator[None]:
-    """Label the log lines of the `with` block and of asyncio tasks started in it. Labels never have message content."""
+    """Label the log lines of the `with` block and of asyncio tasks started in it. Labels contain no message content."""
     token = _labels.set({**_labels.get(), **labels})
     try:
         yield
@@ -97,8 +97,8 @@ def note(**labels: Any) -> None:
 def keep_out(*secrets: str, even_words: bool = False) -> None:
     """Redact these texts in later log lines of this request.
 
-    Ordinary words are not redacted, since a client could hide the text of log lines by them. `even_words` redacts them
-    too, for verified credentials.
+    Ordinary words are not redacted: otherwise a client could send them as secrets and hide the text of log lines.
+    `even_words` redacts them too; use it for verified credentials.
     """
     current = _request.get()
     if current is not None:
@@ -113,31 +113,32 @@ def _are_words(text: str) -> bool:
 def always_keep_out(*secrets: str) -> None:
     """Redact these texts in all later log lines of this process, in plain or escaped form.
 
-    The function ignores a text shorter than SHORTEST_SECRET, since its redaction would also hide ordinary words.
+    A text shorter than SHORTEST_SECRET is ignored, because its redaction would also hide ordinary words.
     """
     global _always
     shown: set[str] = set()
     for secret in secrets:
         text = secret.strip()
-        # Redact the text as it is, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines of a key.
+        # Redact the text in plain form, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines
+        # of a key.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
         shown |= {json.dumps(text, ensure_ascii=False)[1:-1], one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
-    # Replace the set instead of changing it, since other threads read it while they log.
+    # Replace the set instead of changing it: other threads read it while they log.
     _always = _always | {each for each in shown if len(each) >= SHORTEST_SECRET}
 
 
 def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
-    """Return the labels of a log record. A record from before `install` has no labels."""
+    """Return the labels of a log record. A record made before `install` has no labels."""
     found: Mapping[str, Any] = getattr(record, _LABELS, {})
     return found
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a text or JSON value with the secrets of this request and process redacted.
+    """Return a text or JSON value with the secrets of this request and of this process redacted.
 
-    If there are secrets to redact, a value of another type is converted to text.
+    If there are secrets to redact, a value of another type is converted to a text.
     """
     secrets = _secrets()
     return _without_secrets(value, secrets) if secrets else value
@@ -163,7 +164,7 @@ def install() -> None:
 
 
 def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
-    """Add a handler of the server to the root logger; with `alone`, in place of all others. See `kept_handlers`."""
+    """Add a handler of the server to the root logger. With `alone`, remove all others. See `kept_handlers`."""
     root = logging.getLogger()
     if alone:
         root.handlers.clear()
@@ -174,10 +175,11 @@ def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
 
 @contextmanager
 def kept_handlers() -> Iterator[None]:
-    """Write the server's records as before, even if an agent's code in the `with` block sets up logging for itself.
+    """Restore the server's log handlers after the `with` block, even if an agent's code in it sets up logging.
 
-    `dictConfig` disables all existing loggers, and `basicConfig(force=True)` removes the root logger's handlers. The
-    agent's handlers then get its own records and those of libraries; the server's handlers get the server's records.
+    `dictConfig` disables all existing loggers, and `basicConfig(force=True)` removes the root logger's handlers.
+    Afterwards the agent's handlers get the records of the agent and of libraries, and the server's handlers get the
+    server's records.
     """
     root = logging.getLogger()
     before, level = [handler for handler in _handlers if handler in root.handlers], root.level
@@ -205,9 +207,9 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     try:
         message = record.getMessage()
     except Exception:
-        # The handler reports a wrong format string itself.
+        # Leave the record unchanged: the handler reports a wrong format string.
         return record
-    # Escape line breaks in arguments, since they could forge a log line.
+    # Escape line breaks in arguments: they could forge a log line.
     clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
@@ -239,19 +241,20 @@ def _without_secrets(value: Any, secrets: frozenset[str]) -> Any:
         case list() | tuple() | set() | frozenset():
             return [_without_secrets(each, secrets) for each in value]
     text = str(value)
-    # Replace the longest secret first, since a secret may contain another.
+    # Replace the longest secret first, because a secret may contain another secret.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text
 
 
 def _put_back(variable: ContextVar[Any], token: Token[Any]) -> None:
-    # A generator closed by the garbage collector, for example after its event loop ended, runs in another context.
+    # The garbage collector may close a generator, for example after its event loop has ended. It then runs in another
+    # context.
     with suppress(ValueError):
         variable.reset(token)
 
 
 def count_internal_error() -> None:
-    """Count an error response for a failure of the server. Its HTTP status may be 200."""
+    """Count an error response caused by a failure of the server. Its HTTP status may be 200."""
     if current := _request.get():
         current.on_internal_error()

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces, sent with OTLP over HTTP. Aion imports this module only with a configured endpoint.
+"""OpenTelemetry traces, sent with OTLP over HTTP. Aion imports this module only if an endpoint is configured.
 
 The SDK reads its own variables: the endpoint (OTEL_EXPORTER_OTLP_ENDPOINT), sampling (OTEL_TRACES_SAMPLER) and the
 resource (OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
@@ -38,10 +38,10 @@ _HAS_CONTENT = re.compile(
 
 
 class OTelTraces:
-    """Traces with the process's tracer provider, so that spans of frameworks become children of aion's spans."""
+    """Traces with the process's tracer provider: spans of frameworks become children of aion's spans."""
 
     def __init__(self, service: str) -> None:
-        """Take the service name for the resource. A name in the environment variables wins."""
+        """Take the service name for the resource. A name in the environment variables has precedence."""
         self._provider = _provider(service)
         self._tracer = self._provider.get_tracer("aion")
 
@@ -57,7 +57,7 @@ class OTelTraces:
             kind=_KINDS[kind],
             attributes=attributes,
             links=links,
-            # An exception's message may quote content of messages.
+            # Do not record exceptions, because their text may quote content of messages.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -69,12 +69,12 @@ class OTelTraces:
                 raise
 
     def flush(self) -> None:
-        """See `ports.Traces.flush`. The exporter limits the duration."""
+        """See `ports.Traces.flush`. The exporter has a time limit."""
         self._provider.force_flush()
 
 
 class OTelSpan:
-    """Span of OpenTelemetry with the methods of `ports.Span`."""
+    """OpenTelemetry span with the methods of `ports.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
@@ -89,7 +89,7 @@ class OTelSpan:
 
 
 class RedactingExporter(SpanExporter):
-    """Span exporter. It removes content of messages and error texts from spans before their export."""
+    """Span exporter that removes content of messages and error texts from spans before exporting them."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -130,7 +130,7 @@ def _without_content(attributes: Attributes) -> Attributes:
 
 
 def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
-    """Return the parent context of a new span and its links. None selects the current span as parent."""
+    """Return the parent context of a new span, and its links. None means the current span as parent."""
     if not traceparent:
         return None, []
     around = trace.get_current_span().get_span_context()
@@ -141,7 +141,7 @@ def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
 
 
 def _provider(service: str) -> TracerProvider:
-    """Return the process's tracer provider, or create it. An agent's code or a Lambda layer may have created it."""
+    """Return the process's tracer provider, and create one unless an agent's code or a Lambda layer has done so."""
     made = trace.get_tracer_provider()
     if isinstance(made, TracerProvider):
         return made

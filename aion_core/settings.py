@@ -107,7 +107,7 @@ class Settings(Struct, frozen=True):
 
     @property
     def console_receiver(self) -> str:
-        """URL of the console's webhook receiver in development, "" otherwise."""
+        """URL of the console's webhook receiver in development, otherwise ""."""
         return f"{self.base_url or DEFAULT_BASE_URL}{CONSOLE_RECEIVER}" if self.console == "dev" else ""
 
     @classmethod
@@ -176,7 +176,7 @@ class _Reader:
         return value
 
     def entrypoints(self, name: str) -> tuple[str, ...]:
-        """Read a variable as the authorizations of the existing HTTP entry points."""
+        """Read a variable with the authorization types of the existing HTTP entry points."""
         value = self.text(name, "")
         entrypoints = tuple(value.split(",")) if value else ()
         if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
@@ -186,13 +186,13 @@ class _Reader:
         return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:
-        """Return False, the value of a variable set to `off`. Raises ConfigurationError on Lambda, except in SAM local."""
+        """Return False for a variable that is `off`. Raises ConfigurationError on Lambda, except in SAM local."""
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
             raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False
 
     def console(self, name: str) -> str:
-        """Return the console's mode. Raises ConfigurationError for `dev` on Lambda: its page could kill the function."""
+        """Return the console's mode. Raises ConfigurationError for `dev` on Lambda: its page could end the function."""
         mode = self.one_of(name, ("off", "on", "dev"))
         if mode == "dev" and self._environ.get("AWS_LAMBDA_FUNCTION_NAME"):
             raise ConfigurationError(
@@ -202,14 +202,14 @@ class _Reader:
         return mode
 
     def at_most_one(self, name: str, other: str) -> str:
-        """Return the value of the variable `name`. Raises ConfigurationError if both variables are set."""
+        """Return the value of the variable `name`. Raises ConfigurationError if `other` is set too."""
         value = self.text(name, "")
         if value and self.text(other, ""):
             raise ConfigurationError(f"{name} and {other} are both set; unset one of them.")
         return value
 
     def several(self, name: str) -> tuple[str, ...]:
-        """Return the texts in a comma-separated variable without empty ones."""
+        """Return the texts in a comma-separated variable, without empty texts."""
         return tuple(said for word in self.text(name, "").split(",") if (said := word.strip()))
 
     def port(self, name: str, value: str) -> int:
@@ -225,7 +225,7 @@ class _Reader:
         return value
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return the value of a variable, by default the first choice. Raises ConfigurationError for other values."""
+        """Return the value of a variable; default is the first choice. Raises ConfigurationError for other values."""
         value = self.text(name, choices[0]).lower()
         if value not in choices:
             raise ConfigurationError(f"{name} is {value!r}; it must be {' or '.join(choices)}.")

@@ -1,4 +1,4 @@
-"""Location of the files that ship beside the code: SAM template, nested stacks, handlers, build makefile."""
+"""Location of the files shipped with the code: SAM template, nested stacks, handlers, build makefile."""
 
 from pathlib import Path
 

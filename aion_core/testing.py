@@ -40,7 +40,7 @@ ENVIRONMENT = {
     "AION_SECRETS": "off",
     "AION_REVEAL_ERRORS": "true",
     "AION_BASE_URL": DEFAULT_BASE_URL,
-    # A test's webhook listens on this machine.
+    # Allow webhooks on this machine: tests use local ones.
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
 }
@@ -49,7 +49,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """Answer to one message, after the agent has finished, failed, or asked for input."""
+    """Answer to one message, once the agent has finished, failed, or asked for input."""
 
     state: str
     """State of the task, such as `completed`, `failed` or `input-required`. It is `completed` for a plain message."""
@@ -67,7 +67,7 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True)
 class AgentClient:
-    """Test client of an agent that `serve` runs."""
+    """Test client for an agent that `serve` runs."""
 
     a2a: Client
     """Client of the a2a-sdk, for requests other than `ask`, such as cancelling a task."""
@@ -79,10 +79,10 @@ class AgentClient:
     async def ask(
         self, text: str = "", *, parts: Sequence[Part] = (), context_id: str = "", task_id: str = ""
     ) -> AgentReply:
-        """Send a message, read its stream to the end, and return the reply.
+        """Send a message, read its response stream to the end, and return the reply.
 
-        `parts` follow the text: files, data. `context_id` continues a conversation, `task_id` answers a task with a
-        pending question. Raises the a2a-sdk's errors for a refused message.
+        `parts`, such as files and data, follow the text. `context_id` continues a conversation. `task_id` answers a
+        task that requires input. Raises the a2a-sdk's errors for a refused message.
         """
         said = [*([Part(text=text)] if text else []), *parts]
         message = Message(
@@ -100,13 +100,13 @@ class AgentClient:
 
 @asynccontextmanager
 async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIterator[AgentClient]:
-    """Serve the agents of an aion.yaml in this process, and yield a client of `agent` or of the default one.
+    """Serve the agents of an aion.yaml in this process. Yield a client of `agent`, or of the default agent.
 
     Tasks, conversations and checkpoints are stored in memory until the block ends. The server opens no port and
     authenticates no caller. The `environment` of aion.yaml is set until the block ends. Its `secrets` and .env are not
-    read: a test sets the variables for its agent. A stream is returned as a whole, after its end. An agent with a
-    failing turn or import fails its task, and the reply's text has the reason. Raises ConfigurationError for an
-    unusable aion.yaml.
+    read: a test sets the variables for its agent. A stream is returned as a whole, after its end. If an agent's turn or
+    import fails, its task fails, and the reply's text has the reason. Raises ConfigurationError for an unusable
+    aion.yaml.
     """
     before = dict(os.environ)
     try:
@@ -139,7 +139,7 @@ def _task_id(events: Sequence[StreamResponse]) -> str:
 
 
 def _chunks(events: Sequence[StreamResponse]) -> tuple[str, ...]:
-    """Return the text chunks of a model's answer, or else of the artifacts."""
+    """Return the text chunks streamed by a model, or else the texts of the artifacts."""
     artifacts = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
     deltas = _texts([artifact for artifact in artifacts if artifact.artifact_id == STREAM_DELTA_ID])
     return deltas or _texts(artifacts)

@@ -1,1 +1,1 @@
-"""Configuration, discovery and loading of agents, with an adapter for each framework."""
+"""Configuration, discovery and loading of agents, and an adapter for each framework."""

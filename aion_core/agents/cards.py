@@ -29,7 +29,7 @@ def public_card(
 ) -> AgentCard:
     """Return the public card of an agent served below `base_url`, including its auth policy.
 
-    `delivers` is True if the deployment delivers push notifications.
+    `delivers` is True if the deployment sends push notifications.
     """
     required = policy.skills if policy else {}
     return build_card(
@@ -54,7 +54,7 @@ def public_card(
 
 
 def extended_card(card: AgentCard, config: AgentConfig, policy: AuthPolicy | None = None) -> AgentCard | None:
-    """Return the extended card of an agent, or None if its configuration declares no extended card."""
+    """Return the extended card of an agent; None if its configuration declares none."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
         return None
@@ -80,7 +80,7 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
 
 
 def card_schemes(policy: AuthPolicy) -> dict[str, SecurityScheme]:
-    """Return the security schemes for the card. These are the schemes used in the policy's requirements."""
+    """Return the security schemes for the card: those that the policy's requirements use."""
     return {name: scheme.on_card() for name, scheme in policy.required_schemes.items()}
 
 

@@ -1,4 +1,4 @@
-"""Models of aion.yaml, a deployment's configuration file, and messages for the mistakes in it."""
+"""Models of aion.yaml, a deployment's configuration file, and error messages for mistakes in it."""
 
 import difflib
 import types
@@ -196,9 +196,9 @@ class ConfigFile(_Section):
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML loader that raises ConfigurationError for a key repeated in one mapping.
+    """YAML loader that raises ConfigurationError if a mapping repeats a key.
 
-    PyYAML's own loader silently uses the last value.
+    PyYAML's own loader would silently use the last value.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -212,7 +212,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 class DeploymentConfig(Struct, frozen=True):
-    """Contents of aion.yaml, or of a discovered project."""
+    """Configuration of a deployment, read from an aion.yaml or discovered in a project."""
 
     agents: Mapping[str, AgentConfig]
     """Agents in the order of the file."""
@@ -285,7 +285,7 @@ def _read(path: Path) -> _Aion:
 
 
 def default_agent(configs: Mapping[str, AgentConfig]) -> str:
-    """Return the id of the agent served at the root path: the one with `default: true`, else the first one.
+    """Return the id of the agent served at the root path: the one with `default: true`, else the first agent.
 
     Raises ConfigurationError if several agents have `default: true`.
     """
@@ -301,7 +301,7 @@ def _error_texts(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
-        # The key `aion` is missing because its contents are at the wrong level: report only those.
+        # Keys at the wrong level cause the error that `aion` is missing: report only the misplaced keys.
         problems = unknown
     return [f"{path}: {_error_text(problem)}" for problem in problems]
 
@@ -309,7 +309,7 @@ def _error_texts(path: Path, error: ValidationError) -> list[str]:
 def _error_text(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
     if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
-        # pydantic puts the scheme's type among the keys.
+        # pydantic inserts the scheme's type into the path of keys.
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":
@@ -368,9 +368,9 @@ Place = tuple[str, ...]
 
 
 def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
-    """Return the second half of an error message about an unknown key, or "" without advice.
+    """Return the second half of an error message about an unknown key; "" if there is no advice.
 
-    `where` is the path of the key. If the key is valid at another level, the text names that level. Otherwise it
+    `where` is the path of the key. If the key is valid at another level, the text names that level. Otherwise the text
     suggests a similar key of the same level.
     """
     key, level = where[-1], _level(root, where[:-1])
@@ -398,7 +398,7 @@ def _below(annotation: Any, step: str) -> list[Any]:
 
 
 def _unwrapped(annotation: Any) -> list[Any]:
-    """Return the members of a union annotation, without `Annotated`."""
+    """Return the members of a union annotation, or the annotation itself. `Annotated` is removed first."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _unwrapped(typing.get_args(annotation)[0])
@@ -408,7 +408,7 @@ def _unwrapped(annotation: Any) -> list[Any]:
 
 
 def _keys(annotation: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield each valid key below an annotation, after the path of its level."""
+    """Yield each valid key below an annotation, as a pair of its level's path and its name."""
     if _is_model(annotation):
         for name, field in annotation.model_fields.items():
             yield place, name

@@ -23,8 +23,8 @@ LISTABLE = r"^[^\s,]+$"
 """Pattern of a text that can be part of a comma-separated header."""
 MAX_PARAMS_DEPTH = 32
 
-# An unknown key is an error, because a misspelled setting would otherwise be ignored.
-# `defer_build`: pydantic builds one validator, of the whole file, instead of one for each section.
+# Refuse unknown keys, because a misspelled setting would otherwise be ignored. With `defer_build`, pydantic builds one
+# validator for the whole file, instead of one for each section.
 STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
@@ -34,7 +34,7 @@ AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_lengt
 
 
 def _as_requirement(require: object) -> object:
-    """Convert the name of a scheme to a requirement of that scheme without scopes; return other values unchanged."""
+    """Convert a scheme's name to a requirement of this scheme without scopes. Return other values unchanged."""
     return {require: []} if isinstance(require, str) else require
 
 
@@ -50,7 +50,7 @@ RequirementConfig = Annotated[
 
 
 def with_unique_ids(skills: list["Skill"]) -> list["Skill"]:
-    """Return the skills unchanged. Raises ValueError for a repeated id, since clients identify skills by id."""
+    """Return the skills unchanged. Raises ValueError if two have the same id, because clients identify skills by id."""
     ids = [skill.id for skill in skills]
     if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
         raise ValueError(f"two skills have the id {twice[0]!r}")
@@ -135,7 +135,7 @@ class Extension(StrictModel):
     """Parameters of the extension, as the extension defines them."""
 
     def as_declared(self) -> dict[str, Any]:
-        """Return the extension's non-empty fields for the card."""
+        """Return the extension's fields for the card, without empty fields."""
         return {field: value for field, value in self.model_dump().items() if value}
 
 
@@ -191,7 +191,7 @@ _KEY_PREFIXES = re.compile(
 
 
 class SecretSource(Struct, frozen=True):
-    """Place of a secret's value in Secrets Manager or in SSM's Parameter Store."""
+    """Location of a secret's value in Secrets Manager or in SSM Parameter Store."""
 
     service: Service
     name: str
@@ -200,12 +200,12 @@ class SecretSource(Struct, frozen=True):
     """Key of the value in a secret that is a JSON object; empty if the secret's whole text is the value."""
 
     def __str__(self) -> str:
-        """Return the source as it is written in aion.yaml, without its JSON key."""
+        """Return the source as written in aion.yaml, without its JSON key."""
         return self.name if self.service == SECRETS_MANAGER else f"ssm:{self.name}"
 
 
 def variable_name(name: str) -> str:
-    """Return the name of an environment variable unchanged. Raises ValueError if an agent cannot set it."""
+    """Return the name of an environment variable unchanged. Raises ValueError if agents may not set the variable."""
     if not _VARIABLE.fullmatch(name):
         raise ValueError("a variable's name has letters, digits and _, and does not begin with a digit")
     if name.startswith("AION_"):
@@ -220,7 +220,7 @@ def variable_name(name: str) -> str:
 def secret_source(value: Any) -> SecretSource:
     """Parse an entry of `secrets` in aion.yaml.
 
-    Raises ValueError for an invalid entry. Its text never repeats the entry, which may be a secret.
+    Raises ValueError for an invalid entry. The error does not repeat the entry, because it may be a secret.
     """
     if isinstance(value, SecretSource):
         return value
@@ -266,7 +266,7 @@ ANY_ORIGIN = "*"
 
 
 def web_origin(text: str) -> str:
-    """Return an origin as browsers send it, in lower case and without its default port.
+    """Return an origin in the form that browsers send: in lower case and without its default port.
 
     `*` and hosts such as `*.example.com` are patterns. Raises ValueError for other texts.
     """

@@ -44,9 +44,9 @@ class Discovered(Struct, frozen=True):
 def discover(path: Path) -> Discovered:
     """Return the agents of a folder or a file; `file.py:name` and `package.module:name` name one agent.
 
-    In a folder, the first match counts: an aion.yaml, a langgraph.json, one or several ADK agents, the only Python file
-    with an agent. The discovery imports no code. Raises ConfigurationError if there is no agent, or if there are
-    several candidates; the error lists the searched files or the candidates.
+    In a folder, use the first that exists: an aion.yaml, a langgraph.json, one or several ADK agents, the only Python
+    file with an agent. No code is imported. Raises ConfigurationError if there is no agent, or if there are several
+    candidates; the error lists the searched files or the candidates.
     """
     place, colon, name = str(path.expanduser()).partition(":")
     target = Path(place)
@@ -67,7 +67,7 @@ def discover(path: Path) -> Discovered:
 
 
 def project_above(folder: Path) -> Path | None:
-    """Return the nearest parent folder with an aion.yaml, or None if the folder itself contains a project.
+    """Return the nearest parent folder with an aion.yaml; None if the folder itself contains a project.
 
     The search stops at a folder with a langgraph.json, pyproject.toml, template.yaml or .git.
     """
@@ -83,7 +83,7 @@ def project_above(folder: Path) -> Path | None:
 def as_yaml(discovered: Discovered) -> str:
     """Return the text of an aion.yaml that declares the discovered agents.
 
-    The text has no limits and no auth policy, because only a project with an aion.yaml can have them.
+    It has no limits and no auth policy: a project without an aion.yaml cannot have any.
     """
     aion: dict[str, Any] = {}
     if discovered.roots:
@@ -150,10 +150,10 @@ def _discover_langgraph_json(file: Path) -> Discovered:
 def _discover_adk_folder(folder: Path) -> Discovered:
     """Return the agent of an ADK folder.
 
-    A package is imported by its name, as in `adk web`, so its path is relative to the parent folder.
+    Its path is relative to the parent folder, because a package is imported by its name, as in `adk web`.
     """
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
-        # ADK reads the `.env` in the agent's folder, else the `.env` in the parent folder.
+        # Like ADK, read the `.env` in the agent's folder, or else the one in the parent folder.
         env_files = (_env_files(folder) or _env_files(folder.parent))[:1]
         return _single_agent(folder.name, folder.name, folder.parent, f"ADK agent folder {folder.name}", env_files)
     return _single_agent(
@@ -217,18 +217,18 @@ def _single_agent(
 
 
 def _id_of(file: Path, name: str = "") -> str:
-    """Return an id for a file's agent: the first distinctive name of the agent, the file and the folder."""
+    """Return an id for a file's agent: the first distinctive name of the agent, the file or the folder."""
     return _distinctive(name, file.stem, file.parent.name)
 
 
 def _distinctive(*names: str) -> str:
-    """Return the first name other than usual ones such as "agent" and "main", else the last non-empty name."""
+    """Return the first name that is not a usual one such as "agent" or "main"; otherwise the last non-empty name."""
     usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
     return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
 
 
 def _env_files(*folders: Path) -> tuple[Path, ...]:
-    """Return the existing `.env` files of these folders."""
+    """Return the paths of the `.env` files that exist in these folders."""
     files = dict.fromkeys(folder / ".env" for folder in folders)
     return tuple(file for file in files if file.is_file())
 
@@ -276,7 +276,7 @@ class GraphEntry(Struct, frozen=True):
 
 
 class LangGraphJson(Struct, frozen=True):
-    """Contents of a langgraph.json, as far as aion uses them."""
+    """Contents of a langgraph.json, only the parts that aion uses."""
 
     graphs: Mapping[str, GraphEntry]
     """Graphs by id; an id may contain any character."""
@@ -356,10 +356,10 @@ def _graph(file: Path, folder: Path, name: str, entry: Any) -> GraphEntry:
 
 
 def _roots(file: Path, folder: Path, entry: str) -> Iterator[Path]:
-    """Yield the folders that an installation of this local dependency would make importable.
+    """Yield the folders from which Python could import this local dependency if it was installed.
 
     For a package's folder this is the parent folder, because a package is imported by its name. For a project's folder
-    it is the folder itself and its `src`.
+    these are the folder itself and its `src`.
     """
     place = (folder / entry).resolve()
     if not place.is_dir():

@@ -1,6 +1,6 @@
 """Environment variables for agents on a developer's machine, and template parameters for their access to AWS.
 
-This module calls no AWS service.
+This module does not call AWS.
 """
 
 import re
@@ -29,10 +29,9 @@ def local_environment(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the variables to set for agents on this machine, and a warning for each secret without a value.
 
-    `config` is the path of aion.yaml, and `declared` its contents if the caller has read it already. The .env file in
-    the same folder overrides `environment` of aion.yaml. The result omits variables that `environ` has already. No
-    secret is read from AWS. Raises ConfigurationError for an unreadable .env, and the errors of
-    `read_deployment_config`.
+    `config` is the path of aion.yaml, and `declared` its contents if the caller has read them. The .env file in the
+    same folder overrides `environment` of aion.yaml. Variables that `environ` has already are omitted. No secret is
+    read from AWS. Raises ConfigurationError for an unreadable .env, and the errors of `read_deployment_config`.
     """
     if declared is None:
         declared = (
@@ -51,7 +50,7 @@ def local_environment(
 
 
 def read_dotenv(file: Path) -> dict[str, str]:
-    """Return the variables of a .env file, {} if it does not exist. Raises ConfigurationError if it is unreadable."""
+    """Return the variables of a .env file; {} if the file is missing. Raises ConfigurationError if it is unreadable."""
     if not file.is_file():
         return {}
     try:
@@ -63,17 +62,17 @@ def read_dotenv(file: Path) -> dict[str, str]:
     try:
         values = dotenv_values(file, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        # The message omits the invalid bytes, because they may be part of a secret.
+        # Omit the invalid bytes from the error: they may be part of a secret.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"{file} cannot be read: {reason}.") from None
-    # A name without `=` has no value.
+    # Skip names without `=`, which have no value.
     return {name: value for name, value in values.items() if value is not None and "\0" not in value}
 
 
 def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:
     """Return the template parameters that let the Lambda functions read the secrets named in aion.yaml.
 
-    The parameter `AgentSecrets` is empty if aion.yaml names no secret, so that an update removes the permission. Raises
+    If aion.yaml names no secret, `AgentSecrets` is empty, so that an update removes the permission. Raises
     ConfigurationError if the secrets' ARNs exceed the maximum length of a parameter.
     """
     arns = ",".join(dict.fromkeys(_secret_arn(source, region, account) for source in declared.secrets.values()))
@@ -99,7 +98,7 @@ def _secret_arn(source: SecretSource, region: str, account: str) -> str:
 
 
 def bedrock_models(models: Iterable[str], region: str, account: str) -> str:
-    """Return the value of the template parameter BedrockModels for ids or ARNs of models and inference profiles."""
+    """Return the template parameter BedrockModels. `models` has ids or ARNs of models and inference profiles."""
     return ",".join(dict.fromkeys(_bedrock_arns(models, region, account)))
 
 
@@ -108,7 +107,7 @@ def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[
         if model.startswith("arn:"):
             yield model
         elif _PROFILE.match(model):
-            # The template allows calls of the profile's models through this profile only.
+            # The template then permits calls of the profile's models only through this profile.
             yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
         else:
             yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"

@@ -1,4 +1,4 @@
-"""Registry of the supported agent frameworks, with one entry for each adapter package."""
+"""Registry of the supported agent frameworks, with one entry per adapter package."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -11,7 +11,7 @@ from aion_core.ports.table import Table
 
 
 class AgentDependencies(Struct, frozen=True):
-    """Stores and services of a deployment for the adapters of its agents."""
+    """Stores and services of a deployment that the adapters use."""
 
     tasks: TaskStore
     table: Table
@@ -23,9 +23,9 @@ class AgentDependencies(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True, kw_only=True):
-    """Description of an agent framework for code outside of its adapter package.
+    """Description of an agent framework, for code outside its adapter package.
 
-    Creating this description does not import the framework.
+    Creating the description does not import the framework.
     """
 
     title: str
@@ -141,7 +141,7 @@ FRAMEWORKS: dict[str, Framework] = {
 
 
 def framework_of(candidate: object) -> str | None:
-    """Return the framework name of an agent object or class, or None for other objects. Import no framework."""
+    """Return the framework name of an agent object or class; None for other objects. Imports no framework."""
     own = candidate if isinstance(candidate, type) else type(candidate)
     for name, framework in FRAMEWORKS.items():
         for base in own.__mro__:
@@ -154,12 +154,12 @@ def framework_of(candidate: object) -> str | None:
 
 
 def framework_of_file(file_name: str) -> str | None:
-    """Return the name of the framework that reads a declarative agent file of this name, or None."""
+    """Return the name of the framework that reads agent files with this name; None if there is none."""
     return next((name for name, framework in FRAMEWORKS.items() if framework.config_file == file_name), None)
 
 
 def framework_of_factories() -> str:
-    """Return the name of the framework whose agents can be made by a function called for each turn."""
+    """Return the name of the framework whose agents may come from a function called for each turn."""
     return next(name for name, framework in FRAMEWORKS.items() if framework.has_factories)
 
 
@@ -179,15 +179,15 @@ def constructors() -> frozenset[str]:
 
 
 def agent_classes() -> frozenset[str]:
-    """Return the names of the constructors and the abstract base classes of agents of all frameworks."""
+    """Return the names of all frameworks' constructors and of the abstract base classes of their agents."""
     return constructors().union(*(framework.bases for framework in FRAMEWORKS.values()))
 
 
 def scanned_imports() -> tuple[str, ...]:
-    """Return the module name prefixes of all frameworks. A file with such an import is searched for agents."""
+    """Return the module name prefixes of all frameworks. Only files with such an import are searched for agents."""
     return (*(prefix for framework in FRAMEWORKS.values() for prefix in framework.scanned), "aion")
 
 
 def missing_framework(module: str) -> tuple[str, Framework] | None:
-    """Return the name and entry of the framework whose extra installs a module, or None."""
+    """Return the name and entry of the framework whose extra installs a module; None if there is none."""
     return next((entry for entry in FRAMEWORKS.items() if module in entry[1].missing), None)

@@ -1,4 +1,4 @@
-"""Import of agents' modules, with one module for each file."""
+"""Import of agents' modules, so that each file has only one module."""
 
 import ast
 import hashlib
@@ -19,7 +19,7 @@ YAML_AGENT = "root_agent.yaml"
 
 
 def import_roots(folder: Path, more: Sequence[Path] = ()) -> list[Path]:
-    """Return the folders for absolute imports, in order: `more`, the folder's `src` if it exists, the folder."""
+    """Return the folders for absolute imports, in order: `more`, the folder's `src` if it exists, the folder itself."""
     src = folder / "src"
     return [*more, *([src] if src.is_dir() and not _is_package(src) else []), folder]
 
@@ -28,7 +28,7 @@ def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
     """Return the files in which to look for the agent at `place`; an empty list for an installed module.
 
     `place` is a file or a folder relative to the last root, or the dotted name of a module below one of the roots. For
-    a folder, the files are in ADK's order.
+    a folder, the files have ADK's order.
     """
     folder = roots[-1]
     if place.endswith(".py"):
@@ -44,13 +44,13 @@ def agent_files(place: str, roots: Sequence[Path]) -> list[Path]:
 
 
 def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
-    """Import a file and return its module. Other code that imports the file, by any name, gets the same module.
+    """Import a file and return its module. Other code that imports the file, under any name, gets the same module.
 
-    The module's name comes from the file's package, or from its path below a root. Without such a name, or if another
-    module has it already, the module gets a generated name. Raises the exceptions of the file's code.
+    The module's name comes from the file's package, or from its path below a root. Otherwise, or if another module has
+    this name, the name is generated. Raises the exceptions of the file's code.
     """
     put_on_path(roots)
-    # Python caches each folder's list of files, and this file may be newer than the cache.
+    # Python caches the list of files of each folder, and this file may be newer.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     if name is not None:
@@ -70,21 +70,21 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def put_on_path(roots: Sequence[Path]) -> None:
-    """Insert these folders at the beginning of sys.path, in order, unless sys.path contains them."""
+    """Insert these folders at the beginning of sys.path, in order, unless sys.path contains them already."""
     for root in reversed(roots):
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
 
 
 def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
-    """Return a dotted module name that imports exactly this file, or None without such a name."""
+    """Return a dotted module name that imports exactly this file; None if there is no such name."""
     root = _root_of(file, roots)
     if _is_package(file.parent):
-        # Append to sys.path, so that a package's `types.py` or `email.py` does not replace the standard library's.
+        # Append to the end of sys.path: a package's `types.py` or `email.py` must not replace the standard library's.
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
     elif str(file.parent) not in sys.path:
-        # An agent's file imports its neighbours as it would when run from its own folder.
+        # Let an agent's file import its neighbours, as if it was run from its own folder.
         sys.path.insert(0, str(file.parent))
     if root is None:
         return None
@@ -99,24 +99,24 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
 
 
 def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the folder from which the file is imported by a dotted name, or None without such a folder."""
+    """Return the folder from which the file can be imported by a dotted name; None if there is no such folder."""
     if _is_package(file.parent):
         return next(folder for folder in file.parents if not _is_package(folder))
     above = [root.resolve() for root in roots[:-1] if root.resolve() in file.parents]
     if above:
         return max(above, key=lambda root: len(root.parts))
-    # A file with relative imports, in a folder without `__init__.py`, treats its folder as a package.
+    # If a file outside a package has relative imports, it treats its folder as a package.
     return file.parent.parent if _has_relative_imports(file) else None
 
 
 def _imports_file(name: str, root: Path, file: Path) -> bool:
-    """Return True if an import of this module name would load the file. The file is not run."""
+    """Return True if an import of this module name would load the file. The file's code does not run."""
     known = sys.modules.get(name)
     if known is not None:
         return _file_of(known) == file
     top = name.partition(".")[0]
     if top in sys.modules:
-        # The name may belong to another project's package, or to the standard library.
+        # Another project's package, or the standard library, may have this name.
         return any(Path(place).resolve() == root / top for place in getattr(sys.modules[top], "__path__", []))
     spec = PathFinder.find_spec(top)
     return spec is not None and _is_below(spec, root)
@@ -140,13 +140,13 @@ def _import_alone(file: Path) -> ModuleType:
     for name, known in list(sys.modules.items()):
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known
-    # The generated name is the same in each process, because checkpoints store a class with its module's name.
+    # The generated name must be the same in each process: checkpoints store a class with its module's name.
     name = f"{GENERATED_NAME}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # noqa: S101  # the name ends in .py
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
-    # Register the module before it runs, because dataclasses and get_type_hints look up their module in sys.modules.
+    # Register the module before its code runs: dataclasses and get_type_hints look up their module in sys.modules.
     sys.modules[name] = module
     _SAME_FILE_FINDER.modules[str(file)] = name
     if _SAME_FILE_FINDER not in sys.meta_path:
@@ -160,9 +160,9 @@ def _import_alone(file: Path) -> ModuleType:
 
 
 class _SameFileFinder(MetaPathFinder):
-    """Import hook that returns the existing module if an agent's file is imported under a second name.
+    """Import hook: if an agent's file is imported under a second name, return the existing module.
 
-    Without the hook, the file's classes would exist twice, and `isinstance` would fail between the copies.
+    Otherwise the file's classes would exist twice, and `isinstance` would fail between the copies.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class _SameFileFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec that loads the existing module, or None if the name belongs to another file."""
+        """Return a spec that loads the existing module; None if the name belongs to another file."""
         last = fullname.rpartition(".")[2]
         if not any(Path(file).stem == last for file in self.modules):
             return None
@@ -183,17 +183,17 @@ class _SameFileFinder(MetaPathFinder):
 
 
 class _LoadedModuleLoader(Loader):
-    """Import loader that returns an already loaded module."""
+    """Import loader that returns a module which is already loaded."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the already loaded module."""
+        """Return the module, which is already loaded."""
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's original spec. The module's code has run already and does not run again."""
+        """Restore the module's original spec. Do not run the module's code a second time."""
         module.__spec__ = self._spec
 
 
@@ -205,6 +205,6 @@ def _has_relative_imports(file: Path) -> bool:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # A later import of the file raises the error.
+        # Ignore the error here: a later import of the file raises it.
         return False
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

@@ -51,25 +51,27 @@ def context_of(request: TurnRequest, sink: ReplySink, *, name: str = "") -> Aion
 def inbox_of(request: TurnRequest) -> A2AInbox:
     """Return the inbox of a turn, with the current task, the whole message and the request's metadata.
 
-    The metadata also names the source network, the sender there, and the guarded skills that the caller may use.
+    The metadata also has the source network, the sender in that network, and the restricted skills that the caller may
+    use.
     """
     return _inbox(request, inbound_of(request))
 
 
 def inbound_of(request: TurnRequest) -> Inbound:
-    """Return the contents of the Aion extensions in a turn's message and metadata, empty if they are invalid."""
+    """Return the contents of the Aion extensions in a turn's message and metadata; empty if they are invalid."""
     if NO_AION_EXTENSIONS in request.request:
         return Inbound()
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:
-        # New requests are checked before a turn. Only a request stored by an earlier version can be invalid here.
+        # New requests are checked before their turn. Only a request stored by an earlier version of aion can be
+        # invalid.
         logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
         return Inbound()
 
 
 def text_of(request: TurnRequest) -> str:
-    """Return the text parts of the turn's message as one text, in order."""
+    """Return the text parts of the turn's message, joined in order."""
     return "".join(part.text for part in request.message.parts if part.WhichOneof("content") == "text")
 
 
@@ -81,7 +83,7 @@ def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
         **({ALLOWED_SKILLS: metadata_in[ALLOWED_SKILLS]} if ALLOWED_SKILLS in metadata_in else {}),
         **{key: value for key, value in named.items() if value},
     }
-    # The server checked task and message before it stored them. A validation would convert both to JSON again.
+    # Skip pydantic's validation: the server has checked task and message, and validation would convert both to JSON.
     return A2AInbox.model_construct(task=request.task, message=request.message, metadata=metadata)
 
 
@@ -113,11 +115,11 @@ PAUSED_BEFORE = "pausedBefore"
 
 
 class InvalidResumeInput(ValueError):
-    """Error for a client's answer that the pending interrupt does not accept. Its text names the accepted answers."""
+    """Error: the pending interrupt does not accept the client's answer. The text names the accepted answers."""
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the agent's question that the turn's message answers, or None if the message answers no question."""
+    """Return the agent's question that the turn's message answers; None if it answers none."""
     history = request.task.history
     place = next((n for n, message in enumerate(history) if message.message_id == request.message.message_id), 0)
     before = history[place - 1] if place else None
@@ -127,7 +129,7 @@ def answered_question(request: TurnRequest) -> Message | None:
 
 
 def interrupt_ids(question: Message | None) -> list[str]:
-    """Return the ids of the interrupts in an agent's question, in order."""
+    """Return the ids of the interrupts in an agent's question, in the order of the question."""
     metadata = to_json(question.metadata) if question is not None else {}
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
     return [str(each["id"]) for each in listed if each["id"]]
@@ -139,7 +141,7 @@ def interrupt_ids(question: Message | None) -> list[str]:
 async def thread_history(
     request: TurnRequest, thread: Thread, *, limit: int, before: str | None
 ) -> Sequence[ThreadMessage]:
-    """Return the latest messages of the turn's context. The turn's own message is the last. See `ReplySink.history`."""
+    """Return the latest messages of the turn's context, ending with the turn's own message. See `ReplySink.history`."""
     if limit <= 0:
         return []
     messages = await _latest_messages(request, limit, before)
@@ -154,12 +156,12 @@ async def thread_history(
 async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
     this = request.message
     if request.history is None:
-        # Without access to the context's history, only the task's messages are available.
+        # Only the task's messages are available: there is no access to the context's history.
         messages = list(request.task.history)
         place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
         return messages[:place]
     if before not in (None, this.message_id):
         return list(await request.history(limit, before))
-    # The history may or may not contain the turn's own message already.
+    # Remove the turn's own message, because the history may contain it already.
     earlier = [each for each in await request.history(limit + 1, None) if each.message_id != this.message_id]
     return earlier if before is not None else [*earlier, this]

@@ -1,4 +1,4 @@
-"""Errors raised while an agent is loaded, with the cause, the line in the author's files and the remedy."""
+"""Errors raised while an agent is loaded, with their cause, the line in the author's files and the remedy."""
 
 import ast
 import difflib
@@ -33,10 +33,10 @@ _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"),
 def explain_error(
     error: BaseException, subject: str, folder: Path, verb: str = "cannot be imported:", *, file: Path | None = None
 ) -> AgentLoadError:
-    """Return an AgentLoadError with the text of an exception, its file and line, and the remedy.
+    """Return an AgentLoadError with an exception's text, its file and line, and the remedy.
 
-    `subject` begins the message, such as the path of the agent. File names are relative to the project's `folder`. The
-    error names `file` if no line of the author's code is known. The caller sets the error's `__cause__`.
+    `subject` begins the message, for example the path of the agent. File names are relative to the project's `folder`.
+    If no line of the author's code is known, the error names `file`. The caller sets the error's `__cause__`.
     """
     own, line, source = _author_frame(error, folder)
     return AgentLoadError(
@@ -48,7 +48,7 @@ def explain_error(
 
 
 def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
-    """Return AgentLoadError's arguments `where` and `source` for these lines of the file, or {} if `file` is None."""
+    """Return the arguments `where` and `source` of AgentLoadError for these lines of the file; {} if `file` is None."""
     numbers = sorted({line for line in lines if line > 0})
     if file is None:
         return {}
@@ -57,7 +57,7 @@ def source_location(file: Path | str | None, lines: Iterable[int], folder: Path)
 
 
 def display_path(file: Path | str, folder: Path) -> str:
-    """Return the file's path, relative to the folder if the folder contains the file."""
+    """Return the file's path. It is relative to the folder if the folder contains the file."""
     path = Path(file)
     for base in (folder, folder.resolve()):
         if path.is_relative_to(base):
@@ -66,7 +66,7 @@ def display_path(file: Path | str, folder: Path) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the question "Did you mean …?" with the most similar of the names, "" without a similar name."""
+    """Return the question "Did you mean …?" with the most similar name; "" if no name is similar."""
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"Did you mean {near[0]!r}?" if near else ""
 
@@ -94,7 +94,7 @@ def _shortened(text: str) -> str:
 
 
 def _author_frame(error: BaseException, folder: Path) -> tuple[str, int, str]:
-    """Return the file, line and source of the author's innermost code in an exception's traceback.
+    """Return file, line and source of the author's innermost code in an exception's traceback.
 
     Return ("", 0, "") if the traceback contains no code of the author.
     """
@@ -122,7 +122,7 @@ def _is_library(file: str, folder: Path) -> bool:
 
 @cache
 def _installed_in(folder: Path) -> frozenset[str]:
-    """Return the names of the packages installed beside the agent's code, as in a Lambda package."""
+    """Return the names of the packages installed next to the agent's code, as in a Lambda package."""
     return frozenset(packages_distributions()) if Path(_OURS).parent == folder else frozenset()
 
 
@@ -143,7 +143,7 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
-    """Return the remedy for an author's file with the name of a standard library module, "" for other errors."""
+    """Return the remedy for an author's file named like a standard library module; "" for other errors."""
     if not isinstance(error, ImportError | AttributeError):
         return ""
     named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
@@ -185,7 +185,7 @@ def _import_remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _module_remedy(name: str, file: str, folder: Path) -> str:
-    # Imported late, with the readers of the project's files: most agents load.
+    # Import late: most agents load without an error and do not need these readers of the project's files.
     from aion_core.agents.missing_packages import listed_package_remedy, missing_framework_remedy, package_name_of
 
     if advice := missing_framework_remedy(name, folder) or listed_package_remedy(name, folder):
@@ -232,7 +232,7 @@ def _variable_remedy(error: BaseException, file: str, folder: Path) -> str:
 def _missing_variable(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        # `os.environ` is a mapping of the module `os`; any other mapping is the author's.
+        # `os.environ` is a mapping of the module `os`. Any other mapping belongs to the author's code.
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     if setting := _missing_setting(error):
         return setting
@@ -245,13 +245,13 @@ def _missing_variable(error: BaseException) -> str:
 
 
 def _missing_setting(error: BaseException) -> str:
-    """Return the variable of the first missing field of a pydantic-settings class, "" for other errors."""
+    """Return the variable of the first missing field in a pydantic-settings class; "" for other errors."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         settings: Any = type(frame.f_locals.get("__pydantic_self__"))
         if settings.__module__ != "builtins" and type(error).__name__ == "ValidationError":
             missing = [str(each["loc"][0]) for each in getattr(error, "errors", list)() if each["type"] == "missing"]
             prefix = settings.model_config.get("env_prefix", "")
-            # A field with an alias is reported by its alias, which has no prefix.
+            # A field with an alias is reported under its alias, without the prefix.
             names = [f"{prefix}{name}" if name in settings.model_fields else name for name in missing]
             return names[0].upper() if names else ""
     return ""
@@ -298,7 +298,7 @@ def _file_remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def assignment_line(module: Any, name: str) -> int:
-    """Return the number of the last line that assigns the name in the module, or 0 if it is unknown."""
+    """Return the number of the last line that assigns the name in the module; 0 if unknown."""
     try:
         tree = ast.parse(Path(module.__file__).read_bytes())
     except (OSError, TypeError, SyntaxError, ValueError, AttributeError):

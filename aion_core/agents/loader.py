@@ -39,7 +39,7 @@ _LOADING = threading.Lock()
 
 
 class LazyAgent:
-    """Agent that imports its code at `load` or at its first turn. Serving its card needs no import."""
+    """Agent that imports its code at `load` or at its first turn. Its card can be served without the import."""
 
     def __init__(
         self,
@@ -51,21 +51,21 @@ class LazyAgent:
     ) -> None:
         """Store the agent's configuration without importing its code.
 
-        `roots` are further folders for imports, beside `folder` and its `src`.
+        `roots` has folders for imports in addition to `folder` and its `src`.
         """
         self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
         self._roots = roots
         self._agent: Agent | None = None
         self.framework = ""
-        """Name of the agent's framework in the registry, set when the agent is loaded."""
+        """Name of the agent's framework in the registry. It is set when the agent is loaded."""
         self.is_per_turn = False
-        """True if the loaded agent is a factory called for each turn, so that the turn raises its exceptions."""
+        """True if the loaded agent is a factory. Each turn calls it, so its exceptions are raised in the turn."""
         self.input_modes: tuple[str, ...] = ()
         """Media types that reach the loaded agent, if aion.yaml names none; empty to publish the card's own types."""
 
     @property
     def reply(self) -> ReplyAs:
-        """Form of the response to a client. `agent` means `task` for a loaded agent that never sends a Message."""
+        """Form of the response to a client. `agent` becomes `task` if the loaded agent never sends a Message."""
         is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
         return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
 
@@ -89,25 +89,26 @@ class LazyAgent:
         return self._load_and_run(request) if self._agent is None else self._agent.run(request)
 
     async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        # A thread runs the import, so that the event loop can serve other requests meanwhile.
+        # Import in a thread, so that the event loop can serve other requests.
         await asyncio.to_thread(self.load)
         if not FRAMEWORKS[self.framework].sends_messages:
             yield TaskUsed()
         assert self._agent is not None  # noqa: S101  # load sets it or raises
-        # Close the agent's generator with this one, so that the agent releases its resources before garbage collection.
+        # Close the agent's generator together with this generator. Otherwise its resources are released only by garbage
+        # collection.
         async with aclosing(self._agent.run(request)) as emissions:
             async for emission in emissions:
                 yield emission
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the context's stored state; None for a framework without one. See `ports.InspectableAgent`."""
+        """Return the context's stored state; None if the framework has none. See `ports.InspectableAgent`."""
         await asyncio.to_thread(self.load)
         if not isinstance(self._agent, InspectableAgent):
             return None
         return await self._agent.stored_state(context, limit=limit)
 
     def _build(self, found: LoadedObject) -> Agent:
-        # `with_retry`, `with_config` and the like wrap a graph and hold it as `bound`.
+        # `with_retry`, `with_config` and similar methods wrap a graph, which is then their attribute `bound`.
         agent = found.agent if framework_of_loaded(found.agent) else getattr(found.agent, "bound", found.agent)
         name = framework_of_loaded(agent)
         path, folder = self._config.path, self._folder
@@ -142,7 +143,7 @@ class LazyAgent:
 
 
 class AgentReplies(Mapping[str, ReplyAs]):
-    """`reply` setting of each agent. The value of an agent may change once, when its code is loaded."""
+    """`reply` setting of each agent. The value may change once, when the agent's code is loaded."""
 
     def __init__(self, agents: Mapping[str, LazyAgent]) -> None:
         self._agents = agents

@@ -14,7 +14,7 @@ INIT_SECONDS = 6.0
 
 
 def load_agents(agents: Sequence[Agent]) -> list[Exception]:
-    """Load the agents one after another, log an error for each agent that cannot be loaded, and return the errors."""
+    """Load the agents one after another. Log an error for each agent that cannot be loaded, and return the errors."""
     failures: list[Exception] = []
     for agent in agents:
         try:
@@ -29,13 +29,13 @@ def load_agents(agents: Sequence[Agent]) -> list[Exception]:
 
 
 def load_in_init(agents: Sequence[Agent], seconds: float | None = INIT_SECONDS, *, fails: bool = True) -> None:
-    """Load the agents in a thread, and wait for at most this time. A slower import continues; a turn waits for it.
+    """Load the agents in a thread, and wait for at most `seconds`. A slower import continues in the background.
 
-    Without a time (None), wait for all agents. If no agent can be loaded, raises the first error unless `fails` is
+    If `seconds` is None, wait for all agents. If no agent can be loaded, raise the first error, unless `fails` is
     False.
     """
     failures: list[Exception] = []
-    # A daemon thread: an import that hangs must not prevent the end of the process.
+    # Use a daemon thread, so that an import that hangs does not keep the process running.
     thread = threading.Thread(target=lambda: failures.extend(load_agents(agents)), name="agents", daemon=True)
     thread.start()
     thread.join(seconds)

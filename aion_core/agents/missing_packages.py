@@ -1,4 +1,4 @@
-"""Missing packages of an agent: the command that installs a framework, or a package of the project's requirements."""
+"""Missing packages of an agent: the command that installs a framework, or a package from the project's requirements."""
 
 import re
 import sys
@@ -31,12 +31,12 @@ _IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
 
 
 def package_name_of(module: str) -> str:
-    """Return the name of the PyPI package to install for a module, by default the module's name."""
+    """Return the name of the PyPI package that provides a module, by default the module's name."""
     return _PACKAGES.get(module, module)
 
 
 def missing_framework_remedy(module: str, folder: Path) -> str:
-    """Return the command that installs the framework of a missing module, "" for a module of no framework."""
+    """Return the command that installs the framework with this missing module; "" if no framework has it."""
     found = missing_framework(module)
     if found is None:
         return ""
@@ -51,7 +51,7 @@ def missing_framework_remedy(module: str, folder: Path) -> str:
 
 
 def listed_package_remedy(module: str, folder: Path) -> str:
-    """Return the remedy for a missing module if the project's requirements list its package, else ""."""
+    """Return the remedy for a missing module whose package the project's requirements list; otherwise ""."""
     file, line = next(((file, line) for file, line in _requirements(folder) if _provides(line, module)), ("", ""))
     if not file:
         return ""
@@ -74,7 +74,7 @@ def listed_package_remedy(module: str, folder: Path) -> str:
 
 
 def _is_uvx() -> bool:
-    """Return True if aion runs in an environment created by `uvx` or `uv tool install`."""
+    """Return True if aion runs in an environment that `uvx` or `uv tool install` has created."""
     prefix = Path(sys.prefix)
     return (prefix / "uv-receipt.toml").is_file() or any(_IN_UVS_CACHE.fullmatch(part) for part in prefix.parts)
 
@@ -88,7 +88,7 @@ def _installed_extras() -> Iterator[str]:
 
 
 def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield each requirement of the project, after the name of the file that lists it."""
+    """Yield the project's requirements, each as a pair of the file that lists it and its line."""
     dependencies = _project_table(folder / PYPROJECT).get("dependencies")
     yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
     requirements = folder / REQUIREMENTS
@@ -104,7 +104,7 @@ def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _project_table(pyproject: Path) -> dict[str, Any]:
-    """Return the [project] table of a pyproject.toml, {} if the file or the table is missing or invalid."""
+    """Return the [project] table of a pyproject.toml; {} if the file or the table is missing or invalid."""
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -113,7 +113,7 @@ def _project_table(pyproject: Path) -> dict[str, Any]:
 
 
 def _provides(line: str, module: str) -> bool:
-    """Return True if a requirement line names the package of the module or of one of its parent packages."""
+    """Return True if a requirement line names the package of the module, or of one of its parent packages."""
     parts = module.split(".")
     modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
     return _package_name(line) in {_normalized(package_name_of(each)) for each in modules}

@@ -1,4 +1,4 @@
-"""Loading of the agent object that `path` in aion.yaml refers to."""
+"""Loading of the agent object at a `path` from aion.yaml."""
 
 import ast
 import asyncio
@@ -21,7 +21,7 @@ from aion_core.errors import AgentLoadError, ConfigurationError
 
 
 class LoadedObject(Struct, frozen=True):
-    """Agent object, with its module and its name there."""
+    """Agent object, with its module and its name in that module."""
 
     agent: Any
     module: ModuleType | None
@@ -31,11 +31,10 @@ class LoadedObject(Struct, frozen=True):
 
 
 def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedObject:
-    """Return the agent object at `path`, which is the only agent of the module or folder if `path` has no name.
+    """Return the agent object at `path`. If `path` has no name, return the only agent of the module or folder.
 
-    If the object is a class or a function without arguments, it is called. A function becomes a `PerTurnFactory` if it
-    takes the run's config or opens a context manager. An ADK root_agent.yaml file is returned as a Path. Raises
-    AgentLoadError.
+    A class, or a function without arguments, is called. A function becomes a `PerTurnFactory` if it takes the run's
+    config or opens a context manager. An ADK root_agent.yaml file is returned as a Path. Raises AgentLoadError.
     """
     place, _, name = path.partition(":")
     starts = import_roots(folder, roots)
@@ -71,7 +70,7 @@ def _name_of(module: ModuleType, found: Any) -> str:
 
 
 def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folder: Path) -> AgentLoadError:
-    """Return the AgentLoadError for a module or folder that lacks the agent."""
+    """Return the AgentLoadError for a module or folder without the agent."""
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
     where = source_location(file, [], folder)
     path = f"{place}:{name}" if name else place
@@ -92,7 +91,7 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
 
 
 def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> ModuleType:
-    """Import a file, or a module by its name if `file` is None. Raises AgentLoadError."""
+    """Import a file, or if `file` is None a module by its name. Raises AgentLoadError."""
     folder = roots[-1]
     if file is not None and not file.is_file():
         near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")] if file.parent.is_dir() else [])
@@ -118,24 +117,24 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
 
 
 def framework_of_loaded(agent: object) -> str | None:
-    """Return the framework name of a loaded agent object, or None for an unsupported object."""
+    """Return the framework name of a loaded agent object; None if the object is not supported."""
     if isinstance(agent, PerTurnFactory):
         return framework_of_factories()
     return framework_of_file(agent.name) if isinstance(agent, Path) else framework_of(agent)
 
 
 def object_location(found: LoadedObject, folder: Path) -> dict[str, str]:
-    """Return the `where` and `source` arguments of an AgentLoadError about a loaded object."""
+    """Return the arguments `where` and `source` of an AgentLoadError about a loaded object."""
     if found.module is None:
         return source_location(found.agent, [], folder) if isinstance(found.agent, Path) else {}
     return source_location(found.module.__file__, [assignment_line(found.module, found.name)], folder)
 
 
 def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
-    """Return the only agent among the module's instances, else among its classes, or None without an agent.
+    """Return the only agent among the module's instances, or else among its classes; None if there is none.
 
-    An imported agent counts only if the module defines no instance. With `of_folder`, an ADK `app` or `root_agent` of
-    the module has precedence, as in `adk web`. Raises AgentLoadError for several agents.
+    An imported agent counts only if the module itself defines no instance. With `of_folder`, an ADK `app` or
+    `root_agent` of the module has precedence, as in `adk web`. Raises AgentLoadError for several agents.
     """
     if of_folder:
         known = (getattr(module, name, None) for name in ("app", "root_agent"))
@@ -157,7 +156,7 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
 
 
 def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by name, without aliases and without agents that are parts of another agent."""
+    """Return the agents by name, without second names of an agent and without parts of other agents."""
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
     for name, agent in agents.items():
@@ -168,9 +167,9 @@ def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(agent: Any) -> Iterator[Any]:
-    """Yield the agents within an agent, such as a graph's builder, an App's root agent, or a sub-agent."""
+    """Yield the agents contained in an agent: a graph's builder, an App's root agent, sub-agents, agents of tools."""
     yield getattr(agent, "builder", None)
-    # `root_agent` is a part of an App. A sub-agent has the attribute too, and there it is the agent's top ancestor.
+    # An App's `root_agent` is a part of it. A sub-agent's `root_agent` is its top ancestor instead.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
     nodes = getattr(getattr(agent, "graph", None), "nodes", ())
     tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
@@ -181,7 +180,7 @@ def _parts(agent: Any) -> Iterator[Any]:
 
 
 def _imported_names(module: ModuleType) -> set[str]:
-    """Return the names bound by the module's own import statements."""
+    """Return the names that the module's import statements bind."""
     try:
         source = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
@@ -192,7 +191,7 @@ def _imported_names(module: ModuleType) -> set[str]:
 
 
 def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
-    """Call an agent's class or function and return the result, or return a PerTurnFactory for later calls."""
+    """Call an agent's class or function and return the result. Return a PerTurnFactory if each turn must call it."""
     if not inspect.isclass(factory):
         try:
             made_per_turn = per_turn_factory(factory, path)
@@ -203,18 +202,18 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
     call = factory
     if named is not None and named.is_required():
-        # The class of an ADK agent may require a name.
+        # The class of an ADK agent may require a `name`.
         call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = call()
-        # The loading thread has no event loop, so `asyncio.run` can await the result.
+        # `asyncio.run` can await the result here, because the loading thread has no event loop.
         made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))
         raise explained from error
-    # A context manager's resources belong to one turn, so each turn calls the factory again.
+    # Each turn must call the factory again, because a context manager's resources belong to one turn.
     return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
 
 
@@ -223,7 +222,7 @@ async def _await_value(made: Awaitable[Any]) -> Any:
 
 
 def _definition_location(made_by: Any, folder: Path) -> dict[str, str]:
-    """Return the `where` and `source` arguments of an AgentLoadError about a function or a class, {} if unknown."""
+    """Return the arguments `where` and `source` of an AgentLoadError about a function or class; {} if unknown."""
     try:
         file, line = inspect.getsourcefile(made_by), inspect.getsourcelines(made_by)[1]
     except (OSError, TypeError):
@@ -246,10 +245,9 @@ class PerTurnFactory(Struct, frozen=True):
 
     @asynccontextmanager
     async def made(self, config: Any) -> AsyncIterator[Any]:
-        """Call the factory and yield the made agent.
+        """Call the factory and yield the agent that it returns.
 
-        If the result is a context manager, it is entered and exited in the same asyncio task. The exit receives the
-        turn's exception.
+        A context manager is entered and exited in the same asyncio task. Its exit receives the turn's exception.
         """
         with log.kept_handlers():
             made = self.make(**{self.parameter: config}) if self.parameter else self.make()
@@ -270,9 +268,9 @@ class PerTurnFactory(Struct, frozen=True):
 
 
 def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory | None:
-    """Return a PerTurnFactory for a function that each turn must call, or None for a function to call once at load.
+    """Return a PerTurnFactory if each turn must call the function; None if it is called once, at load.
 
-    Raises AgentLoadError if the function requires an argument other than the config.
+    Raises AgentLoadError if the function requires another argument than the config.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -291,7 +289,7 @@ def per_turn_factory(function: Callable[..., Any], path: str) -> PerTurnFactory 
 
 
 def is_opened(made: object) -> bool:
-    """Return True if the object is a context manager, sync or async."""
+    """Return True if the object is a synchronous or asynchronous context manager."""
     return hasattr(made, "__aenter__") or hasattr(made, "__enter__")
 
 

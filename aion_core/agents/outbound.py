@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 
 
 class StreamSequencer:
-    """Sequencer of concurrent message streams. Clients receive the chunks of one message at a time.
+    """Sequencer for concurrent message streams. Clients receive the chunks of one message at a time.
 
-    While one message streams, the chunks of the others are buffered, and they follow at its end. So chunks of two
-    messages are never interleaved.
+    While one message streams, the chunks of the other messages are buffered. They are sent after it has ended, so
+    chunks of two messages are never mixed.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class StreamSequencer:
         self._closed: set[str] = set()
 
     def add(self, chunk: Chunk) -> list[Chunk]:
-        """Return the chunk to send it now, or buffer it if another message is streaming."""
+        """Return the chunk to be sent now, or buffer it if another message is streaming."""
         self._closed.discard(chunk.message_id)
         if self._open and chunk.message_id != self._open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
@@ -55,14 +55,14 @@ class StreamSequencer:
         return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If one of them is streaming, end it, and yield the chunks of the next messages."""
+        """Mark messages as complete. If one of them is streaming, end it and yield the next messages' chunks."""
         self._closed.update(message_ids)
         if self._open and self._open in self._closed:
             yield Chunk("", self._open, ends=True)
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a message that is now complete, and yield the chunks of the next message."""
+        """Drop the buffered chunks of a message that is complete. Yield the chunks of the next message."""
         self._buffered.pop(message_id, None)
         yield from self.close(message_id)
 
@@ -75,7 +75,7 @@ class StreamSequencer:
             yield from self._next()
 
     def close_all(self) -> Iterator[Chunk]:
-        """Yield all buffered chunks at the end of the stream. Incomplete messages get no end chunk."""
+        """Yield all buffered chunks at the turn's end. Incomplete messages get no end chunk."""
         while self._open or self._buffered:
             yield from self._next()
 
@@ -97,16 +97,16 @@ TARGET = "aion:target"
 
 
 def speaker_of(message_id: str, **names: str) -> dict[str, str]:
-    """Return the metadata of a stream delta: the id of its message, and the names of its speaker that are not empty.
+    """Return the metadata of a stream delta: the id of its message, and the speaker's names, without empty names.
 
-    `node` is a LangGraph node, `agent` the sub-agent as in `agentInvoked`, and `branch` the place of an ADK agent among
-    agents that run at once.
+    `node` is a LangGraph node, `agent` the sub-agent as in `agentInvoked`, and `branch` identifies an ADK agent among
+    those that run concurrently.
     """
     return {key: name for key, name in {"messageId": message_id, **names}.items() if name}
 
 
 class ReplyChunk(Struct, frozen=True):
-    """Streamed text chunk of a reply, from a helper of the author's code."""
+    """Text chunk of a reply that a helper of the author's code streams."""
 
     text: str
     message_id: str
@@ -119,13 +119,13 @@ class ReplyChunk(Struct, frozen=True):
 
 
 class StreamAborted(Struct, frozen=True):
-    """Abort of a streamed reply or model message, which stays incomplete."""
+    """Notice that a streamed reply or model message was aborted and stays incomplete."""
 
     message_id: str
 
 
 class DurableReply(Struct, frozen=True):
-    """Complete reply from a helper of the author's code, to be recorded in the task's event log."""
+    """Complete reply from a helper of the author's code. It is recorded in the task's event log."""
 
     message: Message
     node: str
@@ -155,7 +155,7 @@ _IDS = uuid.UUID("5d3c9c5e-59a4-4a0f-9f0b-2f6d1c0f7e11")
 
 
 class EmittedMessages:
-    """Durable messages emitted by one turn, by idempotency key and by message id."""
+    """Durable messages that one turn has emitted, by idempotency key and by message id."""
 
     def __init__(self, request: TurnRequest) -> None:
         self._task_id = request.task.id
@@ -172,14 +172,14 @@ class EmittedMessages:
         self._before = frozenset(self._by_id)
         """Ids of the task's agent messages before this turn."""
         for entry in request.recorded:
-            # Messages recorded by an earlier attempt count as sent, because its nodes may not run again.
+            # Include messages recorded by an earlier attempt, because its nodes may not run again.
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
                 self._remember(entry.event.status.message, entry.key)
 
     def emit(self, given: Message, key: str) -> AgentMessage | None:
-        """Return the emission of a message, or None if the task has the message already.
+        """Return the emission of a message; None if the task has the message already.
 
-        If this turn has emitted a message with the same key, the emission carries that message.
+        If this turn has emitted a message with the same key, return that message again.
         """
         message = self._by_key.get(key) or self._new(given, key)
         if message is None:
@@ -188,7 +188,7 @@ class EmittedMessages:
         return AgentMessage(message, key)
 
     def get(self, key: str) -> Message | None:
-        """Return the message that this turn emitted under the idempotency key, or None."""
+        """Return the message that this turn has emitted with this idempotency key, or None."""
         return self._by_key.get(key)
 
     def has(self, message_id: str) -> bool:
@@ -196,14 +196,14 @@ class EmittedMessages:
         return message_id in self._by_id
 
     def of_others(self, is_streamed: Callable[[str], bool]) -> list[Message]:
-        """Return the messages of this turn except those for whose message id `is_streamed` returns True."""
+        """Return the messages of this turn for whose ids `is_streamed` returns False."""
         return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
-        """Return a message of this turn with the given message's parts, or else the given message.
+        """Return a message of this turn with the same parts; if there is none, return this message.
 
-        Only the turn's last message, and messages whose keys have the prefix, are compared. So a text has one id, even
-        if the agent repeats it as its answer.
+        Compare only the turn's last message and the messages whose keys have the prefix. So a text has one id, even if
+        the agent repeats it as its answer.
         """
         emitted = [
             each
@@ -213,29 +213,29 @@ class EmittedMessages:
         return next((each for each in reversed(emitted) if list(each.parts) == list(message.parts)), message)
 
     def contains(self, message: Message) -> bool:
-        """Return True if this turn has emitted a message with the same parts, under any id."""
+        """Return True if this turn has emitted a message with the same parts. The ids may differ."""
         return any(list(each.parts) == list(message.parts) for each in self._by_key.values())
 
     def has_other(self, message_id: str, message: Message) -> bool:
-        """Return True if the task has a message with this id and other parts."""
+        """Return True if the task has a message with this id but other parts."""
         known = self._by_id.get(message_id)
         return known is not None and list(known.parts) != list(message.parts)
 
     def _new(self, given: Message, key: str) -> Message | None:
-        """Return a copy of the message with an id unique in the task, or None if it was emitted before."""
+        """Return a copy of the message with an id that is unique in the task; None if it was emitted before."""
         message = Message()
         message.CopyFrom(given)
         message.message_id = given.message_id or deterministic_id(self._task_id, key)
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
-        # An interrupted node that runs again repeats its generated ids and the ids of its replies. The client received
-        # the message before the interrupt, perhaps with another text.
+        # The node was interrupted and runs again, so it repeats its generated ids and the ids of its replies. The
+        # client has already received the message, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
         if known.parts == message.parts:
             return None
-        # Clients identify a task's messages by id, so a second message with the same id would be lost.
+        # Use another id: clients identify a task's messages by id, so a second message with the same id would be lost.
         message.message_id = deterministic_id(message.message_id, self._task_id, key)
         return message
 
@@ -257,7 +257,7 @@ def deterministic_id(*names: str) -> str:
 
 
 def _earlier_messages(request: TurnRequest) -> dict[str, Message]:
-    """Return the agent's messages before the turn's message in the task's history, by id."""
+    """Return the agent's messages in the task's history before the turn's message, by id."""
     messages: dict[str, Message] = {}
     for message in request.task.history:
         if message.message_id == request.message.message_id:
@@ -275,10 +275,10 @@ REACTION_NAME = "Reaction"
 
 
 def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened: set[str]) -> AgentArtifact:
-    """Return the artifact that represents a reaction, and add its id to `opened`, the ids of the artifacts so far.
+    """Return the artifact that represents a reaction, and add its id to `opened`.
 
-    A reaction to a message from a source network is a ReactionActionPayload with the ids of that network. Any other
-    reaction is an artifact with the reaction's key and the messageId.
+    A reaction to a message of a source network is a ReactionActionPayload with that network's ids. Any other reaction
+    is an artifact with the reaction's key and the messageId. `opened` has the ids of the artifacts so far.
     """
     ours = reaction.message_id == request.message.message_id
     action = react(inbound_of(request), reaction.key) if ours else None
@@ -288,11 +288,11 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
             artifact_id=f"{REACTION}:{reaction.message_id}", name=REACTION_NAME, parts=[ParseDict(data, Part())]
         )
         return AgentArtifact(plain, key=key)
-    # A second reaction must not replace the first one in the task.
+    # Use another id for a second reaction, so that it does not replace the first reaction in the task.
     action.artifact_id = f"{REACTION}:{reaction.message_id}:{reaction.key}" if REACTION in opened else REACTION
     action.name = REACTION_NAME
     opened.add(action.artifact_id)
-    # Aion's clients read the event's metadata. The artifact has the same metadata for readers of the stored task.
+    # Aion's clients read the event's metadata. The artifact has the same metadata, for readers of the stored task.
     return AgentArtifact(action, key=key, metadata=to_json(action.metadata))
 
 
@@ -300,7 +300,7 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
 
 
 class TurnOutput(Struct, frozen=True):
-    """Possible answers of a turn, in order of precedence. The first non-empty one is the answer."""
+    """Possible answers of a turn, in order of precedence. The first that is not None is the answer."""
 
     buffered: Message | None = None
     """Last durable reply sent with `thread.reply` or `message.reply`."""
@@ -313,11 +313,11 @@ class TurnOutput(Struct, frozen=True):
     output: Message | None = None
     """Other output of the agent, such as values of a graph's state."""
     emitted: Message | None = None
-    """Last intermediate message."""
+    """The turn's last intermediate message."""
 
 
 def _closing_emissions(output: TurnOutput) -> list[Emission]:
-    """Return the remaining emissions at the end of a turn. The last one is the Reply."""
+    """Return the remaining emissions at the end of a turn, ending with the Reply."""
     if output.buffered is not None and output.outbox is not None:
         logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
     if output.outbox is not None and output.outbox.task is not None:
@@ -334,9 +334,9 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
 def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     """Return the emissions that merge an outbox Task into the server's task.
 
-    They carry the artifacts, messages, metadata and final state of the outbox Task; its ids are ignored. The answer is
-    its status message, else the last message of its history. With a buffered reply, that reply is the answer, and the
-    outbox Task's messages are ignored.
+    They have the artifacts, messages, metadata and final state of the outbox Task, but not its ids. The answer is the
+    Task's status message, else the last message of its history. A buffered reply replaces the answer and all messages
+    of the outbox Task.
     """
     patch = without_reserved_metadata(task)
     messages = [message for message in patch.history if message.role != Role.ROLE_USER]
@@ -346,7 +346,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     before = [] if buffered is not None else messages[:-1]
     state = patch.status.state if patch.status.state in _FINAL_STATES else TaskState.TASK_STATE_COMPLETED
     return [
-        # A stream delta is a preview of a message and not part of a task.
+        # Skip stream deltas: they are previews of messages, not part of a task.
         *(AgentArtifact(artifact) for artifact in patch.artifacts if artifact.artifact_id not in STREAM_DELTA_IDS),
         *(AgentMessage(message) for message in before),
         Reply(answer, state, to_json(patch.metadata)),
@@ -362,9 +362,9 @@ INVOKED = "agentInvoked"
 
 
 def final_emissions(request: TurnRequest, output: TurnOutput) -> Iterator[Emission]:
-    """Yield the remaining emissions at the end of a turn, with idempotency keys and ids. The last one is the Reply."""
+    """Yield the remaining emissions at a turn's end, with idempotency keys and ids, ending with the Reply."""
     for place, emission in enumerate(_closing_emissions(output)):
-        # Another process may repeat the end of the turn, so the keys and ids are deterministic.
+        # Use deterministic keys and ids, because another process may repeat the end of the turn.
         if isinstance(emission, AgentArtifact):
             emission = replace(
                 emission, artifact=with_artifact_id(request, emission.artifact), key=final_key(request, place)
@@ -379,14 +379,14 @@ def final_emissions(request: TurnRequest, output: TurnOutput) -> Iterator[Emissi
 
 
 def final_key(request: TurnRequest, place: object) -> str:
-    """Return the idempotency key of an emission at the end of the turn, from its place among them."""
+    """Return the idempotency key of an emission at the end of the turn. `place` identifies it among these."""
     return f"{FINAL}{request.turn.id}/{place}"
 
 
 def with_artifact_id(request: TurnRequest, given: Artifact) -> Artifact:
     """Return a copy of the artifact with an id.
 
-    An artifact without an id, or with an id reserved for the server, gets an id derived from its task and its name.
+    If the id is missing or reserved for the server, derive an id from the task and the artifact's name.
     """
     artifact = Artifact()
     artifact.CopyFrom(given)
@@ -396,7 +396,7 @@ def with_artifact_id(request: TurnRequest, given: Artifact) -> Artifact:
 
 
 def _identified(request: TurnRequest, message: Message, name: object) -> Message:
-    """Set a deterministic id on a message without an id, so that a repeated end of the turn has the same id."""
+    """Give a message without an id a deterministic id, so that a repeated end of the turn has the same id."""
     if not message.message_id:
         message.message_id = deterministic_id(request.turn.id, str(name))
     return message
@@ -408,7 +408,7 @@ internal_logger = logging.getLogger("aion_core.internal")
 
 
 class InternalEvents:
-    """Operators' log of one turn's model calls, tools and steps. It contains no content of the conversation."""
+    """Log of one turn's model calls, tools and steps, for operators. It has no content of the conversation."""
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
@@ -425,7 +425,7 @@ class InternalEvents:
         self._log("tool-start", toolName=name, toolCallId=call_id)
 
     def tool_complete(self, call_id: str, *, success: bool) -> None:
-        """Log `internal:tool-complete` with the success of the tool call."""
+        """Log `internal:tool-complete`, with True or False for the tool call's success."""
         self._log("tool-complete", toolCallId=call_id, success=success)
 
     def checkpoint(self) -> None:

@@ -1,4 +1,4 @@
-"""Message of an interrupted turn: the question of each interrupt, with its id beside its text, data and schema."""
+"""Message of an interrupted turn: the question of each interrupt with its id, text, data and schema."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 
 class Question(Struct, frozen=True):
-    """Question of one interrupt to the client."""
+    """Question that an interrupt asks the client."""
 
     id: str
     """Id of the interrupt. The answer names it as `interruptId`."""
@@ -22,7 +22,7 @@ class Question(Struct, frozen=True):
 
 
 def question_message(questions: Sequence[Question], *, error: str = "") -> Message:
-    """Return the status message with the questions in their order. `error` describes a refused answer, and is first.
+    """Return the status message with the questions in order, after `error`, the reason for refusing an answer.
 
     `metadata.interruptId` is the id of the first interrupt. With several, each part names its interrupt in its own
     metadata. `metadata.interrupts` lists id, text and schema of each, if there are several or if one has a schema.

@@ -1,4 +1,4 @@
-"""JSON forms of any value: one that A2A can carry, and one for people who read stored values."""
+"""JSON forms of any value: one that A2A can transport, and one for people who read stored values."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from aion_core.protocol.types import to_json
 
 
 def plain_json(value: Any) -> Any:
-    """Return the value as JSON that A2A can carry.
+    """Return the value as JSON that A2A can transport.
 
     Pydantic models, dataclasses, enums, dates, sets and arrays have their JSON forms, and bytes are base64. NaN and
     infinity become None, because JSON has neither. An object without a JSON form becomes its `str`. Raises ValueError
@@ -21,15 +21,15 @@ def plain_json(value: Any) -> Any:
     try:
         return _portable(_jsonable(value))
     except UnicodeDecodeError:
-        # A pydantic model converts its bytes as UTF-8 and ignores `bytes_mode`.
+        # A pydantic model ignores `bytes_mode` and converts its bytes as UTF-8.
         return _portable(_jsonable(_without_models(value)))
 
 
 def readable_json(value: Any) -> Any:
-    """Return the value as plain JSON. An object without a JSON form is its `repr`, and bytes are base64."""
+    """Return the value as plain JSON. An object without a JSON form becomes its `repr`, and bytes become base64."""
     try:
         return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=_readable)
-    except ValueError:  # a circular reference
+    except ValueError:  # the value contains a circular reference
         return repr(value)
 
 
@@ -40,7 +40,7 @@ def _jsonable(value: Any) -> Any:
 def _fallback(value: Any) -> Any:
     if isinstance(value, ProtoMessage):
         return to_json(value)
-    # Arrays and numbers of NumPy and of libraries with the same methods.
+    # The method `tolist` belongs to arrays and numbers of NumPy and similar libraries.
     to_list = None if isinstance(value, type) else getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)
 
@@ -56,7 +56,7 @@ def _without_models(value: Any) -> Any:
 
 
 def _portable(value: Any) -> Any:
-    """Return JSON without numbers that are not finite, and without halves of surrogate pairs."""
+    """Return the JSON without infinite numbers and NaN, and without halves of surrogate pairs."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):

@@ -11,9 +11,9 @@ from aion_core.errors import ConfigurationError
 
 
 def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
-    """Return the auth policy of an agent, or None if its configuration declares no security scheme.
+    """Return the auth policy of an agent; None if its configuration declares no security scheme.
 
-    Raises ConfigurationError with the key of an invalid setting.
+    Raises ConfigurationError, which names the key of an invalid setting.
     """
     security, where = config.security, f"aion.agents.{agent_id}"
     skills = [*config.skills, *(config.extended_card.skills if config.extended_card else [])]
@@ -39,7 +39,7 @@ def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
 
 
 def read_auth_policies(configs: Mapping[str, AgentConfig]) -> dict[str, AuthPolicy]:
-    """Return the auth policies of all agents by agent id, or {} if no agent has a policy.
+    """Return the auth policies of all agents by agent id; {} if no agent has a policy.
 
     Raises ConfigurationError if only some agents have a policy, because all agents share the same task store.
     """

@@ -1,4 +1,4 @@
-"""Search for agents in Python files, which parses the files and imports no code."""
+"""Search for agents in Python files. It parses the files but imports no code."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ _MAX_FILES = 400
 
 
 class AgentFile(Struct, frozen=True):
-    """Python file with an agent at its top level."""
+    """Python file that defines an agent at its top level."""
 
     file: Path
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class AgentFile(Struct, frozen=True):
 
 
 def agent_file(file: Path) -> AgentFile | None:
-    """Return the agents of a Python file, or None if the file has no agent or cannot be parsed."""
+    """Return the agents of a Python file; None if the file has no agent or cannot be parsed."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -44,7 +44,7 @@ def agent_file(file: Path) -> AgentFile | None:
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:
-    """Return the Python files with an agent in the folder, or else in its subfolders.
+    """Return the Python files with an agent in the folder, or if there are none, in its subfolders.
 
     If one of these files imports another, only the importing file is returned. Tests, hidden folders and virtual
     environments are skipped.
@@ -52,7 +52,7 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
     for files in (sorted(folder.glob("*.py")), _below(folder)):
         found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
-        # Two files that import each other both count.
+        # If two files import each other, return both.
         if parts := [each for each in found if each.file not in imported] or found:
             return parts
     return []
@@ -101,7 +101,7 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
 
 
 def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
-    """Return the modules that the code imports, and a mapping of imported names to their original names."""
+    """Return the modules that the code imports, and the original names of the imported names."""
     modules: set[str] = set()
     names: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -130,12 +130,12 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             seen.add(name)
             yield name
     if not seen:
-        # A file may define an executor's class without an instance.
+        # An executor's file may define only the class, without an instance.
         yield from (name for name in sorted(classes))
 
 
 def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
-    """Return True if the function has LangGraph's `@entrypoint` decorator and so is an agent."""
+    """Return True if the function is an agent: it has LangGraph's `@entrypoint` decorator."""
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
     return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
 
@@ -152,7 +152,7 @@ def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: 
         of_module = isinstance(made_by.value, ast.Name) and made_by.value.id in modules
         if made_by.attr == "compile" and not of_module:
             return True
-        # `StateGraph(State).add_node(…)`
+        # The call may be part of a chain, such as `StateGraph(State).add_node(…)`.
         return _is_agent(name, made_by.value, imported, classes, modules)
     return name in _NAMES
 
@@ -174,7 +174,7 @@ def _assigned(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the module is imported, including those within `if`, `try` and `with`."""
+    """Yield the statements that run on import of the module, including those within `if`, `try` and `with`."""
     for node in body:
         yield node
         for inner in ("body", "orelse", "handlers", "finalbody"):

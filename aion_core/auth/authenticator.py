@@ -1,4 +1,4 @@
-"""Authentication of requests by the verifiers of an agent's schemes and by its auth policy."""
+"""Authentication of requests: verifies their credentials, and grants or refuses access by the agent's auth policy."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ class Authenticator:
     """Authenticates the callers of one agent."""
 
     def __init__(self, agent_id: str, policy: AuthPolicy, verifiers: Mapping[str, Verifier]) -> None:
-        """Take the agent's auth policy and a verifier for each required scheme, by the scheme's name."""
+        """Take the agent's auth policy, and a verifier for each required scheme by the scheme's name."""
         self._agent_id, self.policy = agent_id, policy
         self._verifiers = {name: verifiers[name] for name in policy.required_schemes}
 
     async def authenticate(self, credentials: RequestCredentials) -> AccessGranted | AccessDenied:
-        """Verify the credentials of a request and decide on access to the agent. Raises StoreError."""
+        """Verify the credentials of a request, and grant or refuse access to the agent. Raises StoreError."""
         found = await asyncio.gather(*(verifier.verify(credentials) for verifier in self._verifiers.values()))
         results = dict(zip(self._verifiers, found, strict=True))
         decision = decide(self.policy, results, self._agent_id)
@@ -36,12 +36,12 @@ class Authenticator:
 def build_authenticators(policies: Mapping[str, AuthPolicy], resources: VerifierResources) -> dict[str, Authenticator]:
     """Return an authenticator for each agent id. Agents with equal schemes share a verifier.
 
-    Raises ConfigurationError, for example for unreadable users of HTTP Basic.
+    Raises ConfigurationError, for example if the users of HTTP Basic cannot be read.
     """
     verifiers: dict[Scheme, Verifier] = {}
 
     def verifier_of(scheme: Scheme) -> Verifier:
-        # Schemes with different descriptions share a verifier, since the description does not affect the verification.
+        # Ignore the description, so that schemes that differ only in it share a verifier.
         key = scheme.model_copy(update={"description": ""})
         if key not in verifiers:
             verifiers[key] = scheme.verifier(resources)
@@ -56,11 +56,11 @@ def build_authenticators(policies: Mapping[str, AuthPolicy], resources: Verifier
 
 
 def www_authenticate(policy: AuthPolicy, denied: AccessDenied) -> str:
-    """Return the value of the `WWW-Authenticate` header: a challenge for each required scheme (RFC 9110, 11.6.1)."""
+    """Return the value of the `WWW-Authenticate` header: one challenge per required scheme (RFC 9110, 11.6.1)."""
     missing_scopes = denied.scopes if denied.status == 403 else None
     challenges = dict.fromkeys(
         scheme.challenge(is_invalid=name in denied.invalid, missing_scopes=missing_scopes)
         for name, scheme in policy.required_schemes.items()
     )
-    # Join the challenges in one header field, since on Lambda a header has one value.
+    # Join the challenges in one header field, because on Lambda a header can have only one value.
     return ", ".join(challenges)

@@ -1,7 +1,7 @@
-"""Credentials of a request, in its headers or in the Lambda event of a request signed for AWS IAM.
+"""Credentials of a request, from its headers, or from the Lambda event if AWS IAM has verified its signature.
 
-Credentials in query strings are ignored, since logs and histories store URLs (RFC 6750, 5.3). AWS writes the event. The
-client writes the headers, so no header is trusted as information from AWS.
+Credentials in query strings are ignored, because logs and histories store URLs (RFC 6750, 5.3). AWS writes the event,
+but the client writes the headers. So no header is trusted as information from AWS.
 """
 
 import re
@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class RequestCredentials(Struct, frozen=True):
-    """Headers and Lambda event of a request, for the verifiers of its credentials."""
+    """Headers and Lambda event of a request. Verifiers read the credentials from it."""
 
     headers: Mapping[str, tuple[str, ...]]
     """All values of each request header, by the header's name in lower case."""
@@ -40,7 +40,7 @@ class RequestCredentials(Struct, frozen=True):
         return self.headers.get(name.lower(), ())
 
     def header(self, name: str) -> str:
-        """Return the header's value, or "" for a missing, repeated (ambiguous) or too long header."""
+        """Return the header's value; "" if the header is missing, repeated (ambiguous) or too long."""
         values = self.values(name)
         return values[0] if len(values) == 1 and len(values[0]) <= MAX_CREDENTIALS else ""
 
@@ -49,7 +49,7 @@ class RequestCredentials(Struct, frozen=True):
         return any(_scheme(value) == scheme.lower() for value in self.headers.get("authorization", ()))
 
     def authorization(self, scheme: str) -> str:
-        """Return this scheme's token in the `Authorization` header, or "" without a valid token (RFC 9110, 11.2)."""
+        """Return this scheme's token from the `Authorization` header; "" without a valid token (RFC 9110, 11.2)."""
         value = self.header("authorization")
         if _scheme(value) != scheme.lower():
             return ""
@@ -62,7 +62,7 @@ def _scheme(value: str) -> str:
 
 
 def event_text(event: Any, *path: str) -> str:
-    """Return the text at a path of keys in a Lambda event, or "" if the event has no text there."""
+    """Return the text at a path of keys in a Lambda event; "" if the event has no text there."""
     found = event
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -1,6 +1,6 @@
 """Auth policy of an agent, the access decision, and the check against the HTTP entry points. Pure.
 
-The agent card shows the same requirements as the enforced policy (A2A 4.5).
+The agent card lists the same requirements as the policy enforces (A2A 4.5).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,7 +32,7 @@ class AuthPolicy(Struct, frozen=True):
 
     @property
     def required_schemes(self) -> dict[str, Scheme]:
-        """Return the schemes of the requirements, by name. Aion verifies and advertises only these schemes."""
+        """Return the schemes that the requirements name, by name. Aion verifies and advertises only these."""
         named = {name for each in (self.require, *self.skills.values()) for alternative in each for name in alternative}
         return {name: scheme for name, scheme in self.schemes.items() if name in named}
 
@@ -44,7 +44,7 @@ _TEMPORARY = frozenset({AuthFailure.UNAVAILABLE, AuthFailure.TOO_MANY_ATTEMPTS})
 
 
 class AccessGranted(Struct, frozen=True):
-    """Decision to give the caller access to the agent, with its principal and skills."""
+    """Decision to grant the caller access to the agent, with the caller's principal and skills."""
 
     principal: Principal
     skills: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class AccessGranted(Struct, frozen=True):
 
 
 class AccessDenied(Struct, frozen=True):
-    """Decision to refuse the caller access to the agent, with the HTTP status and the details of the challenge."""
+    """Decision to refuse access to the agent, with the HTTP status and the details for the challenge."""
 
     status: int
     """HTTP status: 401 not authenticated, 403 not permitted, 429 too many attempts, 500 internal, 503 unavailable."""
@@ -63,7 +63,7 @@ class AccessDenied(Struct, frozen=True):
 
 
 def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted | AccessDenied:
-    """Decide on access to the agent by its policy and the results of all required schemes' verifiers."""
+    """Grant or refuse access to the agent, by its policy and the results of the verifiers of all required schemes."""
     missing_scopes: frozenset[str] | None = None
     temporary: set[AuthFailure] = set()
     for requirement in policy.require:
@@ -79,7 +79,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
             skills = _permitted_skills(policy, results, caller, agent_id)
             if skills or policy.has_open_skill:
                 return AccessGranted(caller, skills)
-            # The caller has no permitted skill. A temporary failure of a verifier may be the reason.
+            # No skill is permitted. The reason may be a temporary failure of a verifier.
             if failures := _TEMPORARY.intersection(results.values()):
                 temporary |= failures
                 continue
@@ -93,7 +93,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
 
 
 def _fewest_scopes(policy: AuthPolicy, results: Results) -> frozenset[str]:
-    """Return the smallest set of missing scopes that would permit a restricted skill; empty if no scopes would."""
+    """Return the smallest set of missing scopes that would permit a restricted skill; empty if no set would."""
     missing = [
         _missing_scopes(requirement, [result for name in requirement if isinstance(result := results[name], Principal)])
         for require in policy.skills.values()
@@ -122,14 +122,14 @@ def _same_tenant(principals: Iterable[Principal]) -> bool:
 
 
 def _combined(principals: list[Principal]) -> Principal:
-    """Return the first principal, with the tenant of the first principal in a tenant."""
+    """Return the first principal, with the tenant of the first principal that has a tenant."""
     first = principals[0]
     tenant = next((principal.tenant for principal in principals if principal.tenant), "")
     return Principal(first.issuer, first.subject, tenant, first.scopes, first.agents)
 
 
 def _permitted_skills(policy: AuthPolicy, results: Results, caller: Principal, agent_id: str) -> frozenset[str]:
-    """Return the ids of the restricted skills with a requirement fulfilled by the caller's credentials."""
+    """Return the ids of the restricted skills whose requirements the caller's credentials fulfil."""
 
     def is_fulfilled(requirement: Requirement) -> bool:
         principals = [result for name in requirement if isinstance(result := results[name], Principal)]
@@ -155,10 +155,10 @@ _IAM_POLICY = AuthPolicy({"aws_iam": AwsIamScheme()}, ({"aws_iam": frozenset()},
 def policies_at_entrypoints(
     policies: Mapping[str, AuthPolicy], agent_ids: Collection[str], authorizers: Collection[str]
 ) -> dict[str, AuthPolicy]:
-    """Return the auth policy of each agent, after a check against the HTTP entry points' authorizers.
+    """Return the auth policy of each agent after a check against the HTTP entry points' authorizers.
 
     `authorizers` is empty outside the function of template.yaml. Raises ConfigurationError if callers would not be
-    authenticated, or if a policy is impossible at an entry point.
+    authenticated, or if an entry point makes a policy impossible.
     """
     if not policies:
         if authorizers and set(authorizers) == {SIGNED}:

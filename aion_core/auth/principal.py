@@ -1,4 +1,4 @@
-"""Principal: identity of an authenticated caller, and the owner id of the caller's tasks."""
+"""Principal: identity of an authenticated caller, with the owner id of the caller's tasks."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ IAM_ISSUER = "urn:aws:iam"
 
 
 class Principal(Struct, frozen=True):
-    """Authenticated caller: a subject of an issuer, with the limits of its credentials."""
+    """Authenticated caller: a subject of an issuer, and the limits of its credentials."""
 
     issuer: str
     subject: str
@@ -24,7 +24,7 @@ class Principal(Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Return the owner id of the principal's tasks outside tenants. It depends only on issuer and subject.
+        """Return the owner id of the principal's tasks outside tenants. Only issuer and subject determine it.
 
         The id is a hash of a JSON list, so that subjects of different issuers have different ids.
         """

@@ -1,7 +1,7 @@
 """Base class of the authentication schemes.
 
 A scheme is a pydantic model in a file of `aion_core.auth.schemes`. It defines the configuration in aion.yaml, the entry
-on the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES` lists all schemes.
+in the agent card, the verifier and the challenge. `aion_core.auth.schemes.SCHEMES` lists all schemes.
 """
 
 import re
@@ -24,7 +24,7 @@ _LOOPBACK = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?(/\S*)?"
 
 
 class AuthFailure(Enum):
-    """Reason of a failed verification of credentials."""
+    """Reason why credentials could not be verified."""
 
     MISSING = "missing"
     """The request has no credentials of the scheme."""
@@ -37,15 +37,15 @@ class AuthFailure(Enum):
 
 
 class Verifier(Protocol):
-    """Verifier of the credentials of one scheme."""
+    """Verifier for the credentials of one scheme."""
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Verify the credentials. Return the principal, or the reason of the failure. Raises StoreError."""
+        """Verify the credentials. Return the principal, or the reason for the failure. Raises StoreError."""
         ...
 
 
 class VerifierResources(Struct, frozen=True):
-    """Resources of a deployment for the verifiers: clock, API keys and users."""
+    """Resources of a deployment that verifiers use: clock, API keys and users."""
 
     clock: Clock
     api_keys: Callable[[], ApiKeys]
@@ -55,9 +55,9 @@ class VerifierResources(Struct, frozen=True):
 
 
 class Scheme(BaseModel):
-    """Authentication scheme with its configuration in aion.yaml."""
+    """Authentication scheme, as configured in aion.yaml."""
 
-    # An unknown key is an error, since a typing mistake must not turn a setting off.
+    # Refuse unknown keys: a typing mistake must not turn a setting off.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     has_scopes: ClassVar[bool] = False
@@ -74,16 +74,16 @@ class Scheme(BaseModel):
 
     @property
     def identity(self) -> str:
-        """Return the identity of the scheme. A policy may have only one scheme with the same identity."""
+        """Return the identity of the scheme. Two schemes of one policy must not have the same identity."""
         return self.type
 
     @property
     def request_headers(self) -> tuple[str, ...]:
-        """Return the names of the request headers with the credentials of the scheme."""
+        """Return the names of the request headers that contain the scheme's credentials."""
         return ("Authorization",)
 
     def duplicate_error(self, names: Sequence[str]) -> str:
-        """Return the error text for schemes of a policy with the same identity and these names."""
+        """Return the error text for a policy with several schemes of the same identity, with their names."""
         return f"{' and '.join(names)} are of one type; one such scheme is enough."
 
     @abstractmethod
@@ -94,20 +94,20 @@ class Scheme(BaseModel):
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
         """Return the scheme's challenge for the `WWW-Authenticate` header (RFC 9110, 11.6.1).
 
-        `is_invalid` is True if the request had wrong credentials of the scheme. `missing_scopes` are the scopes missing
-        for access, or None unless the response has status 403. They are empty if the policy cannot name them.
+        `is_invalid` is True if the request had wrong credentials for the scheme. `missing_scopes` has the scopes that
+        are missing for access; it is None unless the response has status 403, and empty if the policy cannot name them.
         """
 
     @abstractmethod
     def verifier(self, resources: VerifierResources) -> Verifier:
-        """Return a verifier of the scheme's credentials. Raises ConfigurationError.
+        """Return a verifier for the scheme's credentials. Raises ConfigurationError.
 
-        An implementation imports the libraries of its scheme here, so that other schemes do not load them.
+        An implementation imports the libraries of its scheme in this method, so that other schemes do not load them.
         """
 
 
 def http_scheme(scheme: str, description: str, bearer_format: str | None = None) -> SecurityScheme:
-    """Return the agent card's entry of a scheme with credentials in the `Authorization` header."""
+    """Return the agent card's entry for a scheme with credentials in the `Authorization` header."""
     return SecurityScheme(
         http_auth_security_scheme=pb.HTTPAuthSecurityScheme(
             scheme=scheme, bearer_format=bearer_format, description=description or None

@@ -37,7 +37,7 @@ class ReplySink(Protocol):
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
         """Stream one text chunk of the reply with this message id.
 
-        A call of `reply` with the complete message follows, or a call of `abort`. An aborted reply is not an answer.
+        The caller then calls `reply` with the complete message, or `abort`. An aborted reply is no answer of the turn.
         """
         ...
 
@@ -46,13 +46,13 @@ class ReplySink(Protocol):
         ...
 
     def streaming(self) -> AbstractContextManager[None]:
-        """Return a context manager in which model calls are not streamed by themselves, for a reply's iterator."""
+        """Return a context manager without automatic streaming of model calls, because the reply streams their text."""
         ...
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
-        """Record a reply of the agent. The message has an id; the server sets its taskId and contextId.
+        """Record a reply of the agent. The message already has an id. The server sets its taskId and contextId.
 
-        `target` is the conversation to send it to. None means the origin of the inbound message.
+        `target` is the conversation that receives the reply. None means the origin of the inbound message.
         """
         ...
 
@@ -81,7 +81,7 @@ class AgentIdentity:
     """Identity of this agent."""
 
     id: str
-    """Id of the agent in the source network of the request, or in aion.yaml for a request without a network."""
+    """Id of the agent in the request's source network or, for a request without a source network, in aion.yaml."""
     name: str = ""
 
 
@@ -93,11 +93,11 @@ class Event:
     payload: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the event, named as in the A2A extension, such as `command`, `reactionKey` or `actionId`."""
     id: str = ""
-    """Id of the event, unique within its source; "" for a message without an event."""
+    """Id of the event, unique within its source. Empty for a message without an event."""
     source: str = ""
     """Source of the event, as a URI."""
     raw: Mapping[str, Any] | None = None
-    """Original event of the network, with the keys `provider` and `event`; None if the client omits it."""
+    """Original event of the source network, with the keys `provider` and `event`. None if the client omits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +105,16 @@ class Thread:
     """Conversation to which the turn's message belongs. Its id is not LangGraph's `thread_id`."""
 
     id: str
-    """Id of the room, channel or thread in the source network, or the A2A contextId for a request without a network."""
+    """Id of the room, channel or thread in the source network. Without a source network, the A2A contextId."""
     sink: ReplySink = field(repr=False, compare=False)
     parent_id: str | None = None
     """Id of the parent conversation, such as a thread's channel."""
     network: str | None = None
     """Name of the source network of the conversation, as the distribution names it."""
     default_reply_target: str | None = None
-    """Id of the conversation that `reply` sends to, from the inbound message. A direct message gets a direct reply."""
+    """Id of the conversation to which `reply` sends. The reply to a direct message is a direct message."""
     routing: MessageAction | None = field(default=None, repr=False)
-    """Complete target of replies for a distribution; None for a request without an event of a network."""
+    """Target of replies for a distribution. None for a request without an event of a source network."""
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
         """Reply to the origin of the inbound message. The reply is recorded and is the turn's answer.
@@ -138,7 +138,7 @@ class Thread:
         if target is None:
             await self.reply(content, metadata=metadata)
         elif isinstance(target, str):
-            # A distribution understands the extension's target; another client may not.
+            # With routing, the client is a distribution and understands a MessageAction. Other clients may not.
             action = conversation_at(target) if target and self.routing is not None else None
             await self._say(content, target, action, metadata)
         else:
@@ -198,7 +198,7 @@ class Thread:
             self.sink.abort(message_id)
             raise
         finally:
-            # Close the iterator now, so that a cancelled turn does not leave the model's connection open.
+            # Close the iterator at once. Otherwise a cancelled turn would leave the connection to the model open.
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
         return "".join(said)
@@ -220,7 +220,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """Text parts of the message as one text, in order; empty for a message without text."""
+        """Text parts of the message, joined in their order. Empty for a message without text."""
         return "".join(part.text for part in self.raw.parts if part.WhichOneof("content") == "text")
 
     async def reply(self, content: Content, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -249,7 +249,7 @@ class AionContext:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        # LangChain makes a model of a tool's parameters, including `runtime: ToolRuntime[AionContext]`.
+        # LangChain builds a pydantic model of a tool's parameters, including `runtime: ToolRuntime[AionContext]`.
         return core_schema.is_instance_schema(cls)
 
 
@@ -276,7 +276,7 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
     try:
         yield
     finally:
-        # If another task closes the async generator, the token belongs to a different context.
+        # `reset` fails if another asyncio task closes an agent's async generator: the token is from another context.
         with suppress(ValueError):
             _current.reset(token)
 

@@ -1,6 +1,6 @@
 """Functions with which a LangGraph node emits files, data, messages and metadata through its StreamWriter.
 
-Each call writes one value of this module. The server turns it into an A2A event with its own ids.
+Each call writes one value of this module's classes. The server converts it into an A2A event and sets the ids.
 """
 
 import sys
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
 
 Writer = Callable[[Any], None]
-"""Function type equal to LangGraph's `StreamWriter`, defined here so that LangGraph need not be imported."""
+"""Same function type as LangGraph's `StreamWriter`, defined here to avoid an import of LangGraph."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactEmitted:
-    """File or data that a node has emitted, or a further chunk of it.
+    """File or data emitted by a node, or a further chunk of a file or data.
 
     Without an `artifact_id` from the author, the artifact's id is "", and its name identifies it in the task.
     """
@@ -108,7 +108,7 @@ def emit_message(writer: Writer, message: "AIMessage | AIMessageChunk") -> None:
 
     Raises TypeError for an object of another class.
     """
-    # The caller has imported these already; the other functions of this module work without them.
+    # Import LangChain here, because the other functions of this module work without it.
     from langchain_core.messages import AIMessage, AIMessageChunk
 
     if not isinstance(message, AIMessage):
@@ -132,7 +132,7 @@ def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
 
 
 emission_listener: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
-"""Function that receives each emission before the writer does, so that the server can track pending emissions."""
+"""Function that receives each emission before the writer. With it, the server tracks pending emissions."""
 
 
 def write_emission(writer: Writer, emission: object) -> None:
@@ -146,7 +146,7 @@ def write_emission(writer: Writer, emission: object) -> None:
 def running_node() -> str:
     """Return a name for the current run and attempt of a LangGraph node, or "" outside of a node.
 
-    A node that runs again after a crash has the same name, so its repeated emissions are recognised.
+    After a crash, the same node runs again under the same name. So the server recognises repeated emissions.
     """
     # Do not import LangGraph here, because it may be missing and its import is slow.
     langgraph = sys.modules.get("langgraph.runtime")

@@ -60,7 +60,7 @@ def create_event_router(
         given = {"state": state, "runtime": runtime, **ours, **langgraphs}
         return await _call(handler, {name: given[name] for name in declared if name in given})
 
-    # LangGraph passes a node the parameters in its signature, so this node declares those of its handlers.
+    # LangGraph passes a node the parameters in its signature, so this node declares its handlers' parameters.
     event_router.__signature__ = _signature(  # type: ignore[attr-defined]
         declared for _, declared in [*handlers.values(), *filter(None, [otherwise])]
     )
@@ -94,7 +94,7 @@ def _declared(handler: Handler) -> dict[str, inspect.Parameter]:
 def _signature(declared: Iterable[Mapping[str, inspect.Parameter]]) -> inspect.Signature:
     node = {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("state", "runtime")}
     for parameters in declared:
-        # Keep the annotation, because LangGraph also chooses an argument by its annotation.
+        # Keep the parameter's annotation, because LangGraph also chooses arguments by annotation.
         node |= {
             name: parameter.replace(kind=parameter.KEYWORD_ONLY, default=parameter.empty)
             for name, parameter in parameters.items()

@@ -19,7 +19,7 @@ from aion_core.protocol.types import Message, Task, to_json
 MAX_DEPTH = 30
 """Maximum depth of nested objects and lists in an author's values.
 
-protobuf reads at most 100 levels, and an object in A2A's data or metadata takes three of them. A deeper value could be
+protobuf reads at most 100 levels, and each object in A2A's data or metadata takes three levels. A deeper value could be
 stored but never read again.
 """
 
@@ -135,7 +135,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
         except (Error, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"This is not an A2A {name}: {first_line(error)}.") from error
     try:
-        # protobuf accepts NaN in metadata. It would be stored, and then no client could receive it.
+        # protobuf accepts NaN in metadata. The task would be stored with it, but JSON for clients cannot contain NaN.
         written = to_json(found)
     except (Error, ValueError, RecursionError) as error:
         raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
@@ -145,7 +145,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
 
 
 def _plain(given: Any) -> Mapping[str, Any] | None:
-    # By the module's name: the caller of such a model has imported the module, other callers need not.
+    # Compare module names instead of importing the v0.3 models, because most callers do not use them.
     if any(base.__module__ == _V03_MODELS for base in type(given).__mro__):
         dumped = given.model_dump(mode="json", by_alias=True, exclude_none=True)
         return dumped if isinstance(dumped, Mapping) else None
@@ -153,7 +153,7 @@ def _plain(given: Any) -> Mapping[str, Any] | None:
 
 
 # ── Conversion of v0.3 JSON to v1 JSON ───────────────────────────────────────────────────────────────────────────────
-# v1 JSON stays as it is; the parser refuses anything else.
+# v1 JSON stays unchanged. The parser rejects any other JSON.
 
 
 def _message(given: Any) -> Any:
@@ -175,12 +175,12 @@ def _part(given: Any) -> Any:
         part |= {_FILE.get(key, key): held for key, held in file.items()}
     metadata = part.get("metadata")
     if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
-        # The SDK puts a v1 value into a v0.3 data part this way unless it is an object, since v0.3 allows objects only.
+        # Unwrap the value. v0.3 data parts allow only objects, so the SDK wraps another v1 value as {"value": …}.
         part["data"] = part["data"].get("value")
         part["metadata"] = _but(metadata, "data_part_compat") or None
     if isinstance(raw := part.get("raw"), str):
-        # Checked before protobuf's parser, which silently drops invalid characters. JSON mapping allows missing
-        # padding.
+        # Check the base64 text here, because protobuf's parser silently drops invalid characters. Add missing
+        # padding first, since protobuf's JSON mapping allows it.
         bytes_of(raw + "=" * (-len(raw) % 4), "raw")
     return part
 

@@ -39,14 +39,14 @@ class _Envelope(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The SDK's types cannot be pickled, and LangGraph's cache of node results pickles a node's input.
+        # LangGraph's cache of node results pickles a node's input, but the SDK's types cannot be pickled.
         return type(self).model_validate, (self.model_dump(),)
 
 
 class A2AInbox(_Envelope):
     """Input of a turn: the current task, the whole inbound message, and the request's metadata."""
 
-    # Unknown fields are ignored: a newer version may have written the checkpoint.
+    # Ignore unknown fields, because a newer version may have written the checkpoint.
     model_config = ConfigDict(extra="ignore")
 
     task: _TaskField
@@ -58,10 +58,10 @@ class A2AInbox(_Envelope):
 
 
 class A2AOutbox(_Envelope):
-    """Output of a turn: either a message, or a task to merge into the server's.
+    """Output of a turn: either a message, or a task to merge into the server's task.
 
-    Each may be an SDK object, v1 or v0.3 JSON, or an SDK model of v0.3. The server sets ids and keys with the prefix
-    `aion:`; the author's are ignored.
+    Message and task may be an SDK object, v1 or v0.3 JSON, or an SDK model of v0.3. The server sets ids and keys with
+    the prefix `aion:`, and ignores those of the author.
     """
 
     model_config = ConfigDict(extra="forbid")

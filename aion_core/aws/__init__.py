@@ -1,1 +1,1 @@
-"""Ports on AWS: DynamoDB, S3, SQS, KMS and CloudWatch. Only this package imports boto3."""
+"""Ports implemented on AWS: DynamoDB, S3, SQS, KMS and CloudWatch. No other package imports boto3."""

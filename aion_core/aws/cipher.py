@@ -38,15 +38,15 @@ class _DataKey(Struct, frozen=True):
 
 
 def _aes(made: Mapping[str, Any]) -> "AESGCM":
-    """Return the cipher with the data key in a response of KMS."""
-    # Imported late: a function without push notifications or ADK sessions encrypts nothing, and the import takes 7 MB.
+    """Return an AES-GCM cipher for the data key in a KMS response."""
+    # Import late: the import takes 7 MB, and a function without push notifications or ADK sessions encrypts nothing.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(made["Plaintext"])
 
 
 class KMSCipher:
-    """`ports.Cipher` with data keys encrypted by one KMS key."""
+    """`ports.Cipher` with data keys that one KMS key encrypts."""
 
     def __init__(self, kms: AwsClient, clock: Clock, *, key: str) -> None:
         """`key` is the KMS key's ARN, id or alias."""
@@ -93,15 +93,14 @@ class KMSCipher:
         async with self._lock(wrapped):
             known = self._cache.get(wrapped)
             if known is None:
-                # With KeyId, KMS refuses a data key of another account.
+                # Because of KeyId, KMS refuses a data key of another account.
                 made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
                 known = _aes(made)
                 self._remember(wrapped, known)
         return known
 
     def _lock(self, wrapped: bytes) -> asyncio.Lock:
-        # Each event loop needs its own lock, and a test process runs several loops. The weak dictionary drops unused
-        # locks.
+        # Each event loop needs its own lock; a test process runs several loops. The weak dictionary drops unused locks.
         return self._locks.setdefault((id(asyncio.get_running_loop()), wrapped), asyncio.Lock())
 
     def _remember(self, wrapped: bytes, key: "AESGCM") -> None:

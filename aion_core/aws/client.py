@@ -1,4 +1,4 @@
-"""boto3 clients for asyncio, and the conversion of boto3's errors to aion's."""
+"""boto3 clients for asyncio, and the conversion of boto3's errors to aion's errors."""
 
 import asyncio
 import os
@@ -23,15 +23,15 @@ TIMEOUT = 3.0
 _CONFIG = Config(
     connect_timeout=1,
     retries={"mode": "standard", "total_max_attempts": 2},
-    # Besides these workers, the heartbeats' threads use connections to renew leases.
+    # Besides the workers, the threads of the heartbeats need connections to renew leases.
     max_pool_connections=WORKERS + 48,
 )
 
-# An emulator of AWS has one address, without a host name for each bucket.
+# An AWS emulator has one address, without a host name per bucket.
 _EMULATOR_CONFIG = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
-# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, since a gateway's
-# answer has no code. Missing queues and forbidden keys are permanent errors.
+# Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, because a gateway's
+# response has no code. Missing queues and forbidden keys are permanent errors.
 _TRANSIENT = frozenset(
     {
         "InternalError",
@@ -51,12 +51,12 @@ _TRANSIENT = frozenset(
     }
 )
 
-# A transaction cancelled only for these reasons raises WriteRefused. A transient reason raises StoreUnavailable, and
-# any other reason, such as a too large item, StoreError.
+# If all reasons for the cancellation of a transaction are in this set, raise WriteRefused. A transient reason raises
+# StoreUnavailable. Any other reason, such as an item that is too large, raises StoreError.
 _REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 
-# Reasons of WriteRefused, by the error code of a failed condition or a conflict in DynamoDB or S3.
+# Reasons of WriteRefused, by DynamoDB's or S3's error code for a failed condition or a conflict.
 _REASONS = {
     "ConditionalCheckFailedException": CONDITION_FAILED,
     "PreconditionFailed": CONDITION_FAILED,
@@ -70,25 +70,25 @@ class NoSuchObject(Exception):
 
 
 class AwsClient:
-    """Awaitable boto3 client of one AWS service. By default the first call creates the client from the environment."""
+    """boto3 client of one AWS service with awaitable calls. By default, the first call creates the client."""
 
     def __init__(
         self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
     ) -> None:
-        """Make the calls in threads of `executor`. Abandoned synchronous nodes may block asyncio's default executor."""
+        """Make the calls in threads of `executor`: asyncio's default executor may be blocked by an agent's nodes."""
         self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation of the AWS service, such as `get_item`, in the executor. Return AWS's answer.
+        """Call an operation of the AWS service, such as `get_item`, in the executor. Return AWS's response.
 
-        Raises WriteRefused for a refused condition, TokenReused, NoSuchObject, StoreUnavailable or StoreError.
+        Raises WriteRefused for a failed condition, TokenReused, NoSuchObject, StoreUnavailable or StoreError.
         """
         return await asyncio.get_running_loop().run_in_executor(
             self._executor, partial(self.blocking, operation, **parameters)
         )
 
     async def read(self, operation: str, field: str, **parameters: Any) -> bytes:
-        """Call an operation with a streamed result, such as `get_object`, and return its content.
+        """Call an operation whose result is a stream, such as `get_object`, and return the content.
 
         Raises NoSuchObject, StoreUnavailable or StoreError.
         """
@@ -101,20 +101,20 @@ class AwsClient:
         return content
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Call an operation of the AWS service in this thread, and return AWS's answer."""
-        # Create the client inside of `_call` too, since this fails without a region or with an unknown profile.
+        """Call an operation of the AWS service in this thread, and return AWS's response."""
+        # Create the client within `_call`, to convert errors such as a missing region or an unknown profile.
         return _call(operation, lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
-            # Two threads may both create a client. Either one works.
+            # Two threads may both create a client. Either client works.
             self._client = client_of(self._service, timeout=self._timeout)
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method
 
 
 def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
-    """Create a boto3 client of the service from the environment, with our time limits."""
+    """Create a boto3 client of the service from the environment, with aion's time limits."""
     config = _EMULATOR_CONFIG if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
     config = config.merge(Config(read_timeout=timeout, connect_timeout=max(1.0, timeout / 3)))
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
@@ -133,7 +133,7 @@ def _call(method: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _error_of(operation: str, error: ClientError) -> Exception:
-    """Convert boto3's exception to aion's. The text of aion's, for the log, has the operation and AWS's codes."""
+    """Convert boto3's exception to aion's error. Its text, for the log, has the operation and AWS's error codes."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {code or status}"

@@ -38,7 +38,7 @@ from aion_core.ports.table import (
 Attribute = dict[str, Any]
 """Value in DynamoDB JSON, such as `{"S": "text"}`."""
 
-# Encoders by exact type, since a bool is an int too. They are much faster than boto3's, and make no Decimals.
+# Encoders by exact type, because a bool is also an int. They are much faster than boto3's, and use no Decimals.
 _ENCODERS: dict[type, Callable[[Any], Attribute]] = {
     str: lambda value: {"S": value},
     int: lambda value: {"N": str(int(value))},
@@ -106,7 +106,7 @@ class Placeholders:
         return self._names.setdefault(attribute, f"#{len(self._names)}")
 
     def names(self, attributes: Iterable[str]) -> str:
-        """Return a projection expression for reading only these attributes."""
+        """Return a projection expression to read only these attributes."""
         return ", ".join(map(self.name, attributes))
 
     def value(self, value: Any) -> str:
@@ -116,7 +116,7 @@ class Placeholders:
         return placeholder
 
     def parameters(self) -> dict[str, Any]:
-        """Return the request's parameters with the names and values of the placeholders."""
+        """Return the request parameters that define the placeholders of names and values."""
         parameters: dict[str, Any] = {}
         if self._names:
             parameters["ExpressionAttributeNames"] = {short: name for name, short in self._names.items()}
@@ -125,7 +125,7 @@ class Placeholders:
         return parameters
 
     def condition(self, condition: Condition) -> str:
-        """Return the expression of a condition, with placeholders."""
+        """Return the expression of a condition. It contains placeholders."""
         match condition:
             case Exists(name):
                 return f"attribute_exists({self.name(name)})"
@@ -143,11 +143,11 @@ class Placeholders:
                 short = self.name(name)
                 return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
-                # Emulators fail at the size of an absent attribute.
+                # Check existence first: emulators fail at the size of an absent attribute.
                 short = self.name(name)
                 return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
             case Both(()) | Either(()):
-                return "()"  # An empty condition is an error: DynamoDB refuses this expression.
+                return "()"  # An empty condition is a programming error. DynamoDB refuses this expression.
             case Both((only,)) | Either((only,)):
                 return self.condition(only)
             case Both(conditions):
@@ -193,7 +193,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return a write's transaction action, such as `Put`, and its parameters. A single write has the same."""
+    """Return a write's transaction action, such as `Put`, and its parameters, which also fit a single write."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:
@@ -277,9 +277,9 @@ class DynamoDBTable:
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
     ) -> Page:
         if first > last:
-            return Page([], 0)  # DynamoDB refuses a range with its end before its start.
+            return Page([], 0)  # DynamoDB refuses a range if its end sorts before its start.
         name, value = placeholders.name, placeholders.value
-        # An empty `first` means no lower bound, since no key is empty. DynamoDB refuses comparisons with empty text.
+        # An empty `first` means no lower bound: no key is empty, and DynamoDB refuses comparisons with an empty text.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
@@ -333,10 +333,10 @@ class DynamoDBTable:
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
         if len(writes) == 1 and not token and not isinstance(writes[0], ConditionCheck):
-            await self.write(writes[0])  # A single write costs half as much as a transaction.
+            await self.write(writes[0])  # Use a single write: it costs half as much as a transaction.
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
-        # Without a token, botocore generates one for each call.
+        # If the token is missing, botocore generates one for each call.
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 

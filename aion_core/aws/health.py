@@ -8,7 +8,7 @@ from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
 async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
-    """Describe the problems of the DynamoDB table, if any. Raises StoreError if it cannot be described."""
+    """Describe the problems of the DynamoDB table, if any. Raises StoreError if the table cannot be read."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
     ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
     return [*_index_problems(table), *_ttl_problems(ttl)]
@@ -30,7 +30,7 @@ def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
-    # Accept ENABLING, since it takes up to an hour.
+    # Accept ENABLING, because it may last an hour.
     if ttl.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or ttl.get("AttributeName") != TTL_ATTRIBUTE:
         yield f"its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}"
 
@@ -43,21 +43,21 @@ async def recovers(dynamodb: AwsClient, name: str) -> bool:
 
 
 async def bucket_problems(s3: AwsClient, name: str) -> list[str]:
-    """Describe the problems of the bucket, if any. Raises NoSuchObject if it does not exist, or StoreError."""
+    """Describe the problems of the bucket, if any. Raises NoSuchObject if the bucket does not exist, or StoreError."""
     await s3("head_bucket", Bucket=name)
     versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
     return [] if versions == "Enabled" else ["it has no versioning: objects deleted by mistake are lost"]
 
 
 async def key_state(kms: AwsClient, key: str) -> str:
-    """Return the state of the KMS key, such as `Enabled` for a usable key. Raises StoreError."""
+    """Return the state of the KMS key, for example `Enabled`. Raises StoreError."""
     state: str = (await kms("describe_key", KeyId=key))["KeyMetadata"]["KeyState"]
     return state
 
 
 async def parameter_is_encrypted(ssm: AwsClient, arn: str) -> bool:
     """Return True if the SSM parameter is a SecureString. Raises StoreError if it does not exist."""
-    # Without decryption.
+    # Do not decrypt the parameter: only its type is needed.
     found = await ssm("get_parameter", Name=arn, WithDecryption=False)
     return bool(found["Parameter"]["Type"] == "SecureString")
 
@@ -75,6 +75,6 @@ async def secret_arn(secrets: AwsClient, name: str) -> str:
 
 async def parameter_arn(ssm: AwsClient, name: str) -> str:
     """Return the ARN of the SSM parameter with this name or ARN. Raises StoreError if it does not exist."""
-    # Without decryption.
+    # Do not decrypt the parameter: only its ARN is needed.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
     return arn

@@ -1,4 +1,4 @@
-"""Log handler for all loggers. It writes records as JSON lines for CloudWatch Logs, with Powertools' formatter."""
+"""Log handler for all loggers: writes records as JSON lines for CloudWatch Logs, with Powertools' formatter."""
 
 import json
 import logging
@@ -17,12 +17,12 @@ _OMITTED = frozenset({"taskName", "name", "aion_labels"})
 def install(service: str, level: str) -> None:
     """Replace the root logger's handlers by one for JSON lines on the standard output. A repeat changes nothing.
 
-    The records of libraries and agents get the same fields. Lambda's own handler does not add the task's labels.
+    Records of libraries and agents then have the same fields. Lambda's own handler would not add the task's labels.
     """
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter(service))
     log.handle_records(handler, alone=True)
-    # Lambda may set a level unknown to Python, such as TRACE: use INFO instead.
+    # Lambda may set a level that Python does not have, such as TRACE: use INFO instead.
     logging.getLogger().setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
 
 
@@ -32,7 +32,7 @@ def formatter(service: str) -> logging.Formatter:
         json_serializer=_line,
         # Do not parse JSON messages.
         json_deserializer=str,
-        # Write stack traces as text only, since the structured form would double the line.
+        # Write stack traces only as text: the structured form would double the length of the line.
         serialize_stacktrace=False,
         use_rfc3339=True,
         utc=True,
@@ -45,7 +45,7 @@ class _JSONFormatter(LambdaPowertoolsFormatter):
     """Powertools' formatter with the labels of `aion_core.log`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # The record's own `extra` takes precedence over the labels of its context.
+        # The record's own `extra` takes precedence over the context's labels.
         for name, value in log.labels_of(record).items():
             record.__dict__.setdefault(name, value)
         return super().format(record)
@@ -57,6 +57,6 @@ def _line(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(line, default=str, skipkeys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
-        # A value in `extra` contains itself: log the other fields.
+        # A value in `extra` contains itself: log only texts and numbers.
         texts = {name: value for name, value in line.items() if isinstance(value, str | int | float)}
         return json.dumps(texts, separators=(",", ":"))

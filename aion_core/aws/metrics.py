@@ -13,10 +13,10 @@ NAMESPACE = "aion"
 
 
 class EMFMetrics:
-    """`ports.Metrics` on CloudWatch. At the end of an invocation it writes one log line for each agent.
+    """`ports.Metrics` on CloudWatch. At the end of an invocation it writes one log line per agent.
 
-    The metrics' only dimension is the service. The agent is metadata of the line, so logs can be queried by agent
-    without the cost of metrics for each agent.
+    The metrics' only dimension is the service. The agent is only metadata of the line: logs can be queried by agent,
+    but there is no cost for separate metrics per agent.
     """
 
     def __init__(self, service: str) -> None:
@@ -42,7 +42,7 @@ class EMFMetrics:
             line.add_metadata("agent", agent)
         for metric, values in metrics.items():
             unit = MetricUnit.Milliseconds if metric.in_milliseconds else MetricUnit.Count
-            # Write the sum of counts, but each value of times.
+            # Write counts as their sum, but times as single values.
             for value in values if metric.in_milliseconds else [sum(values)]:
                 line.add_metric(metric.value, unit, value)
         if line.metric_set:

@@ -1,6 +1,6 @@
 """SQS queues for wake-up messages, and their dead letter queues.
 
-A message contains ids only, and no content of tasks.
+A message contains only ids, and no content of tasks.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
     return {
         "QueueUrl": queue_url,
         "MessageBody": body,
-        # SQS takes whole seconds only. Round up, since an early message is worse than a late one.
+        # SQS accepts only whole seconds. Round up: a late message is better than an early one.
         "DelaySeconds": math.ceil(limited(delay)),
         # Use SQS's fair queues: an owner's many messages do not delay another owner's few.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
@@ -62,7 +62,7 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
 
 
 def _group(owner: str) -> str:
-    # Hash the owner: a group's name has at most 128 characters, and not all characters of an owner's name are allowed.
+    # Hash the owner: the name of a group has at most 128 characters and allows fewer characters than an owner's name.
     return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -76,7 +76,7 @@ _BATCH = 10
 
 
 class QueueState(Struct, frozen=True):
-    """Approximate numbers of the messages in a queue, by their state."""
+    """Approximate numbers of a queue's messages, by their state."""
 
     waiting: int
     in_flight: int
@@ -107,7 +107,7 @@ class SQSDeadLetters:
                 QueueUrl=url,
                 MaxNumberOfMessages=min(_BATCH, limit - len(found)),
                 VisibilityTimeout=HIDDEN_SECONDS,
-                # Long polling queries all servers of SQS, so an empty response means an empty queue.
+                # Use long polling: it queries all servers of SQS, so an empty response means an empty queue.
                 WaitTimeSeconds=1,
                 MessageSystemAttributeNames=["SentTimestamp"],
             )
@@ -130,7 +130,7 @@ class SQSDeadLetters:
     async def redrive(self) -> None:
         """Start SQS's redrive of all dead letters to the queue. It runs in the background."""
         queue, dead_letters = await self._arns()
-        # Name the destination, since SQS does not know it for messages sent directly to the dead letter queue.
+        # Name the destination: SQS does not know it for messages that were sent directly to the dead letter queue.
         await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:
@@ -138,7 +138,7 @@ class SQSDeadLetters:
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
 
     async def _arns(self) -> tuple[str, str]:
-        """Return the ARNs of the queue and of its dead letter queue. Raises ConfigurationError if it has none."""
+        """Return the ARNs of the queue and its dead letter queue. Raises ConfigurationError if one is missing."""
         names = ["QueueArn", "RedrivePolicy"]
         response = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=names)
         attributes = response.get("Attributes", {})

@@ -1,4 +1,4 @@
-"""Reader of secrets in Secrets Manager and SecureStrings in SSM Parameter Store, with Powertools Parameters."""
+"""Reader of secrets from Secrets Manager, and of SecureStrings from SSM Parameter Store, with Powertools Parameters."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ _REASONS = {
 
 
 class SecretUnreadable(Exception):
-    """A secret cannot be read. The error's text is AWS's error code, or the name of botocore's exception."""
+    """Error: a secret cannot be read. The text is AWS's error code, or the name of botocore's exception."""
 
     def __init__(self, code: str, *, of_its_key: bool = False) -> None:
         super().__init__(code)
@@ -42,13 +42,13 @@ class SecretUnreadable(Exception):
 
 
 class Secrets:
-    """Reader of secrets without a cache: each call asks AWS."""
+    """Reader of secrets without a cache: each call queries AWS."""
 
     def __init__(self) -> None:
         self._providers: dict[str, Any] = {}
 
     def connect(self, services: Iterable[str]) -> None:
-        """Create the boto3 clients of these services now, before several threads call `text`.
+        """Create the boto3 clients of these services, before several threads call `text`.
 
         Raises ConfigurationError if boto3 cannot create them, for example without a region.
         """
@@ -61,7 +61,7 @@ class Secrets:
     def read(self, arn: str, variable: str) -> str:
         """Return the text of the secret with this ARN; the call blocks. `variable` is the ARN's environment variable.
 
-        Raises ConfigurationError. Its text names the ARN and the variable, and contains nothing of the secret.
+        Raises ConfigurationError. Its text has the ARN and the variable, but never the secret.
         """
         named = f"The secret {arn} ({variable})"
         if _PARAMETER.fullmatch(arn):
@@ -84,14 +84,14 @@ class Secrets:
     def text(self, service: str, name: str) -> str | None:
         """Return the text of a secret (`secretsmanager`) or parameter (`ssm`), or None if it is binary.
 
-        The call blocks, and several threads may make it. `name` is a name or an ARN. Raises SecretUnreadable, without
-        content of the secret.
+        The call blocks, and is thread-safe. `name` is a name or an ARN. Raises SecretUnreadable, without content of the
+        secret.
         """
         options = {"decrypt": True} if service == "ssm" else {}
         try:
             text = self._provider(service).get(name, max_age=0, **options)
         except GetParameterError as error:
-            # Powertools' exception has AWS's exception as its context.
+            # The context of Powertools' exception is AWS's exception.
             raise _unreadable(error.__context__) from None
         return text if isinstance(text, str) else None
 
@@ -108,7 +108,7 @@ def _unreadable(cause: BaseException | None) -> SecretUnreadable:
             error = cause.response.get("Error", {})
             code = error.get("Code", "")
             if cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 403:
-                # A denial by a VPC endpoint's policy has another code.
+                # If the policy of a VPC endpoint denies access, AWS returns another code.
                 code = DENIED
             return SecretUnreadable(code, of_its_key=bool(_KEY_DENIED.search(error.get("Message", ""))))
         case BotoCoreError():

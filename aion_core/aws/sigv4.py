@@ -11,7 +11,7 @@ from aion_core.errors import StoreUnavailable
 
 
 def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, str]:
-    """Sign a request to API Gateway or a Function URL with the environment's credentials. Return its headers.
+    """Sign a request to API Gateway or a Function URL with the environment's credentials, and return its headers.
 
     Raises StoreUnavailable if the environment has no credentials.
     """
@@ -21,7 +21,7 @@ def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, 
         credentials = session.get_credentials()
         if credentials is None:
             raise StoreUnavailable("NoCredentialsError")
-        # AWS host names contain the region; custom domains do not.
+        # AWS host names contain the region. Custom domains do not.
         words = host.split(".")
         region = words[2] if host.endswith("amazonaws.com") or ".lambda-url." in host else session.region_name or ""
         request = AWSRequest(method=method, url=url, data=body, headers=headers or {})

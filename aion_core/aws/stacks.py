@@ -1,4 +1,4 @@
-"""Reader of a deployed CloudFormation stack: its outputs and parameters as its functions' environment variables."""
+"""Reader of a deployed CloudFormation stack: returns its outputs and parameters as environment variables."""
 
 from collections.abc import Mapping
 
@@ -31,15 +31,15 @@ DOMAIN = "DomainName"
 
 
 def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
-    """Return the environment variables of a stack's functions, from its outputs and parameters.
+    """Return the environment variables of a stack's functions, made from its outputs and parameters.
 
-    Raises ConfigurationError if the stack does not exist or is no aion deployment, and StoreError for other errors
+    Raises ConfigurationError if the stack does not exist or is not an aion deployment, and StoreError for other errors
     of CloudFormation.
     """
     try:
         stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
-        # CloudFormation answers an unknown name with this code.
+        # CloudFormation returns this code for an unknown stack name.
         if str(error).endswith("ValidationError"):
             raise ConfigurationError(
                 f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from aion_core.push.delivery import PushDelivery
     from aion_core.tasks.runner import Worker
 
-# The A2A SDK reads this variable at its first import. Its spans slow every request, so they are off by default.
+# Disable the A2A SDK's trace spans, because they slow every request. The SDK reads this variable at its first import.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
-# By default ADK puts prompts and answers into its spans: keep them out.
+# Keep prompts and answers out of ADK's trace spans.
 os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
 
 
@@ -51,7 +51,7 @@ def build_app(settings: Settings | None = None) -> "FastAPI":
 
 @no_garbage_collection()
 def build_worker(settings: Settings | None = None, telemetry: Telemetry | None = None) -> "Worker":
-    """Return the handler of wake-up messages for turns. Call it once per process; raises as `build_app` does.
+    """Return the handler of wake-up messages for turns. Call it once per process. Raises the errors of `build_app`.
 
     On Lambda it loads the agents in the init phase. If an agent's import fails, each of its turns fails with an error.
     """

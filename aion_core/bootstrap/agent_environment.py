@@ -1,6 +1,6 @@
 """Environment variables and secrets for agents' code: set before the code is imported, and refreshed regularly.
 
-Only functions with agents build this. Other functions need no model keys, and their roles cannot read them.
+Only functions with agents use this module. Other functions need no model keys, and their roles cannot read them.
 """
 
 import json
@@ -21,11 +21,11 @@ from aion_core.settings import Settings
 logger = logging.getLogger(__name__)
 
 REFRESH = timedelta(minutes=5)
-"""Age of secrets before they are read again."""
+"""Age at which secrets are read again."""
 BETWEEN_TRIES = timedelta(seconds=30)
 """Delay before the next attempt after a failure."""
 STALE = timedelta(minutes=30)
-"""Age of an unreadable secret before the log has an error instead of a warning. An alarm counts errors."""
+"""Age from which an unreadable secret is logged as an error, not as a warning. An alarm counts errors."""
 
 _AT_ONCE = 16
 
@@ -39,14 +39,14 @@ Start = Callable[[Callable[[], None]], None]
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    # A new thread: abandoned synchronous nodes may occupy all threads of the default executor.
+    # Start a new thread, because abandoned synchronous nodes may occupy all threads of the default executor.
     threading.Thread(target=work, name="secrets", daemon=True).start()
 
 
 class AgentEnvironment:
     """Variables declared in aion.yaml for agents' code, set in `environ`.
 
-    A variable with a value keeps it, and its secret is not read. An empty variable counts as unset.
+    A variable with a value is not changed, and its secret is not read. An empty variable counts as unset.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class AgentEnvironment:
         environ: MutableMapping[str, str] | None = None,
         start: Start = _in_a_thread,
     ) -> None:
-        """Store the declared variables. `read` reads a secret's text; with None, no secret is read."""
+        """Store the declared variables. `read` returns a secret's text. If `read` is None, no secret is read."""
         self._declared, self._clock, self._read = declared, clock, read
         self._environ = os.environ if environ is None else environ
         self._start = start
@@ -86,7 +86,7 @@ class AgentEnvironment:
             self._read_at = self._clock.now()
             self._again_at = self._read_at + REFRESH
             self._set(values)
-        # Redact values from a developer's .env as well.
+        # Redact all secrets' values in the log, including values from a developer's .env.
         log.always_keep_out(*(self._environ[name] for name in self._declared.secrets if name in self._environ))
 
     @property
@@ -116,7 +116,7 @@ class AgentEnvironment:
             self._refresh(number)
 
     def _begin(self) -> int:
-        """Return the number of a new reading. The caller holds the lock."""
+        """Return the number of a new read of the secrets. The caller holds the lock."""
         self._again_at = self._clock.now() + BETWEEN_TRIES
         self._newest += 1
         return self._newest
@@ -124,13 +124,13 @@ class AgentEnvironment:
     def _refresh(self, number: int) -> None:
         try:
             values, problems = self._values_now()
-        except Exception:  # the thread would print it without the log's redaction
+        except Exception:  # log here, because the thread would print the error unredacted
             logger.exception("Cannot read the agents' secrets again.")
             return
         now = self._clock.now()
         with self._lock:
             if number != self._newest:
-                # Lambda froze this thread, and a later one has read the secrets since.
+                # Lambda had frozen this thread, and meanwhile a later thread has read the secrets.
                 return
             self._set(values)
             is_stale = now - self._read_at > STALE
@@ -180,8 +180,8 @@ class AgentEnvironment:
 
 
 def _value(text: str, source: SecretSource) -> str:
-    """Return the value for a variable from a secret's text. Raises ConfigurationError, which never quotes the text."""
-    # `--secret-string file://key` includes the file's final line break, invalid in an HTTP header.
+    """Return a variable's value from the text of its secret. Raises ConfigurationError, without a quote of the text."""
+    # Remove a final line break: `--secret-string file://key` stores it, but an HTTP header cannot contain it.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
     if not value:
         raise ConfigurationError("it is empty. Set its value.")
@@ -200,7 +200,7 @@ def _member(text: str, key: str) -> str:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        # Without the parser's message, which quotes the text.
+        # Leave out the parser's message, because it quotes the secret.
         raise ConfigurationError(f"it is not a JSON object with the key {key!r}. Correct it, or remove #{key}.")
     if key not in document:
         raise ConfigurationError(
@@ -215,7 +215,7 @@ def _member(text: str, key: str) -> str:
 
 
 def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
-    """Return the environment for agents' code, with secrets from AWS if the settings enable them."""
+    """Return the environment for agents' code. It reads secrets from AWS if the settings enable this."""
     is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
     return AgentEnvironment(declared, clock, read_from_aws(declared.secrets.values()) if is_needed else None)
 

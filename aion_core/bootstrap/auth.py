@@ -18,7 +18,7 @@ from aion_core.settings import Settings
 def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, AuthPolicy]:
     """Return the auth policies by agent id, or {} if authentication is off, as on a developer's machine.
 
-    Raises ConfigurationError for a deployment without a policy, or with an impossible one.
+    Raises ConfigurationError for a deployment without a policy, or with a policy impossible at its HTTP entry points.
     """
     if not settings.auth:
         return {}

@@ -37,10 +37,10 @@ SWEEP_SECONDS = 60.0
 
 
 class BackgroundConsumer(Protocol):
-    """Task that receives the messages of a queue and calls a function with each."""
+    """Protocol for a consumer that receives the messages of a queue and calls a function with each message."""
 
     async def run(self) -> None:
-        """Receive messages until `stop` or cancellation."""
+        """Receive messages until `stop` is called or this coroutine is cancelled."""
         ...
 
     def stop(self) -> None:
@@ -56,7 +56,7 @@ class LocalQueue(Protocol[B_co]):
     """Protocol for a queue whose messages are handled in this process."""
 
     def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[BackgroundConsumer]:
-        """Register the handler of messages; return the consumers to run for it, if any."""
+        """Register the handler of messages. Return the consumers that the caller must run, if any."""
         ...
 
 
@@ -66,7 +66,7 @@ class Background:
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock, *, lease_seconds: float) -> None:
         self._sweep, self._clock, self._lease_seconds = sweep, clock, lease_seconds
         self.consumers: Sequence[BackgroundConsumer] = ()
-        """Consumers of the queues; empty if messages are handled as they are sent."""
+        """Consumers of the queues. Empty if a queue handles each message when it is sent."""
         self.deadline = Deadline()
         """Deadline of running turns. A server that can be stopped replaces it before it serves."""
 
@@ -84,12 +84,12 @@ class Background:
         await asyncio.gather(*(consumer.join() for consumer in self.consumers))
 
     async def _sweep_each_minute(self) -> None:
-        # Timers may have expired while no server was running. A server killed just before this start has left
-        # leases that expire soon, without a wake-up message if the turn had just started.
+        # Sweep at once, because timers may have expired while no server was running. Sweep again after a lease's
+        # duration, because a killed server may have left a lease without a wake-up message.
         for pause in chain((min(self._lease_seconds, SWEEP_SECONDS),), repeat(SWEEP_SECONDS)):
             try:
                 await self._sweep()
-            except Exception:  # the next sweep tries again
+            except Exception:  # the next sweep repeats the work
                 logger.exception("A sweep has failed.")
             await self._clock.sleep(pause)
 
@@ -106,7 +106,7 @@ class Engine(Struct, frozen=True):
     renew_secrets: Callable[[], None]
     """Function that reads the agents' secrets again. It blocks."""
     background: Background | None = None
-    """Local queues and sweeps of a single-process deployment; None on AWS."""
+    """Local queues and sweeps of a single-process deployment, None on AWS."""
 
 
 def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
@@ -151,19 +151,19 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
     """Return the background work of a single-process server, with a consumer for each local queue."""
     push = stores.push
-    assert push is not None  # noqa: S101  # local resources always have a push queue and a cipher
+    assert push is not None  # noqa: S101  # local resources always include a push queue and a cipher
     sweep = Sweep(stores.tasks, stores.work_queue, push.configs, push.queue, metrics=telemetry.metrics)
     background = Background(sweep.once, clock, lease_seconds=settings.lease_seconds)
 
     async def run_turn(wake_up: WakeUp) -> None:
-        # Set the labels before the block, because the line about a failure is logged outside of the block.
+        # Set the log labels before the block, because a failure is logged after the block.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
             await telemetry.flushed(worker.handle(wake_up, deadline=background.deadline))
 
     @cache
     def delivery() -> "PushDelivery":
-        # Imported late, with its HTTP client: most tasks have no webhook.
+        # Import this and its HTTP client only on first use, because most tasks have no webhook.
         from aion_core.bootstrap.push import push_delivery
 
         return push_delivery(settings, stores.tasks, push, clock, telemetry)

@@ -132,5 +132,5 @@ def owner_of_key(principal: str, tenant: str) -> str:
 
 
 def _no_agent(agent_id: str) -> Agent:
-    """Raise ConfigurationError, because the operator's commands never run an agent."""
+    """Raise ConfigurationError. It replaces the loading of agents, because operator commands never run one."""
     raise ConfigurationError(f"This process does not run the agent {agent_id!r}.")

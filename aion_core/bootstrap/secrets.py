@@ -33,8 +33,8 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
 def card_key(settings: Settings) -> "CardKey | None":
     """Return the signing key of agent cards, or None. Raises ConfigurationError with the key's source.
 
-    Call it once per process: cards must not be signed by one key while the key set shows another. A new key takes
-    effect with the next deployment, in all processes.
+    Call it once per process: otherwise a changed key could sign cards while the published key set contains the old key.
+    A new key takes effect with the next deployment, in all processes.
     """
     if not settings.card_key_file and not settings.card_key_secret:
         return None
@@ -52,7 +52,7 @@ def card_signer(key: "CardKey | None") -> Sign:
     from aion_core.protocol.signing import sign_card
 
     def sign(card: AgentCard, base_url: str) -> AgentCard:
-        # Without a configured URL, this server publishes the public key itself.
+        # If no URL of the key set is configured, this server publishes the public key itself.
         return sign_card(card, key if key.url else replace(key, url=f"{base_url}{KEYS_PATH}"))
 
     return sign

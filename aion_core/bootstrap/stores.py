@@ -42,7 +42,7 @@ class PushResources(Struct, frozen=True):
     configs: PushConfigs
     queue: PushQueue
     opens: bool
-    """True if this function can decrypt configs; a function that only enqueues cannot."""
+    """True if this function can decrypt push configs. A function that only enqueues deliveries cannot."""
 
 
 class Resources(Struct, frozen=True):
@@ -161,7 +161,7 @@ def local_key(file: Path) -> bytes:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as made:
                 made.write(os.urandom(KEY_BYTES))
-            # Atomic: another process may create the file at the same time.
+            # Create the file atomically, because another process may create it at the same time.
             with contextlib.suppress(FileExistsError):
                 os.link(new, file)
             new.unlink()

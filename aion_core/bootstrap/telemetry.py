@@ -23,7 +23,7 @@ class Telemetry:
         self._is_cold = True
 
     async def flushed(self, work: Awaitable[None]) -> None:
-        """Await the work, then flush metrics and, in a thread, traces."""
+        """Await the work. Then flush the metrics and, in a thread, the traces."""
         try:
             await work
         finally:
@@ -33,7 +33,7 @@ class Telemetry:
 
     @contextmanager
     def invocation(self, context: Any) -> Iterator[None]:
-        """Label log lines in this block with the invocation; flush metrics and traces at its end.
+        """Label log lines in this block with the invocation. Flush metrics and traces at the end of the block.
 
         `context` is Lambda's context object. Unexpected errors are logged before they propagate to the runtime.
         """

@@ -25,7 +25,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-# Private functions: LangGraph's rules for filters and match conditions exist only here and in SQL.
+# Use LangGraph's private functions: otherwise its rules for filters and match conditions exist only in SQL.
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.authoring.types import A2AOutbox
@@ -50,21 +50,21 @@ OUR_TYPES: tuple[StoredType, ...] = (
 )
 
 SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydantic.types", "SecretBytes"))
-"""Types restored as themselves, because plain text would show a secret in answers, questions and logs."""
+"""Types restored as objects of their class, because plain text would show a secret in answers, questions and logs."""
 
 
 @lru_cache(maxsize=64)
 def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
-    """Return LangGraph's serializer without pickle. It restores objects of listed classes only.
+    """Return LangGraph's serializer without pickle. It restores only objects of listed classes.
 
     The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), OUR_TYPES, SECRET_TYPES and
-    `types`. Objects of other classes are stored too, and restored as plain data.
+    `types`. Objects of other classes are stored too, but restored as plain data.
     """
     return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))
 
 
 class UnserializableState(AgentFailed):
-    """The agent's state contains a value without a serialized form. The message names the value's type."""
+    """Error: the agent's state contains a value that cannot be stored. The message names the value's type."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -75,28 +75,29 @@ class UnserializableState(AgentFailed):
 
 
 class _Serializer(JsonPlusSerializer):
-    """LangGraph's serializer, extended for protobuf: an agent's state may contain the A2A SDK's Message or Task."""
+    """LangGraph's serializer, extended for protobuf: an agent's state may contain a Message or Task of the A2A SDK."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize an object to a type and bytes. A protobuf Message or Task in it is restored as an A2AOutbox.
+        """Serialize an object to a type and bytes. A protobuf Message or Task within is restored as an A2AOutbox.
 
-        Raises UnserializableState for a value without a serialized form.
+        Raises UnserializableState for a value that cannot be serialized.
         """
         try:
             return super().dumps_typed(obj)
         except ormsgpack.MsgpackEncodeError:
-            # Few states have a protobuf message: only these are searched for it.
+            # Search the object for protobuf messages only after a failure, because few states contain one.
             pass
         try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
-            # "Type is not msgpack serializable: function"
+            # The error's text is "Type is not msgpack serializable: function".
             raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
 
     def _types_around(self, value: Any, name: str) -> list[str]:
-        """Return the type without a serialized form, then the types around it. `name` is the type in LangGraph's error.
+        """Return the type that cannot be serialized, then the types that contain it.
 
-        LangGraph names only the outermost object, although it can store models and dataclasses.
+        `name` is the type in LangGraph's error. It may be the type of the outermost object, although LangGraph can
+        store models and dataclasses.
         """
         for part in _parts_of(value):
             try:
@@ -138,11 +139,11 @@ def _without_protobuf(value: Any) -> Any:
 
 
 class StoreRefused(AgentFailed):
-    """The long-term memory store does not accept a namespace, key or value. The message gives the reason."""
+    """Error: the long-term memory store does not accept a namespace, key or value. The message gives the reason."""
 
 
 class OwnerStore(BaseStore):
-    """LangGraph store for one turn. It contains the long-term memory of one owner with one agent.
+    """LangGraph store for one turn, with the long-term memory of one owner with one agent.
 
     It has no search index, so a search's `query` and a put's `index` have no effect, as in an InMemoryStore without an
     index. The synchronous methods are for synchronous nodes in their own threads. Every method may raise
@@ -152,10 +153,10 @@ class OwnerStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
-        """Make the store on the graph's event loop. The first operation calls `memory` for the long-term memory."""
+        """Make the store on the graph's event loop. The first operation calls `memory` to get the long-term memory."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
-        # In DynamoDB, two concurrent transactions with a check of the same fence conflict.
+        # Serialise writes: two concurrent DynamoDB transactions that check the same fence conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
 
@@ -164,9 +165,9 @@ class OwnerStore(BaseStore):
         return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run the operations from a synchronous node's thread. See `abatch`.
+        """Run the operations in the thread of a synchronous node. See `abatch`.
 
-        Raises asyncio.InvalidStateError in an event loop's thread, like LangGraph's async stores.
+        Raises asyncio.InvalidStateError in an event loop's thread, as LangGraph's async stores do.
         """
         if running_loop() is not None:
             raise asyncio.InvalidStateError(
@@ -239,7 +240,7 @@ class OwnerStore(BaseStore):
 
 
 def _check(op: Op) -> None:
-    """Check an operation. Raise StoreRefused, LangGraph's InvalidNamespaceError or ValueError if it is invalid."""
+    """Check an operation. Raises StoreRefused, LangGraph's InvalidNamespaceError or ValueError if it is invalid."""
     if not isinstance(op, GetOp | SearchOp | PutOp | ListNamespacesOp):
         raise ValueError(f"Unknown operation type: {type(op)}")
     validate_op_namespace(op)
@@ -297,7 +298,7 @@ def _matches(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
 
 
 def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
-    """Return the common prefix of all namespaces matching the operation, up to its first wildcard."""
+    """Return the prefix, up to the first wildcard, of all namespaces that the operation matches."""
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":
             wild = condition.path.index("*") if "*" in condition.path else len(condition.path)
@@ -306,18 +307,18 @@ def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
 
 
 BeforePut = Callable[[], Awaitable[None]]
-"""Callback to record the graph's emissions so far. It must not wait for the graph, since the graph may wait for it."""
+"""Callback to record the graph's emissions so far. It must not wait for the graph, which may wait for the callback."""
 
 
 class BeforeWrite:
     """Hook before each write of a checkpointer. It records the graph's emissions.
 
-    It runs before the writes of a LangGraph task as well as before a checkpoint. As soon as one of a node's writes is
-    readable, LangGraph regards the node as finished and never runs it again.
+    It runs before a checkpoint and before the writes of a LangGraph task. After the first stored write of a node,
+    LangGraph regards the node as finished and never runs it again.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:
-        """Make the hook on the event loop of `before_put`."""
+        """Make the hook on the event loop that runs `before_put`."""
         self._before_put = before_put
         self._loop = asyncio.get_running_loop() if before_put else None
         self._one_at_a_time = asyncio.Lock()
@@ -335,7 +336,7 @@ class BeforeWrite:
             asyncio.run_coroutine_threadsafe(self(), self._loop).result()
 
     def check_thread(self) -> None:
-        """Raise AgentFailed in the event loop's thread, since a graph blocking this thread prevents any recording."""
+        """Raise AgentFailed if this is the event loop's thread: a graph that blocks it prevents the recording."""
         if self._loop is not None and self._loop is running_loop():
             raise AgentFailed(
                 "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."

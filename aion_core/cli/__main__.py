@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the `aion` command. If Ctrl-C interrupts the import of its modules, exit with code 130 and no traceback."""
+    """Run the `aion` command. On Ctrl-C during the import of its modules, exit with code 130, without a traceback."""
     try:
         from aion_core.cli.main import main as run
 

@@ -65,7 +65,7 @@ def build(
     """Build the Lambda packages of FUNCTIONS, by default of all functions, from the project in the current folder.
 
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
-    dependencies, and aion's code. Nothing is compiled, so any machine can build for each processor.
+    dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
     """
     from aion_core.agents.discovery import project_above
     from aion_core.packaging.files import ZipWriter
@@ -85,7 +85,7 @@ def build(
         return plan(function, folder=folder, architecture=architecture, python=python)
 
     try:
-        # uv resolves in processes of its own, so threads use all processors.
+        # Each thread waits for a uv process, so threads are enough to use all processors.
         with waiting("Resolving the dependencies"), ThreadPoolExecutor() as executor:
             plans = list(executor.map(planned, functions or FUNCTION_EXTRAS))
         if selection := next((each.selection for each in plans if each.selection), None):
@@ -118,7 +118,7 @@ def _print_selection(selection: "Selection", folder: Path) -> None:
 
 
 def _copied(zipped: Path, folder: Path, function: str) -> Path:
-    """Copy a function's zip into the folder, and return its path there."""
+    """Copy a function's zip file into the folder, and return the path of the copy."""
     if folder.parts[0] == FOLDER:
         make_ignored(Path(FOLDER))
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from aion_core.errors import ConfigurationError
 _TIMEOUT_SECONDS = 10
 
 _CARD_PATHS = (".json", "/extendedAgentCard", "/v1/card", "/authenticatedExtendedCard")
-"""Endings of URLs that point at an agent card. Any other URL is taken as the URL of an agent."""
+"""Endings of URLs of agent cards. A URL with another ending is the URL of an agent."""
 
 
 @click.group(cls=HintingGroup, short_help="Print, sign and verify agent cards.")
@@ -81,7 +81,7 @@ Examples:
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- for standard input) with an additional signature.
 
-    A v0.3 card gets the fields of v1.0 too; fields unknown to both versions are removed.
+    A card of A2A v0.3 gets the fields of v1.0 too. Fields unknown to both versions are removed.
     """
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import ParseError
@@ -112,7 +112,7 @@ Examples:
 @click.option("--key", "key_file", metavar="FILE", help="Trusted public key, PEM or JWK.")
 @click.option("--jwks", metavar="URL|FILE", help="Trusted JWK set with the keys of the signatures.")
 def verify(source: str, key_file: str | None, jwks: str | None) -> None:
-    """Check the signatures of the card at URL (an agent's or the card's own) or in FILE (- for standard input).
+    """Check the signatures of the card at URL (of an agent, or of its card) or in FILE (- for standard input).
 
     The exit code is 1 without a valid signature.
 
@@ -158,7 +158,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
     key, pem = CardKey.generate(algorithm, key_id=key_id)
     shown = json.dumps(key.public_jwk(), indent=2)
     try:
-        # Never overwrite a key, because without it nobody can sign its cards again.
+        # Never overwrite a private key: without it, nobody can sign its agent cards again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:
             private.write(pem)
         if public_file is not None:

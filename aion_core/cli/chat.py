@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
 
 EXIT_CODES = {"completed": 0, "input-required": 3, "auth-required": 3}
-"""Exit code of `aion send` by the state of the task; 1 for every other state."""
+"""Exit codes of `aion send` by the state of the task. For every other state the code is 1."""
 
 EPILOG = """\b
 Credentials from the environment: TOKEN, API_KEY, or BASIC=name:password.
@@ -97,7 +97,8 @@ def send(
 ) -> None:
     """Send TEXT, or the standard input for "-", and print the answer as it is streamed.
 
-    The exit code is 0 for a completed task, 3 if the task waits for an answer, 1 for a failed one, 2 for a wrong command.
+    The exit code is 0 for a completed task, 3 for a task that waits for an answer, 1 for a failed task, 2 for a wrong
+    command.
     """
     from a2a.types import Part
 
@@ -140,9 +141,9 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def saved_files(answer: Answer, folder: Path) -> list[Path]:
-    """Write the answer's files with content into the folder, and return their paths. An existing file stays.
+    """Write the files of the answer into the folder, and return their paths. No existing file is overwritten.
 
-    Raises click.ClickException if one cannot be written.
+    Files without content (URLs only) are left out. Raises click.ClickException if a file cannot be written.
     """
     try:
         return list(_saved_files(answer, folder))
@@ -155,7 +156,7 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
     for part in answer.parts.values():
         if part.WhichOneof("content") != "raw":
             continue
-        # Only the last part of an agent's file name, so that no file is written outside of the folder.
+        # Use only the last part of the agent's file name, so that no file is written outside of the folder.
         name = Path(part.filename.replace("\\", "/")).name.strip(". ") or "file"
         path, number = folder / name, 1
         while path.exists():
@@ -170,7 +171,7 @@ def printable(text: str) -> str:
 
 
 def markdown_of(text: str) -> "Markdown":
-    """Return an agent's text as Markdown for the terminal. HTML in it stays text."""
+    """Return an agent's text as Markdown for the terminal. HTML in the text is not interpreted."""
     from markdown_it import MarkdownIt
     from rich.markdown import Markdown
 
@@ -181,13 +182,13 @@ def markdown_of(text: str) -> "Markdown":
 
 
 class PlainPrinter:
-    """Printer of an answer's text as it grows. A text begins on a new line unless it continues the printed one."""
+    """Printer of a growing answer. A text that does not continue the printed text begins on a new line."""
 
     def __init__(self) -> None:
         self._printed = ""
 
     def __call__(self, answer: Answer) -> None:
-        """Print what is new in the answer."""
+        """Print the text added to the answer since the last call."""
         shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
         if shown.startswith(self._printed):
             click.echo(shown[len(self._printed) :], nl=False)
@@ -222,7 +223,7 @@ async def _answered(opened: ChatSession, answers: AsyncIterator[Answer], show: C
 
 @contextlib.asynccontextmanager
 async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIterator[None]:
-    """Let the first Ctrl-C cancel the running task, and the second one end the program.
+    """Let the first Ctrl-C cancel the running task, and the second Ctrl-C end the program.
 
     Raises click.Abort for Ctrl-C before the task is known.
     """
@@ -270,7 +271,7 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
 async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     """Read lines from the terminal and answer them, until /quit or Ctrl-D.
 
-    In a conversation that `is_earlier`, first show its task that runs or waits for an answer.
+    With `is_earlier`, first show the task of the conversation that still runs or waits for an answer.
     """
     from a2a.utils.errors import A2AError
     from prompt_toolkit import PromptSession
@@ -294,7 +295,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
         return line
 
     about = opened.card.description.strip().rstrip(".") or "no description"
-    # A card's texts are not markup of this program.
+    # Print the card's texts literally: rich would interpret square brackets in them as markup.
     console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
     attached: list[Part] = []
     answer = await _resumed(opened, console) if is_earlier else Answer()
@@ -333,7 +334,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
         except click.Abort:
             console.print("Aborted before the agent had answered; its task may run.", style="yellow")
     text = f"Continue this conversation: aion chat … --context {opened.context_id}"
-    console.print(text, style="dim", markup=False, soft_wrap=True)  # unbroken, to be copied
+    console.print(text, style="dim", markup=False, soft_wrap=True)  # without line breaks, so that users can copy it
 
 
 def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:
@@ -372,7 +373,7 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
 
 
 def choices_of(answer: Answer) -> list[str]:
-    """Return the choices of a question: texts under the key `options` of its data, or `enum` of its schema."""
+    """Return the choices of an agent's question: the texts in `options` of its data, or in `enum` of its schema."""
     from google.protobuf.json_format import MessageToDict
 
     if not answer.question:
@@ -383,7 +384,7 @@ def choices_of(answer: Answer) -> list[str]:
 
 
 def described(part: "Part", hint: str = "/save FOLDER") -> str:
-    """Return a line about a file, or the JSON of data. `hint` names the way to save a file."""
+    """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file."""
     from aion_core.protocol.types import to_json
 
     match part.WhichOneof("content"):

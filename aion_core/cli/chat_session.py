@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from aion_core.cli.smoke import Endpoint
 
 RECONNECT_SECONDS, RECONNECTS = 1.0, 60
-"""Pause between two attempts to resume a stream, and their number: longer than a lease, so that another process can
-take over the turn."""
+"""Pause between two attempts to resume a stream, and number of attempts. Together they last longer than a lease, so
+that another process can take over the turn."""
 MAX_FILE_BYTES = 3 * 1024 * 1024
-"""Maximum size of a sent file. Base64 makes it a third larger, and a request has at most 5 MB."""
+"""Maximum size of a sent file. Base64 adds a third to the size, and a request has at most 5 MB."""
 
 
 class TargetMissing(AionError):
-    """No agent was named, and no development server runs here."""
+    """Error if the user named no agent and no development server runs in this folder."""
 
 
 def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
-    """Return the URL to talk to: the given one, that of the stack, or that of this folder's development server.
+    """Return the agent's URL: the given URL, the URL of the stack, or the URL of this folder's development server.
 
-    Raises TargetMissing without any of them, and ConfigurationError for an unknown stack.
+    Raises TargetMissing if there is no such URL, and ConfigurationError for an unknown stack.
     """
     from aion_core.cli.smoke import Endpoint, stack_endpoint
     from aion_core.dev.data_folder import running_server_url
@@ -64,12 +64,12 @@ def file_part(path: Path) -> "Part":
 
 @dataclass
 class Answer:
-    """The agent's answer to one message, as far as it has arrived."""
+    """The received part of the agent's answer to one message."""
 
     task_id: str = ""
     context_id: str = ""
     state: str = ""
-    """Name of the task's state, such as `completed`; `completed` for a plain message."""
+    """Name of the task's state, such as `input-required`. For an answer without a task, `completed`."""
     question: bool = False
     """True if the task waits for an answer to its message."""
     streamed: str = ""
@@ -77,7 +77,7 @@ class Answer:
     text: str = ""
     """Text of the last whole message."""
     parts: dict[str, "Part"] = field(default_factory=dict)
-    """Files and data of messages and artifacts, by a key that a repeated event has again."""
+    """Files and data of messages and artifacts. A repeated event has the same key, so its parts are stored once."""
     artifacts: dict[str, str] = field(default_factory=dict)
     """Texts of artifacts by id, in the order of their arrival."""
     artifacts_before: int = 0
@@ -113,9 +113,9 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text to show now, in the order of arrival: the message or else the streamed text, and the artifacts' texts."""
+        """Text received so far, in order of arrival: the message (before it, the streamed text) and the artifacts."""
         said = self.text or self.streamed
-        # With `answer: both` or `artifact`, an artifact repeats the message.
+        # Leave out an artifact with the message's text. Agents with `answer: both` or `artifact` send it.
         texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
         texts.insert(self.artifacts_before, said)
         return "\n\n".join(filter(None, texts))
@@ -195,7 +195,7 @@ class ChatSession:
         self.task_id = answer.task_id if answer.question else ""
 
     async def open_task(self) -> str:
-        """Return the id of the context's newest task that has not ended, "" without one."""
+        """Return the id of the context's newest task that has not ended, or "" if all tasks have ended."""
         from a2a.types import ListTasksRequest
 
         from aion_core.tasks.lifecycle import TERMINAL
@@ -204,12 +204,12 @@ class ChatSession:
         return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
 
     async def resume(self, task_id: str) -> AsyncIterator[Answer]:
-        """Yield the growing answer of an earlier task. Errors are those of `say`."""
+        """Yield the growing answer of an earlier task. Raises the same errors as `say`."""
         async for answer in self._followed(self._rest_of(task_id), Answer(task_id=task_id)):
             yield answer
 
     async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:
-        """Yield the task as it is now and, unless it has ended meanwhile, its further events."""
+        """Yield the current state of an ended or interrupted task, or the further events of a running task."""
         from a2a.types import GetTaskRequest, StreamResponse, SubscribeToTaskRequest
 
         from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED
@@ -233,14 +233,14 @@ class ChatSession:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return True for an error of the connection; False for an error response."""
+    """Return True for an error of the connection, and False for an error response of the server."""
     import httpx
 
     return isinstance(error.__cause__, httpx.RequestError)
 
 
 def refusal_text(error: Exception) -> str:
-    """Return a sentence about a refused request, with the next step for missing or wrong credentials."""
+    """Explain a refused request in a sentence, with the next step for missing or wrong credentials."""
     import httpx
 
     cause = error.__cause__
@@ -259,7 +259,7 @@ def refusal_text(error: Exception) -> str:
 
 
 def _no_card_text(url: str, error: Exception) -> str:
-    """Return a sentence about an agent's card that cannot be read."""
+    """Explain in a sentence why the agent's card cannot be read."""
     import httpx
 
     cause = error.__cause__ or error
@@ -271,7 +271,7 @@ def _no_card_text(url: str, error: Exception) -> str:
 
 
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
-    """Return a sentence about an unknown agent with a similar name, "" if the server does not list its agents."""
+    """Return a sentence about an unknown agent that suggests a known one, or "" if the server does not list agents."""
     import httpx
 
     from aion_core.agents.load_errors import did_you_mean

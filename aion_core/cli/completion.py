@@ -1,4 +1,4 @@
-"""`aion completion` prints or installs the shell's completion of the command."""
+"""`aion completion` prints or installs shell completion for the `aion` command."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from aion_core.errors import ConfigurationError
 SHELLS = ("bash", "zsh", "fish")
 
 VARIABLE = "_AION_COMPLETE"
-"""Environment variable by which the shell asks the command for completions."""
+"""Environment variable that the shell sets to request completions from the command."""
 
 
 @click.command(
@@ -25,9 +25,10 @@ Examples:
 @click.option("--install", is_flag=True, help="Install the completion for your user, instead of printing it.")
 @click.pass_context
 def completion(context: click.Context, shell: str | None, *, install: bool) -> None:
-    """Print the completion script of SHELL, by default that of the variable SHELL.
+    """Print the completion script for SHELL, by default for the shell in the environment variable SHELL.
 
-    Bash and fish read the installed file from its folder. For zsh, a line is added to .zshrc.
+    --install writes the script into your folder for completions, which bash and fish read. For zsh, it adds a line to
+    .zshrc.
     """
     chosen = shell or Path(os.environ.get("SHELL", "")).name
     if chosen not in SHELLS:
@@ -45,12 +46,12 @@ def completion(context: click.Context, shell: str | None, *, install: bool) -> N
 def _script(context: click.Context, shell: str) -> str:
     root = context.find_root()
     found = get_completion_class(shell)
-    assert found is not None  # noqa: S101  # click has a class for each of SHELLS
+    assert found is not None  # noqa: S101  # click supports each shell of SHELLS
     return found(root.command, {}, root.info_name or "aion", VARIABLE).source()
 
 
 def _install(context: click.Context, shell: str) -> Path:
-    """Write the completion to the user's folder and return its path. Raises OSError."""
+    """Write the completion script into the user's folder and return its path. Raises OSError."""
     home, environ = Path.home(), os.environ
     if shell == "zsh":
         path = Path(environ.get("ZDOTDIR") or home) / ".zshrc"

@@ -29,7 +29,7 @@ from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
 from aion_core.cli.options import owner_of
 
 PASSES = 3
-"""Number of rounds of searching and deleting. A worker may write until it notices the deletion of its task."""
+"""Number of rounds of searching and deleting, because a worker may write until it notices that its task is deleted."""
 
 
 @click.group(cls=HintingGroup, short_help="Delete an owner's data.")
@@ -133,7 +133,7 @@ def delete(
 
 @dataclass(frozen=True, slots=True)
 class NamedOwner:
-    """Owner id as stored in the table, with the subject, issuer and tenant it is computed from, if they are known."""
+    """Owner id as stored in the table. If known, also the subject, issuer and tenant from which it is computed."""
 
     owner: str
     subject: str = ""
@@ -163,7 +163,7 @@ class _Report:
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
 
     def check(self) -> None:
-        """Raise ConfigurationError if the table holds items of unknown kinds, since they may belong to the owner."""
+        """Raise ConfigurationError if the table holds items of unknown kinds: these items may belong to the owner."""
         if self._found.unknown:
             kinds = ", ".join(f"{count} {prefix}…" for prefix, count in sorted(self._found.unknown.items()))
             raise ConfigurationError(
@@ -188,7 +188,7 @@ class _Report:
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
-        """Return the report as JSON values. `left` is the data left after the deletion, None without a deletion."""
+        """Return the report as JSON values. `left` is the data remaining after a deletion, None without a deletion."""
         return {
             "owners": [
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
@@ -203,7 +203,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Name of each store with data, and its numbers of items, versions and bytes."""
+        """For each store with data of the owners: its name and its numbers of items, object versions and bytes."""
         from aion_core.stores.owned import STORES
         from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
@@ -255,7 +255,7 @@ def _erasure(settings: Settings) -> "Erasure":
 
 
 async def _tenants(settings: Settings) -> list[str]:
-    """Return the tenants of all API keys. For other tenants the deployment stores only hashes."""
+    """Return the tenants of all API keys. The deployment stores the names of other tenants only as hashes."""
     from aion_core.bootstrap.operator import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
@@ -273,7 +273,7 @@ async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedD
 
 
 async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
-    """Delete the found items, search again and delete new items, up to `PASSES` times. Return the items left."""
+    """Delete the found items, then search again for new items, up to `PASSES` times. Return the remaining items."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
@@ -291,7 +291,7 @@ _ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIssuers:
-    """Agents and token issuers declared in an aion.yaml. The search for an owner's data includes them."""
+    """Agents and token issuers declared in an aion.yaml, for the search for an owner's data."""
 
     agents: frozenset[str] = frozenset()
     issuers: tuple[str, ...] = ()
@@ -314,7 +314,7 @@ def declared_in(config: Path) -> DeclaredIssuers:
 
 
 def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
-    """Return an owner of the subject for each combination of issuer and tenant, including no tenant."""
+    """Return the owners of a subject: one for each pair of an issuer and a tenant, and one for each issuer alone."""
     tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
     return [
         NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
@@ -328,5 +328,5 @@ def _names(subject: str, issuer: str) -> Iterator[str]:
     yield subject
     role = _ROLE.fullmatch(subject)
     if issuer == IAM_ISSUER and role:
-        # In a signed request AWS names the caller by the assumed role, without the role's path.
+        # In a signed request, AWS names the caller by the ARN of the assumed role, which lacks the role's path.
         yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

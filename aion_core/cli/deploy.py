@@ -106,7 +106,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
-    """Run the checks of `aion doctor`. Return the configuration in aion.yaml or, without one, of the agents found."""
+    """Run the checks of `aion doctor`. Return the configuration from aion.yaml or, without it, of the agents found."""
     from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
@@ -133,7 +133,7 @@ def _schemes(declared: "DeploymentConfig") -> list[str]:
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a parameter missing in template.yaml. SAM would ignore it silently."""
+    """Raise ConfigurationError for a parameter that template.yaml does not declare. SAM would ignore it silently."""
     from aion_core.agents.load_errors import did_you_mean
 
     known = _defaults(Path("template.yaml"))
@@ -158,7 +158,7 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
 
 
 def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) -> str:
-    """Return a warning if web pages may call agents, but each HTTP entry point refuses their preflight requests; else ""."""
+    """Return a warning if aion.yaml permits web pages, but each HTTP entry point refuses their preflight requests."""
     agents = [agent_id for agent_id, agent in declared.agents.items() if agent.cors and agent.cors.origins]
     if not agents or "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")):
         return ""
@@ -196,7 +196,7 @@ class DeployTarget:
 
 
 def _place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
-    """Return the stack's name and region. Ask for a missing one and save the answer in samconfig.toml."""
+    """Return the stack's name and region. Ask for a missing value and save the answer in samconfig.toml."""
     from aion_core.deploy import aws
 
     answers: dict[str, str] = {}
@@ -279,7 +279,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     from aion_core.deploy import cloudformation
 
     with step("build") as running:
-        # The packages must fit the processor. The stack keeps its earlier one unless a parameter changes it.
+        # Build for the stack's processor: the earlier deployment's, unless a parameter changes it.
         before = target.before.parameters if target.before else {}
         sam.build(running.print, {**before, **target.parameters}.get("Architecture", ""))
         running.result = "the packages are in .aws-sam"
@@ -322,7 +322,7 @@ def _previous(target: DeployTarget) -> list[str]:
 
 
 def _defaults(template: Path) -> dict[str, str]:
-    """Return the default of each template parameter, by name. Raises ConfigurationError for an unreadable template."""
+    """Return the default values of the template's parameters by name. Raises ConfigurationError if it is unreadable."""
     from aion_core.template.file import TemplateError, load
 
     try:
@@ -332,7 +332,7 @@ def _defaults(template: Path) -> dict[str, str]:
     return {name: str(each.get("Default", "")) for name, each in found.items()}
 
 
-# --- Afterwards ---
+# --- Summary and first reply ---
 
 
 def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
@@ -396,7 +396,7 @@ def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]
 
 
 class ReplyPrinter:
-    """Printer of an agent's reply, used as the words of the stream arrive."""
+    """Printer of an agent's reply while it is streamed."""
 
     def __init__(self) -> None:
         self._has_printed = False

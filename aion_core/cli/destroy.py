@@ -26,10 +26,10 @@ Examples:
 @click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
 @options.yes
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack and wait until it is gone. Table, bucket and key stay unless --data is given.
+    """Delete the stack and wait until it is gone. Table, bucket and key are retained unless --data is given.
 
-    On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. A second
-    run continues a failed one.
+    On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. If the
+    command fails, run it again: it continues the deletion.
     """
     from aion_core.deploy import destroy as destroying
 
@@ -56,7 +56,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
             running.result = "deleted"
     if not data:
         return
-    # List the log groups again, since a late log line of a function may have created one.
+    # List the log groups again, since a function's late log line may have created its log group again.
     for each in [*planned.retained, *destroying.log_groups(stack)]:
         if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
             continue
@@ -66,7 +66,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
 
 
 def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
-    """Print the resources to be deleted and the resources that stay, with commands to delete the latter by hand."""
+    """Print the resources to be deleted, and the retained resources with the commands that delete them by hand."""
     from aion_core.deploy import destroy as destroying
 
     if planned.stack is not None:

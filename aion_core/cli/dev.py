@@ -118,7 +118,7 @@ def dev(
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
-    # Check the arguments before importing the server's modules, which takes longer.
+    # Import the server's modules only after the checks of the arguments, because the imports take longer.
     from aion_core.dev.data_folder import DataFolder
     from aion_core.dev.log_file import prepare as prepare_log_file
     from aion_core.dev.supervisor import DevServer, Supervisor
@@ -149,7 +149,7 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
-            # The tasks of a server in memory cannot be read by other commands.
+            # Without a log file for a server in memory: other commands cannot read its tasks.
             log_file=prepare_log_file(folder.path, fresh=fresh) if store != "memory" else None,
             greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
@@ -158,7 +158,7 @@ def dev(
 
 
 def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
-    """Return the server's storage backend. Print a note if the folder has an unused store of an earlier version."""
+    """Return the server's storage backend. Print a note if the folder contains an older version's store, now unused."""
     from aion_core.dev.backends import Backend, EmulatedAWS, Files
     from aion_core.dev.data_folder import SNAPSHOT, STORE
 
@@ -178,31 +178,31 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
 def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the worker's environment variables that take precedence over the template's.
 
-    `chosen` has the developer's variables; of these only the ones named in `CHOSEN` are used.
+    `chosen` contains the developer's variables. Only the variables named in `CHOSEN` are used.
     """
     from aion_core.dev.data_folder import STORE
 
     environment = {
-        # Shorter than in a deployment, so that a developer sees the takeover after a killed worker soon.
+        # A short lease, so that a developer soon sees another worker take over the turn of a killed worker.
         **({} if store == "dynamodb" else {"AION_LEASE_SECONDS": "10"}),
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,
-        # No HTTP entry point checks signatures in front of this server.
+        # AWS does not check signatures in front of this server, so there is no HTTP entry point.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
         "AION_LOOPBACK_ORIGINS": "true",
         "AION_CONSOLE": "dev",
         # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
-        # A developer's webhooks run on this machine.
+        # Permit webhooks on this machine, over http: developers run their webhooks here.
         "AION_PUSH_HTTP": "true",
         "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
     }
     if store == "sqlite":
         environment["AION_SQLITE_FOLDER"] = str(folder / STORE)
     elif store == "dynamodb":
-        # The emulator serves one call at a time. Let other calls wait in this process, not in the emulator's sockets.
+        # The emulator serves one call at a time. Let further calls wait in this process, not in the emulator's sockets.
         environment |= {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
     return environment
 
@@ -225,7 +225,7 @@ def _greeter(
             of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
             storage = f"State is stored in {_near(folder)} ({of}, emulated at {endpoint})."
         return greeting(
-            # Read the configuration again, since it may have been edited.
+            # Read the configuration again, since the developer may have edited it.
             read_agent_configs(config),
             base_url,
             storage,
@@ -268,7 +268,7 @@ def agents_variables(found: "Discovered", environ: Mapping[str, str]) -> tuple[d
 
 
 def _watched(found: "Discovered") -> list[Path]:
-    """Return the folders to watch for edits, the project's folder and other import roots, without nested ones."""
+    """Return the folders to watch for edits: the project's folder and other import roots, without their subfolders."""
     folders = [found.folder.resolve(), *(root.resolve() for root in found.roots)]
     return [
         each
@@ -278,7 +278,7 @@ def _watched(found: "Discovered") -> list[Path]:
 
 
 def find_template(folder: Path) -> Path:
-    """Return the path of the project's template.yaml or, without one, of the template shipped with aion-lambda."""
+    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
     # A template.yaml without aion's API function belongs to another program.
     if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
@@ -287,7 +287,7 @@ def find_template(folder: Path) -> Path:
 
 
 def _near(path: Path) -> str:
-    """Return the path as text, relative to the current folder for a path below it."""
+    """Return the path as text. A path below the current folder becomes relative to it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

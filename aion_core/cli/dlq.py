@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 READING = "Reading the dead letter queues"
 
 LIMIT = 1000
-"""Number of messages read to find a message by its id."""
+"""Maximum number of messages that are read to find a message by its id."""
 
 
 class DeadLetterQueue(StrEnum):
-    """Kind of dead letter queue: `task` for wake-up messages of turns, `push` for those of push notifications."""
+    """Kind of dead letter queue: `task` for wake-up messages of turns, `push` for messages of push notifications."""
 
     TASK = "task"
     PUSH = "push"
@@ -40,7 +40,7 @@ VARIABLES = {DeadLetterQueue.TASK: "AION_TASK_QUEUE_URL", DeadLetterQueue.PUSH: 
 
 @dataclass(frozen=True, slots=True)
 class WakeUpMeaning:
-    """Meaning of a wake-up message, judged by the current state of the table."""
+    """Meaning of a wake-up message, derived from the current state of the table."""
 
     ids: dict[str, object]
     """Ids in the message, such as owner and task. Empty for an unreadable message."""
@@ -167,7 +167,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
     Fix the cause first, or the messages return after their attempts. Drop poison messages first, for the same reason. SQS
     moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
 
-    --limit is the number of messages printed before the question; all are moved.
+    --limit is the number of messages that are printed before you confirm. All messages are moved.
     """
     for queue in _named(queues):
         found = result_of(read_letters(deployment, [queue], limit), READING)
@@ -238,9 +238,9 @@ async def read_letters(deployment: Deployment, queues: Sequence[DeadLetterQueue]
 
 
 async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
-    """Delete the chosen dead letters and return the number of deleted ones.
+    """Delete the chosen dead letters and return the number of deleted messages.
 
-    SQS needs a receipt to delete a message. The earlier receipts are no longer valid, so read the messages again.
+    Messages are read again first, because SQS deletes a message only by the receipt of its last read.
     """
     count = 0
     for queue in sorted({each.queue for each in chosen}):
@@ -263,7 +263,7 @@ def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
 
 
 async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) -> WakeUpMeaning:
-    """Explain a message body of the queue by the current state of the table.
+    """Return the meaning of a message body, derived from the current state of the table.
 
     Raises StoreError if the table cannot be read.
     """

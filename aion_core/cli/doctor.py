@@ -45,7 +45,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
-    # Hide log messages, since the results of the checks say the same.
+    # Hide log messages, since the results of the checks contain the same information.
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
@@ -70,7 +70,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
 
 
 def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
-    """Make the next check, and show its progress. Return None after the last one."""
+    """Run the next check while showing a spinner. Return its result, or None after the last check."""
     with waiting("Checking"):
         return next(checks, None)
 
@@ -117,7 +117,7 @@ async def _deployed(
     environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
-        # Clients use the base URL, so check only this one.
+        # Check only the base URL, because clients use no other URL.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
         async for check in endpoint.check_endpoint(each):

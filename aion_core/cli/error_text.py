@@ -61,11 +61,11 @@ ERROR_TEXTS = {
 """Messages for the operator, by AWS's error code or by the class name of the SDK's error."""
 
 _SQLITE = "SQLite: "
-"""Beginning of the texts of a local store's errors."""
+"""Prefix of the error messages of a local SQLite store."""
 
 
 def error_text(error: AionError) -> str:
-    """Return a message for the operator. Errors of AWS get a text of `ERROR_TEXTS` if there is one."""
+    """Return a message for the operator. `ERROR_TEXTS` explains known errors of AWS."""
     if not isinstance(error, StoreError):
         return str(error)
     if str(error).startswith(_SQLITE):
@@ -81,7 +81,7 @@ def error_text(error: AionError) -> str:
 
 
 def is_forbidden(error: StoreError) -> bool:
-    """Return True if the credentials lack a permission. The error then says nothing about the resource itself."""
+    """Return True if the credentials lack a permission. Such an error does not show whether the resource exists."""
     return str(error).rpartition(": ")[2] in ("AccessDenied", "AccessDeniedException", "403", "Forbidden")
 
 

@@ -1,4 +1,4 @@
-"""Hints for a wrong command line: commands and options of another level."""
+"""Hints for a wrong command line: the command to which a misplaced subcommand or option belongs."""
 
 from collections.abc import Iterator
 
@@ -7,15 +7,15 @@ from click.exceptions import NoSuchCommand, NoSuchOption
 
 
 class HintingGroup(click.Group):
-    """Group of commands. Its errors name the commands with an unknown subcommand or option.
+    """Group of commands. Its error about an unknown subcommand or option names the commands that have it.
 
-    For a name without such a command, click suggests a similar one of this level.
+    If no command has it, click suggests a similar name of this group.
     """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand. Raises NoSuchCommand, with the commands that have it."""
+        """Find the subcommand. Raises NoSuchCommand with the paths of commands of this name elsewhere."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:
@@ -29,7 +29,7 @@ class HintingGroup(click.Group):
             raise NoSuchCommand(name, f"No such command '{given}'. There is {_listed(places)}.", ctx=ctx) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options of this level. Raises NoSuchOption, with the place of an option of a later command."""
+        """Parse the options of this group. Raises NoSuchOption, with a hint if the option belongs to the subcommand."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -42,7 +42,7 @@ class HintingGroup(click.Group):
             raise NoSuchOption(error.option_name, message, ctx=ctx) from error
 
     def _named_in(self, ctx: click.Context, args: list[str]) -> click.Command | None:
-        """Return the first subcommand among the arguments, None without one."""
+        """Return the first subcommand among the arguments, or None if they contain no subcommand."""
         found = (self.get_command(ctx, each) for each in args if not each.startswith("-"))
         return next((each for each in found if each is not None), None)
 

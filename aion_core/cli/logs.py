@@ -1,4 +1,4 @@
-"""`aion logs` prints the log lines of a deployment's functions and, on request, follows new ones."""
+"""`aion logs` prints the log lines of a deployment's functions and, on request, follows new lines."""
 
 import time
 from typing import TYPE_CHECKING

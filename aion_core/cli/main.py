@@ -54,14 +54,14 @@ def aion(context: click.Context) -> None:
     Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
     your AWS credentials.
     """
-    # click prints colours on terminals only. NO_COLOR turns them off there too (https://no-color.org).
+    # click prints colours on terminals only. NO_COLOR turns colours off on terminals too (https://no-color.org).
     if os.environ.get("NO_COLOR"):
         context.color = False
 
 
 _OWN = ("aion", "aion_core")
 _IMPORTING = (*_OWN, "a2a")
-"""Packages that import optional dependencies, named in aion-lambda's extras."""
+"""Packages whose imports need optional dependencies (extras of aion-lambda)."""
 
 IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, upgrade, completion)
 DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
@@ -70,7 +70,7 @@ for command in (*IN_A_PROJECT, *DEPLOYED):
 
 
 _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
-"""Codes of errors about a file or folder that the user has to correct."""
+"""Codes of OSError for a file or folder whose problem the user must correct."""
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     The exit code is 2 for a wrong command line, 1 for a failed command.
     """
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        # A terminal or pipe of another encoding than UTF-8 lacks some characters.
+        # A terminal or pipe with another encoding than UTF-8 cannot print some characters.
         sys.stdout.reconfigure(errors="replace")
     try:
         aion()
@@ -89,7 +89,7 @@ def main() -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
-            # Do not flush the rest of the output at the exit.
+            # Exit without flushing the output, because that would raise the error again.
             os._exit(1)
         if error.errno not in _UNUSABLE or not error.filename:
             raise
@@ -111,7 +111,7 @@ def _missing(error: ImportError) -> str | None:
 
     Return None if the import failed in the agent author's code, or for a module of aion itself.
     """
-    # The a2a-sdk raises its own error for a missing package of its extras.
+    # For a missing package, the a2a-sdk raises its own ImportError, caused by a ModuleNotFoundError.
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return None

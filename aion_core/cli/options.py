@@ -55,13 +55,13 @@ def config(command: Command) -> Command:
 
 
 def found_config(config: Path) -> Path:
-    """Return the path given by --config. If it is the default and missing, return the current folder for a search."""
+    """Return the path given by --config or, if the default file is missing, the current folder to search for agents."""
     config = config.expanduser()
     return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
 
 def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
-    """Return the agents of the --config. Raises ConfigurationError if it has no agent with a named id."""
+    """Return the agents in the file of --config. Raises ConfigurationError if an id in `named` is not among them."""
     from aion_core.agents.config import read_agent_configs
     from aion_core.agents.load_errors import did_you_mean
 
@@ -74,7 +74,7 @@ def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentCo
 
 
 def agent_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of the agents of the --config that begin with the incomplete word, for the shell's completion."""
+    """Return the agent ids in the file of --config that begin with the incomplete word, for shell completion."""
     config = context.params.get("config") or os.environ.get("AION_CONFIG") or DEFAULT_CONFIG
     try:
         return [name for name in declared_agents(Path(config), ()) if name.startswith(incomplete)]
@@ -137,12 +137,12 @@ class Deployment:
 
     @functools.cached_property
     def is_of_development(self) -> bool:
-        """True if the commands use this folder's development server. All its callers are one owner."""
+        """True if the commands use this folder's development server. All callers of this server count as one owner."""
         return self._local is not None
 
     @property
     def data_folder(self) -> Path | None:
-        """Data folder of this folder's development server; None for a deployment."""
+        """Data folder of this folder's development server, or None for a deployment."""
         return self._local.folder if self._local is not None else None
 
     @property
@@ -152,9 +152,9 @@ class Deployment:
 
     @functools.cached_property
     def _local(self) -> LocalServer | None:
-        """Development server of this folder, None if options or environment variables name a deployment.
+        """Development server of this folder, or None if options or environment variables name a deployment.
 
-        It is read once, before the environment changes.
+        Computed once, before `_use_local` changes the environment.
         """
         names = (*PLACES, "AION_PUSH_QUEUE_URL", SQLITE, EMULATED)
         is_named = self.stack or self.given or any(os.environ.get(name) for name in names)
@@ -171,7 +171,7 @@ class Deployment:
         return {**named, **self.given}
 
     def settings(self, *needed: str, push_queue_url: str = "") -> Settings:
-        """Return the settings of the deployment's functions. Only the `needed` variables are required.
+        """Return the settings of the deployment's functions. Only the variables in `needed` are required.
 
         `push_queue_url` overrides the environment's value, but not the stack's. Raises UsageError, before any read or write, for
         a missing variable.
@@ -185,7 +185,7 @@ class Deployment:
             raise click.UsageError(
                 f"Which deployment? Give {flags}, or set {', '.join(missing)}; or go to a folder in which `aion dev` has run."
             )
-        # Operators need no agents and no key: encrypted values stay encrypted.
+        # Operators need no agents and no encryption key, because their commands decrypt nothing.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
         chosen = {name: value for name, value in environ.items() if name not in without}
         store = {"AION_STORE": "sqlite" if is_local else "dynamodb"}
@@ -213,7 +213,7 @@ def deployment(command: Command) -> Command:
     @functools.wraps(command)
     def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
         named = Deployment(stack or "", {"AION_TABLE": table} if table else {})
-        # A development server may change the AWS variables: restore them.
+        # Restore the AWS variables afterwards: for a development server, `_use_local` changes them.
         with _environment({}, _OF_AWS):
             return command(*arguments, deployment=named, **options)
 
@@ -250,7 +250,7 @@ def aws(command: Command) -> Command:
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
     """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
-    # boto3 reads AWS_DEFAULT_REGION only. AWS_REGION overrides it and the profile's region, as in the AWS CLI.
+    # Let AWS_REGION override the profile's region, as in the AWS CLI. boto3 reads AWS_DEFAULT_REGION only.
     region = region or os.environ.get("AWS_REGION")
     variables = {
         "AWS_PROFILE": profile,
@@ -259,7 +259,7 @@ def aws_environment(profile: str | None, region: str | None, endpoint_url: str |
         EMULATED: endpoint_url,
     }
     chosen = {name: value for name, value in variables.items() if value}
-    # As in the AWS CLI, --profile overrides credentials of the environment.
+    # Let --profile override credentials in the environment, as in the AWS CLI.
     hidden = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN") if profile else ()
     with _environment({**dict.fromkeys(hidden, ""), **chosen}):
         yield
@@ -267,9 +267,9 @@ def aws_environment(profile: str | None, region: str | None, endpoint_url: str |
 
 @contextmanager
 def _environment(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iterator[None]:
-    """Set these environment variables within the block, and remove those with an empty value.
+    """Set these environment variables within the block. A variable with an empty value is removed.
 
-    Afterwards restore their earlier values and those of the variables named in `kept`.
+    Afterwards, restore the earlier values of these variables and of the variables named in `kept`.
     """
     before = {name: os.environ.get(name) for name in (*chosen, *kept)}
     _set(chosen)
@@ -319,7 +319,7 @@ def stack(command: Command) -> Command:
 
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name an owner, and pass the owner id as `owner`, or "" without one."""
+    """Add the options that name an owner. Pass the owner id as `owner`, or "" if the user names no owner."""
 
     @click.option("--owner", help="Owner of the tasks, as printed by `aion why`, `aion tasks` and `aion dlq show`.")
     @click.option("--subject", help="Instead of --owner: a token's subject, or an API key's principal.")

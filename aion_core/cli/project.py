@@ -125,7 +125,7 @@ def _chosen() -> str:
 
 
 def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
-    """Lock the project's dependencies and print the written files, the kept files, and the notes for the author."""
+    """Lock the project's dependencies. Print the written files, the unchanged files, and the notes for the author."""
     from aion_core.project.create import lock
     from aion_core.project.files import contents
 
@@ -153,7 +153,7 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
 
 
 def _installing(folder: Path, project: "Project") -> list[str]:
-    """Return the shell commands that install the dependencies with pip. Other tools install them by themselves."""
+    """Return the shell commands that install the dependencies with pip. For other tools, return no commands."""
     from aion_core.project.tools import PIP
 
     if project.tool is not PIP:
@@ -247,7 +247,7 @@ def _show_diffs(planned: "Upgrade") -> None:
 
 
 def _summarise(planned: "Upgrade") -> None:
-    """Print a line for each file of the upgrade, except unchanged ones, and for each unresolved .new file."""
+    """Print a line for each changed file of the upgrade, and for each unresolved .new file."""
     from aion_core.project.upgrade import FileOutcome
 
     if planned.version and planned.version != __version__:

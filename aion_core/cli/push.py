@@ -1,4 +1,4 @@
-"""`aion push` prints the state of push notifications and redrives dead ones, without decrypting secrets."""
+"""`aion push` prints the state of push notifications and redrives dead notifications, without decrypting secrets."""
 
 from typing import TYPE_CHECKING
 

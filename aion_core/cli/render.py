@@ -20,7 +20,7 @@ UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is
 
 @dataclass(frozen=True)
 class TaskReport:
-    """Report of everything stored about a task except secrets."""
+    """Report of all stored data of a task except secrets."""
 
     head: Head
     events: tuple[Numbered, ...] | None
@@ -137,13 +137,13 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
     if record.interrupted is not None:
         behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
-        # A wake-up message checks whether the interrupted task still exists.
+        # With queued turns, a wake-up message has work: the worker checks whether the interrupted task still exists.
         return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
     return "No turn is running or queued. There is nothing to do.", False
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
-    """Read everything stored about a task into a report. Raises StoreError if the table cannot be read."""
+    """Read all stored data of a task into a report. Raises StoreError if the table cannot be read."""
     try:
         log = await operator.tasks.every_event(head.key)
         events = log.events if log is not None else None
@@ -185,7 +185,7 @@ async def list_heads(
 
 
 def _state(name: str) -> TaskState:
-    """Return the task state of a name as spelled by A2A v0.3, such as `input-required`."""
+    """Return the task state with this name in the spelling of A2A v0.3, such as `input-required`."""
     return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
 
 
@@ -224,5 +224,5 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
 
 
 def time_text(at: datetime) -> str:
-    """Return a time for people, in UTC."""
+    """Return a time as text for people, in UTC."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -36,14 +36,14 @@ class Step:
     def draw(self, text: str = "") -> None:
         """Print the name of the running step and its progress text, without a line break, on a terminal only."""
         if self._live:
-            # Cut the line at the terminal's width, since a wrapped line could not be removed.
+            # Cut the line at the terminal's width, since `clear` cannot remove a wrapped line.
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"{'…':8} {self.name}{text and f': {text}'}"[:width], nl=False)
 
     def clear(self) -> None:
         """Remove the line printed by `draw`."""
         if self._live:
-            # Not a colour: also without colours, the terminal must clear the line.
+            # `color=True`, because click would remove this control sequence together with the colours.
             click.echo(_CLEAR, nl=False, color=True)
 
 
@@ -65,7 +65,7 @@ def step(name: str) -> Iterator[Step]:
 
 
 NOTICE_SECONDS = 1.0
-"""Duration of a step after which its progress is shown."""
+"""Seconds after which the progress of a step is shown."""
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _spin(text: str, ended: threading.Event) -> None:
     from rich.live import Live
     from rich.spinner import Spinner
 
-    # Other output of the process must not go through this console.
+    # Do not redirect stdout and stderr: other output must not go through this console.
     console, spinner = Console(stderr=True), Spinner("dots", f"{text} …")
     with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         ended.wait()

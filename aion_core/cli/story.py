@@ -21,10 +21,10 @@ _AWS_ERROR = re.compile(r"\b([A-Z][A-Za-z]+): ([A-Z][A-Za-z0-9.]+)\.?$")
 """Operation and error code of AWS at the end of a message, as in `PutItem: ThrottlingException`."""
 
 WAIT_SECONDS = 1.0
-"""Shortest wait between a message and its turn that a sentence states."""
+"""Shortest wait, in seconds between a message and its turn, that the story states."""
 
 LONGEST_QUOTE = 120
-"""Number of characters of a quoted message."""
+"""Maximum number of characters quoted from a message."""
 
 _FUNCTIONS = {
     "api": "The API function",
@@ -54,7 +54,7 @@ class StoryEvent:
     """`message`, `status`, `artifact`, `turn`, `takeover`, `handoff`, `push`, `invocation`, `warning` or `error`."""
     text: str
     details: dict[str, Any] = field(default_factory=dict)
-    """Numbers and names in the sentence, for programs."""
+    """Numbers and names of the sentence, in a form for programs."""
 
     def document(self) -> dict[str, Any]:
         """Return the event as JSON values."""
@@ -70,7 +70,7 @@ def story_of(
     """
     recorded = list(_recorded(list(events), caller, agent, content=content))
     logged = [found for line in lines for found in _logged(line)]
-    # The sort is stable: at the same time, events precede log lines. The last events may have no time.
+    # The sort is stable, so an event precedes a log line of the same time. Events without a time come last.
     story = sorted([*recorded, *logged], key=lambda each: each.at or _AT_END)
     return _with_waits(story)
 
@@ -79,7 +79,7 @@ def story_of(
 
 
 def _recorded(events: list[Numbered], caller: str, agent: str, *, content: bool) -> Iterator[StoryEvent]:
-    """Yield the story of the task's durable events. An event without a time, such as an artifact, has that of the next one."""
+    """Yield the story of the durable events. An artifact, which has no time of its own, gets the next event's time."""
     times, after = dict[int, datetime | None](), None
     for each in reversed(events):
         times[each.generation] = after = time_of(each.event) or after
@@ -142,7 +142,7 @@ def _artifact_id(entry: Numbered) -> str | None:
 
 
 def _quoted(message: Message, *, content: bool) -> str:
-    # The sentence ends with a full stop of its own.
+    # Remove the message's full stop, because the sentence around it ends with a full stop.
     text = " ".join(" ".join(part.text for part in message.parts).split()).removesuffix(".")
     if len(text) > LONGEST_QUOTE:
         text = f"{text[: LONGEST_QUOTE - 1]}…"
@@ -153,7 +153,7 @@ def _quoted(message: Message, *, content: bool) -> str:
 
 
 def _logged(line: "LogLine") -> Iterator[StoryEvent]:
-    """Yield the sentence of a log line. Lines about normal steps have none."""
+    """Yield the story event of a log line. Log lines about normal steps yield nothing."""
     fields, at = line.fields, datetime.fromtimestamp(line.at / 1000, UTC)
     if line.killed_request:
         record = fields["record"]
@@ -211,20 +211,20 @@ def _pushed(at: datetime, message: str, fields: dict[str, Any]) -> StoryEvent:
 
 
 def _raised(fields: dict[str, Any]) -> str:
-    """Return the line of a traceback with the raised exception, "" without a traceback."""
+    """Return the line of a traceback that names the raised exception, or "" without a traceback."""
     lines = str(fields.get("exception") or "").strip().splitlines()
     name = re.escape(str(fields.get("exception_name") or ""))
-    # Notes of the exception follow that line, such as LangGraph's name of the node.
+    # Search backwards: the exception's notes, such as LangGraph's name of the node, follow the line with its name.
     named = (line for line in reversed(lines) if name and re.match(rf"([\w.]+\.)?{name}(:|$)", line))
     return next(named, lines[-1] if lines else "")
 
 
 def _failure(at: datetime, function: str, message: str, fields: dict[str, Any]) -> StoryEvent:
-    """Return the sentence of a warning or an error, with its exception and the code of AWS."""
+    """Return the story event of a logged warning or error, with its exception and AWS's error code."""
     raised = _raised(fields)
     cause = f" {one_line(raised)}" if raised else ""
     details: dict[str, Any] = {"function": function}
-    # The cause ends with the error code; without an exception, the message does.
+    # AWS's error code is at the end of the exception or, without an exception, at the end of the message.
     if found := _AWS_ERROR.search(cause or message):
         details |= {"operation": found[1], "code": found[2]}
         cause += f" (AWS's error code for {found[1]}: {found[2]})"
@@ -242,7 +242,7 @@ def _function(name: str) -> str:
 
 
 def _with_waits(story: Sequence[StoryEvent]) -> list[StoryEvent]:
-    """Add to the first turn after each message the wait of the message, if it is at least WAIT_SECONDS."""
+    """State in the first turn after each message how long the message waited, if it was at least WAIT_SECONDS."""
     told: list[StoryEvent] = []
     sent: datetime | None = None
     for each in story:

@@ -206,9 +206,9 @@ async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bo
 
 
 async def _expired(operator: "Operator", agent: str, state: str | None, limit: int) -> "list[Head]":
-    """Return the head of the active or interrupted task of each context with an expired timer, oldest timer first.
+    """Return the active or interrupted task's head of each context with an expired timer, oldest timer first.
 
-    An agent or a state selects its tasks.
+    `agent` and `state` select tasks.
     """
     from aion_core.ports import TaskKey
     from aion_core.tasks.lifecycle import state_name

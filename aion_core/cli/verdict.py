@@ -14,17 +14,17 @@ from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Present state of a task, and the operator's possibilities."""
+    """Present state of a task, and the commands its operator may run now."""
 
     sentence: str
     commands: tuple[str, ...]
-    """Commands of the sentence, without quotes."""
+    """Commands quoted in the sentence, here without quotes."""
 
 
 def verdict_of(
     report: TaskReport, letters: Sequence[QueuedLetter], *, owner: str, place: str, server_runs: bool
 ) -> Verdict:
-    """Return the task's present state. `owner` and `place` are the commands' options, such as ` --stack aion-prod`.
+    """Return the task's present state. `owner` and `place` are options for the commands, such as ` --stack aion-prod`.
 
     `server_runs` is False if the task's development server is stopped.
     """
@@ -42,7 +42,7 @@ def verdict_of(
 
 
 def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
-    """Return the sentence of the task's state, with {} in place of its command."""
+    """Return a sentence about the task's state, with {} in place of the command, and this command."""
     head, since = report.head, time_text(report.head.timestamp)
     if head.state in TERMINAL:
         return {
@@ -62,7 +62,7 @@ def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
 
 
 def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str) -> tuple[str, str]:
-    """Return the sentence of an active task's running or waiting turn."""
+    """Return a sentence about an active task's running or queued turn."""
     record, task_id = context.record, report.head.key.task_id
     if record.running is not None and record.runs(task_id):
         tries = f"try {record.running.tries}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 EARLIER = timedelta(minutes=1)
-"""Time before a task's first event from which log lines are read: clocks differ."""
+"""Log lines are read from this time before a task's first event on, because clocks differ."""
 
 COLOURS = {"error": "red", "invocation": "red", "warning": "yellow", "takeover": "yellow"}
 
@@ -76,7 +76,7 @@ class TaskStory:
         click.echo(f"\n{click.style('Now:', bold=True)} {one_line(self.verdict.sentence)}")
 
     def _facts(self) -> list[str]:
-        """Return sentences about the queue, the webhooks and the dead letters as they are now."""
+        """Return sentences about the present state of the context's queue, the webhooks and the dead letters."""
         context, head = self.report.context, self.report.head
         record = context.record if context is not None and not context.record.expired else None
         facts = []
@@ -119,8 +119,9 @@ Examples:
 def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
     """Print the story of the task TASK_ID, by default of the newest task of `aion dev`, and its present state.
 
-    The story is made of the task's events, lease, queue, webhooks, dead letters and log lines: arrival, workers, tries,
-    waits, interrupts, cancellations, deliveries and errors. The log lines are those of the stack, or of `aion dev`.
+    The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It tells of
+    arrival, workers, tries, waits, interrupts, cancellations, deliveries and errors. Log lines are read from the
+    stack, or from `aion dev`.
 
     Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
     """
@@ -144,7 +145,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
 
 
 def _newest(deployment: Deployment, operator: "Operator") -> str:
-    """Return the id of the development server's newest task. Raises ConfigurationError without one."""
+    """Return the id of the development server's newest task. Raises ConfigurationError if it has no tasks."""
     if not deployment.is_of_development:
         raise click.UsageError("Name the task: aion why TASK_ID. See `aion tasks list`.")
     heads, _ = result_of(list_heads(operator, "", "", "", None, 1), "Searching for the newest task")
@@ -183,7 +184,7 @@ class _StoryReader:
         return verdict_of(report, letters, owner=owner, place=place, server_runs=runs)
 
     def _caller(self, owner: str) -> str:
-        """Return the sender of the task's messages: the principal of an API key, if one has this owner."""
+        """Describe the sender of the task's messages, by the API key of this owner if there is one."""
         from aion_core.bootstrap.operator import build_keys, owner_of_key
         from aion_core.ports import ANONYMOUS
 
@@ -199,7 +200,7 @@ class _StoryReader:
         return f"The client {owner}"
 
     def _letters(self, head: "Head") -> list[QueuedLetter]:
-        """Read the dead letters of the task's pushes, and those of its context."""
+        """Read the dead letters of the task's push notifications and of its context's turns."""
         environ, found = self.deployment.environ, list[QueuedLetter]()
         for queue in DeadLetterQueue:
             if not environ.get(VARIABLES[queue]) and not environ.get(SQLITE):
@@ -212,7 +213,7 @@ class _StoryReader:
         return found
 
     def _lines(self, head: "Head", began: datetime) -> "Sequence[LogLine]":
-        """Read the log lines of the task from the stack's log groups, or from the development server's file."""
+        """Read the log lines of the task from the stack's log groups, or from the development server's log file."""
         task_id, context_id = head.key.task_id, head.context.context_id
         if (folder := self.deployment.data_folder) is not None:
             from aion_core.dev.log_file import read
@@ -230,7 +231,7 @@ class _StoryReader:
         return lines or ()
 
     def _or_unread(self, source: str, read: Callable[[], Any]) -> Any:
-        """Return what `read` returns. If it fails, add the reason to the sources that could not be read."""
+        """Return the result of `read`. If it fails, add the source and the reason to `unread`."""
         try:
             return read()
         except AionError as error:

@@ -13,7 +13,7 @@ from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreUnavailable
 
 _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 6})
-# Put the bucket's name into the path, because an emulator has no host name for each bucket.
+# Put the bucket's name into the URL's path, because an emulator has no host name for each bucket.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 
@@ -28,7 +28,7 @@ def client_of(service: str) -> Any:
 
 @lru_cache(maxsize=32)
 def _client(service: str, environ: tuple[tuple[str, str], ...]) -> Any:
-    """Create a client once for each environment: reading a service's description takes a third of a second."""
+    """Create a boto3 client. It is cached by the environment, because boto3 takes a third of a second to create it."""
     config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in dict(environ) else _CONFIG
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
@@ -47,7 +47,7 @@ def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterat
 
 
 def region() -> str:
-    """Return the AWS region of the environment or the profile, or "" without one."""
+    """Return the AWS region of the environment or the profile, or "" if none is configured."""
     return str(_with_own_errors(lambda: boto3.session.Session().region_name) or "")
 
 

@@ -15,7 +15,7 @@ RETAINED = ("Retain", "RetainExceptOnCreate")
 PAUSE_SECONDS = 2.0
 """Seconds between two requests for the status of a changing stack."""
 
-# Beginnings of failure reasons that only follow from another failure, since CloudFormation cancels the other resources.
+# Prefixes of the reasons with which CloudFormation cancels other resources after a failure.
 _CONSEQUENCES = ("Resource creation cancelled", "Resource update cancelled")
 
 _IN_PROGRESS = "_IN_PROGRESS"
@@ -68,7 +68,7 @@ class StackEvent:
 
 
 def find(name: str) -> CloudFormationStack | None:
-    """Return the stack with this name or id, or None without one. A deleted stack is found by its id only."""
+    """Return the stack with this name or id, or None if it does not exist. A deleted stack is found by its id only."""
     try:
         (found,) = call(client_of("cloudformation").describe_stacks, StackName=name)["Stacks"]
     except AwsRefused as error:
@@ -92,7 +92,7 @@ def deleted(name: str) -> list[str]:
         for each in listed(
             client_of("cloudformation"), "list_stacks", "StackSummaries", StackStatusFilter=["DELETE_COMPLETE"]
         )
-        # Nested stacks have other names.
+        # Leave out nested stacks: their names only begin with the name of their parent.
         if each["StackName"] == name and not each.get("ParentId")
     ]
     return [each["StackId"] for each in sorted(found, key=lambda each: each["CreationTime"], reverse=True)]
@@ -119,7 +119,7 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
     for event in _events(stack_id, above=above):
         if event.status == "DELETE_SKIPPED":
             yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
-        # Skip the events about the stack itself.
+        # Skip the events about the stack itself: their physical id is the stack's id.
         if event.type == NESTED and event.physical_id not in ("", stack_id):
             nested[event.physical_id] = event.path
     for physical_id, path in nested.items():
@@ -127,7 +127,7 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
 
 
 def template_resource_ids(stack_id: str) -> set[str]:
-    """Return the logical ids of the resources in the stack's template, without those of nested stacks."""
+    """Return the logical ids of the resources in the stack's own template, without resources of nested stacks."""
     return set(_template(client_of("cloudformation"), stack_id))
 
 
@@ -141,7 +141,7 @@ def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
     try:
         body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
     except AwsRefused as error:
-        # A stack has no template before its first execution.
+        # A stack has no template until its first change set is executed.
         if error.code == "ValidationError":
             return {}
         raise
@@ -155,9 +155,9 @@ def last_event(stack_id: str) -> str:
 
 
 def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent]:
-    """Return the events of the failures that caused others, after the event `since`, oldest first.
+    """Return the failure events after the event `since`, oldest first, without events of cancelled resources.
 
-    The failures within a nested stack replace the nested stack's own event.
+    Failures of resources in a nested stack replace the failure of the nested stack itself.
     """
     found: list[StackEvent] = []
     for event in reversed(list(_events(stack_id, since, above))):
@@ -171,7 +171,7 @@ def failures(stack_id: str, since: str = "", above: str = "") -> list[StackEvent
 
 
 def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEvent]:
-    """Yield the events of the stack after the event with the id `since`, newest first."""
+    """Yield the stack's events that follow the event with the id `since`, newest first."""
     for each in listed(client_of("cloudformation"), "describe_stack_events", "StackEvents", StackName=stack_id):
         if each["EventId"] == since:
             return

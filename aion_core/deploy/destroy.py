@@ -1,4 +1,4 @@
-"""Deletion of a deployment's stack and, on request, its retained resources. A second run continues a failed one."""
+"""Deletion of a deployment's stack and, on request, its retained resources. A second run continues a failed run."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from aion_core.errors import ConfigurationError
 
 MOST_FAILURES = 4
 OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
-"""Logical ids in every aion template. A stack without them belongs to another program and is not deleted."""
+"""Logical ids in every aion template. A stack without these ids belongs to another program and is not deleted."""
 EARLIER = 5
 """Number of earlier stacks of the same name searched for retained resources."""
 
@@ -44,7 +44,7 @@ class RetainedResource:
 
 @dataclass(frozen=True)
 class DestroyPlan:
-    """Plan of a deletion, with the existing resources of a deployment."""
+    """Plan of the deletion of a deployment, with its existing resources."""
 
     name: str
     stack: CloudFormationStack | None
@@ -80,7 +80,7 @@ def plan(name: str) -> DestroyPlan:
     ):
         raise ConfigurationError(f"The stack {name!r} is not an aion stack. Nothing was deleted.")
     own = of_resources(cloudformation.resources(last)) if existing is not None else []
-    # An earlier deletion that failed may already have retained resources.
+    # Add the resources retained by earlier deletions of this stack that failed.
     left = [
         each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
     ]
@@ -91,7 +91,7 @@ def plan(name: str) -> DestroyPlan:
 
 
 def check(planned: DestroyPlan, *, data: bool) -> None:
-    """Raise DeployError if AWS would refuse to delete a part of the plan. Called before anything is deleted."""
+    """Raise DeployError if AWS would refuse to delete a resource of the plan. Called before the first deletion."""
     stack = planned.stack
     if stack is not None and stack.is_protected:
         raise DeployError(
@@ -128,7 +128,7 @@ def delete_stack(
 
 
 def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
-    """Select the resources that the deletion of their stack retains or has retained, sorted by kind."""
+    """Return the resources that a deletion of their stack will retain or has retained, sorted by kind."""
     found = [
         RetainedResource(each.type, each.physical_id)
         for each in resources
@@ -178,7 +178,7 @@ def is_protected(resource: RetainedResource) -> bool:
 
 
 def owner(resource: RetainedResource) -> str:
-    """Return the name of the existing stack that contains this resource, or "" without one.
+    """Return the name of the existing stack that contains this resource, or "" if there is no such stack.
 
     A retained resource may have been imported into another stack.
     """
@@ -188,7 +188,7 @@ def owner(resource: RetainedResource) -> str:
         if error.code == "ValidationError":
             return ""
         raise
-    # Resources of deleted stacks have a DELETE_ status.
+    # Leave out deleted stacks: the status of their resources begins with DELETE_.
     existing = [each for each in found["StackResources"] if not each["ResourceStatus"].startswith("DELETE_")]
     return str(existing[0]["StackName"]) if existing else ""
 

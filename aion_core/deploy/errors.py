@@ -1,4 +1,4 @@
-"""Errors of a deployment with the failed step, the output lines with the reason, and the remedy."""
+"""Errors of a deployment, with the failed step, the output lines that state the reason, and the remedy."""
 
 from collections.abc import Sequence
 
@@ -47,9 +47,9 @@ REMEDIES = (
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
     ("does not exist in the template", "template.yaml has no such parameter. Check its spelling; `aion upgrade` installs the newest template."),
 )  # fmt: skip
-"""Pairs of words in AWS's reason for a failure and the remedy for it. The first match applies."""
+"""Pairs of a text in AWS's reason for a failure and the remedy. The first matching pair applies."""
 
 
 def remedy(reason: str, otherwise: str) -> str:
-    """Return the remedy for a failure by AWS's reason, or `otherwise` without a known one."""
+    """Return the remedy for AWS's reason of a failure, or `otherwise` if no remedy is known."""
     return next((text for words, text in REMEDIES if words in reason), otherwise)

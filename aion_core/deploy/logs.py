@@ -1,4 +1,4 @@
-"""Reader of the log groups of a deployment's functions, which follows new lines and renders them for people."""
+"""Read the log groups of a deployment's functions, follow new log lines, and render them for people."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from aion_core.errors import ConfigurationError
 FUNCTIONS = ("api", "task", "push", "sweep")
 PAUSE_SECONDS = 2.0
 LATE_MS = 10_000
-"""Longest delay, in milliseconds, until CloudWatch has a log line.
+"""Longest delay, in milliseconds, until CloudWatch returns a new log line.
 
 `follow` reads this period again and drops duplicates.
 """
@@ -36,7 +36,7 @@ class LogLine:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Fields of the line parsed as a JSON object; {} for other text."""
+        """Fields of a line that is a JSON object, {} for any other line."""
         try:
             parsed = json.loads(self.text)
         except ValueError:
@@ -45,7 +45,7 @@ class LogLine:
 
     @property
     def killed_request(self) -> str:
-        """Id of the invocation, if the line is Lambda's report of a failed one; "" for other lines."""
+        """Request id of the invocation if this line is Lambda's report of a failed invocation, else ""."""
         fields = self.fields
         record = fields.get("record") if fields.get("type") == "platform.report" else None
         is_killed = isinstance(record, dict) and record.get("status", "success") != "success"
@@ -71,15 +71,15 @@ def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") ->
     With a task's id, return only its lines. Raises ConfigurationError if no function has a log group.
     """
     found = _read(stack, functions, since, f"{{ $.task_id = {json.dumps(task)} }}" if task else "")
-    # An emulator may not support JSON filter patterns.
+    # Filter again here, because an emulator may ignore JSON filter patterns.
     return [line for line in found if not task or line.fields.get("task_id") == task]
 
 
 def read_task(stack: str, task_id: str, context_id: str, *, since: int) -> list[LogLine]:
     """Return the log lines about a task, and Lambda's reports of its killed invocations, oldest first.
 
-    A report has no task: it is found by the invocations of the task's lines. Raises ConfigurationError if no function has
-    a log group.
+    A report does not name a task: it is found by the request ids in the task's log lines. Raises ConfigurationError if
+    no function has a log group.
     """
     ids = json.dumps(task_id), json.dumps(context_id)
     pattern = f"{{ ($.task_id = {ids[0]}) || ($.context_id = {ids[1]}) }}"
@@ -93,9 +93,9 @@ def read_task(stack: str, task_id: str, context_id: str, *, since: int) -> list[
 
 
 def about_task(lines: Sequence[LogLine], task_id: str, context_id: str) -> list[LogLine]:
-    """Return the lines of a task, and its invocations' lines about its context without a task's id.
+    """Return a task's log lines. Lines without a task id are included if invocation and context id are the task's.
 
-    Other lines with this context id may belong to another owner.
+    Other invocations are excluded, because their lines with this context id may belong to another owner.
     """
     own = {line.fields.get("correlation_id") for line in lines if line.fields.get("task_id") == task_id} - {None}
     return [
@@ -158,7 +158,7 @@ def _lines(client: Any, stack: str, function: str, since: int, pattern: str) -> 
 SHOWN = ("task_id", "context_id", "agent")
 """Fields with ids printed after a line's message, in this order."""
 
-# Fields not printed, because they appear elsewhere in the line or are useful to programs only.
+# Fields not printed, because the rendered line contains them already or because only programs need them.
 _HIDDEN_FIELDS = frozenset(
     {
         "level", "message", "timestamp", "logger", "location", "service", "correlation_id", "function_request_id", "cold_start",

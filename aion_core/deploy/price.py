@@ -1,4 +1,4 @@
-"""Price of a month without requests, as computed by `make cost` for docs/cost.md."""
+"""Price of a month without requests, computed like the prices in docs/cost.md (`make cost`)."""
 
 import json
 from collections.abc import Mapping

@@ -24,7 +24,7 @@ SHOWN = 15
 
 _CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
 _UP_TO_DATE = "No changes to deploy"
-# Progress lines of SAM itself, hidden from the output of the package build.
+# Progress lines of SAM itself. They are removed from the output of `sam build`.
 _NOISE = re.compile(
     r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
     r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
@@ -48,7 +48,7 @@ class Sam:
         """
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
-        # Build in the project's folder, because SAM's copy of it would have neither .venv nor .git.
+        # Build in the project's folder. By default SAM builds in a copy of it, without .venv and .git.
         command = ["build", "--build-in-source", *self._config(), *overrides]
         code, lines = self._run(command, lambda line: None if _NOISE.match(line) else report(line), more)
         if code:
@@ -88,7 +88,7 @@ class Sam:
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
-        # Put this environment first on PATH, so that the package build finds its `aion` and uv.
+        # Put this Python environment first on PATH, so that the package build runs this environment's `aion` and uv.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(  # noqa: S603 - no shell
             [str(self.program), *arguments],
@@ -114,7 +114,7 @@ def _overrides(given: Mapping[str, str]) -> list[str]:
 
 
 def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
-    """Return the output lines from the first line with one of these beginnings on, but only the last lines."""
+    """Return the output lines from the first one with one of these beginnings to the end, at most the last `SHOWN`."""
     stripped = [line.strip() for line in lines if line.strip()]
     begins = [place for place, line in enumerate(stripped) if line.startswith(tuple(beginnings))]
     return (stripped[begins[0] :] if begins else stripped)[-SHOWN:]
@@ -122,7 +122,7 @@ def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("sam-requirements.txt")
-# Folder of the installed SAM CLI. In a checkout it is beside the code, so that `make clean` removes it.
+# Folder of the installed SAM CLI. In a git checkout it is in the root folder, so that `make clean` removes it.
 HOME = ROOT / ".sam" if (ROOT / "template.yaml").is_file() else platformdirs.user_cache_path("aion-lambda") / "sam"
 # Disable the telemetry that SAM CLI sends about every command.
 ENVIRONMENT = {"SAM_CLI_TELEMETRY": "0"}
@@ -135,7 +135,7 @@ class SamMissing(AionError):
 
 
 def command() -> Path:
-    """Return the path of the program `sam`, either from PATH if new enough, or from our own installation.
+    """Return the path of `sam`: the program on PATH if it is new enough, else the program of our own installation.
 
     Raises SamMissing.
     """
@@ -168,7 +168,7 @@ def installed() -> Path:
 
 
 def _version_of(program: str) -> tuple[int, ...]:
-    """Return the version printed by a program as numbers, or (0,) if it prints none."""
+    """Return the version printed by a program as numbers, or (0,) if it prints no version."""
     result = subprocess.run([program, "--version"], capture_output=True, text=True)  # noqa: S603 - found on the path
     version = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout)
     return tuple(map(int, version.groups())) if version and not result.returncode else (0,)

@@ -45,7 +45,7 @@ class SamConfig:
         return cls(path, environment, document)
 
     def get(self, name: str, command: str = "deploy") -> str:
-        """Return the value of an option of a SAM command in this environment, or "" without one."""
+        """Return the value of an option of a SAM command in this environment, or "" if it is not set."""
         for section in (command, "global"):
             value = self._section(section).get(name)
             if value is not None:
@@ -54,7 +54,7 @@ class SamConfig:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Values of the template parameters for `sam deploy`, by name. Raises ConfigurationError for an invalid one."""
+        """Values of the template parameters for `sam deploy`, by name. Raises ConfigurationError if one is invalid."""
         value = self._section("deploy").get(_OVERRIDES, [])
         try:
             words = [str(each) for each in value] if isinstance(value, list) else shlex.split(str(value))
@@ -63,7 +63,7 @@ class SamConfig:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
 
     def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
-        """Write options and template parameters of `sam deploy` into the file, and leave the rest of it unchanged."""
+        """Write options and template parameters of `sam deploy` into the file. Its other content stays unchanged."""
         if not options and not given:
             return
         table = self._deploy()
@@ -97,7 +97,7 @@ class SamConfig:
 
 
 def parameters(words: Iterable[str]) -> dict[str, str]:
-    """Parse words such as `Stage=dev` into template parameters by name. Raises ValueError for an invalid word."""
+    """Parse arguments such as `Stage=dev` into template parameters by name. Raises ValueError if one is invalid."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -110,7 +110,7 @@ def parameters(words: Iterable[str]) -> dict[str, str]:
 
 
 def word(name: str, value: str) -> str:
-    """Return a template parameter as a word for SAM CLI, quoted if necessary."""
+    """Return a template parameter as an argument of SAM CLI, such as `Stage=dev`, quoted if necessary."""
     if _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -118,7 +118,7 @@ def word(name: str, value: str) -> str:
 
 
 def _write(table: Table, wanted: Mapping[str, str], changed: set[str]) -> None:
-    """Write the changed template parameters into the table's array, each at the position of its earlier value."""
+    """Write the changed template parameters into the table's array. A new value replaces the parameter's old value."""
     array = table.get(_OVERRIDES)
     if not isinstance(array, Array):
         array = tomlkit.array()

@@ -1,1 +1,1 @@
-"""Development server with a supervisor process, a worker process for the agents, and one for the emulated AWS."""
+"""Development server with a supervisor process, a worker process for the agents, and an AWS emulator process."""

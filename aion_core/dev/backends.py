@@ -14,11 +14,11 @@ from aion_core.errors import ConfigurationError, StoreError
 from aion_core.template.names import Place
 
 EMULATOR_END_SECONDS = 15.0
-"""Seconds for the emulator to write its snapshot and exit. After them the supervisor kills its process."""
+"""Seconds for the emulator to write its snapshot and exit. Then the supervisor kills its process."""
 
 
 class Backend:
-    """Storage backend in the worker's memory, without a process or a file. Base class of the other backends."""
+    """Storage backend in the worker's memory, without a process or a file. Other backends inherit from it."""
 
     preloaded: tuple[str, ...] = ()
     """Names of modules imported once by the fork server, before it forks a worker."""
@@ -30,7 +30,7 @@ class Backend:
     """True once the storage is ready, so that a worker may load the agents."""
 
     def start(self) -> None:
-        """Start the backend's process or prepare its files. Nothing to do in memory."""
+        """Start the backend's process or prepare its files. The backend in memory does nothing."""
 
     def receive(self) -> None:
         """Receive a message from the backend's process. Raises ConfigurationError if the process cannot serve."""
@@ -39,7 +39,7 @@ class Backend:
         """Make the queue messages received by an ended worker visible again for the next worker."""
 
     def end(self) -> None:
-        """Stop the backend's process. Nothing to do without one."""
+        """Stop the backend's process. A backend without a process does nothing."""
 
     @property
     def endpoint(self) -> str:
@@ -58,11 +58,11 @@ class Files(Backend):
     )
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
-        """Use the SQLite files in this folder. With `fresh`, `start` deletes the folder first."""
+        """Use the SQLite files in this folder. If `fresh`, `start` deletes the folder first."""
         self._folder, self._fresh = folder, fresh
 
     def start(self) -> None:
-        """Delete the folder if `fresh` was given. Make queue messages received by crashed workers visible again."""
+        """Delete the folder if `fresh`. Make queue messages received by crashed workers visible again."""
         if self._fresh:
             try:
                 shutil.rmtree(self._folder)
@@ -75,7 +75,7 @@ class Files(Backend):
     def release(self, worker: WorkerProcess) -> None:
         """Make the queue messages received by an ended worker visible again.
 
-        If the file cannot be written, the messages return after their visibility timeout.
+        If the queue's file cannot be written, the messages become visible after their visibility timeout.
         """
         if worker.process is not None:
             worker.process.join(1)
@@ -96,7 +96,7 @@ class EmulatedAWS(Backend):
     is_ready = False
 
     def __init__(self, template: Path, folder: Path, *, fresh: bool) -> None:
-        """Emulate the resources of the template. With `fresh`, the emulator deletes its earlier snapshot first."""
+        """Emulate the resources of the template. If `fresh`, the emulator deletes its earlier snapshot first."""
         self._task = EmulatorTask(template, folder, fresh)
         self._process: Any = None
 
@@ -110,7 +110,7 @@ class EmulatedAWS(Backend):
 
     def receive(self) -> None:
         """Receive the emulator's message that it is ready. Raises ConfigurationError if it failed or has stopped."""
-        assert self.connection is not None  # noqa: S101  # the caller has seen a message on it
+        assert self.connection is not None  # noqa: S101  # called only when a message has arrived on the connection
         try:
             match self.connection.recv():
                 case EmulatorReady(place, notes):

@@ -31,7 +31,7 @@ _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
 
 _HIDDEN = frozenset({"A turn begins.", "Not set, because this process reads no secrets: %s."})
-"""Log messages not printed, because another line or the supervisor gives the developer the same information."""
+"""Log messages that are not printed, because another line or the supervisor prints the same information."""
 
 
 def install(*, colour: bool) -> None:
@@ -44,7 +44,7 @@ def install(*, colour: bool) -> None:
     logging.getLogger().setLevel(logging.INFO)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    # urllib3 warns if more leases are renewed at once than its pool has connections.
+    # Hide urllib3's warning about a full connection pool: many leases may be renewed at once.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
@@ -94,7 +94,7 @@ def is_wanted(record: logging.LogRecord) -> bool:
 
 
 def _is_repeated(record: logging.LogRecord) -> bool:
-    """Return True for a log record of ADK with an exception of which the traceback has already been printed."""
+    """Return True if ADK logs an exception whose traceback has been printed already."""
     error = record.exc_info[1] if record.exc_info else None
     return error is not None and record.name.startswith("google_adk") and _is_shown(error)
 
@@ -113,12 +113,12 @@ def _source(record: logging.LogRecord) -> str:
     """Return the name of the record's logger in brackets, or "" for aion's own loggers."""
     if record.name.partition(".")[0] in ("aion_core", "handlers", "root"):
         return ""
-    # A file outside of a package has a generated module name.
+    # The logger of a file outside of a package has a generated name: print the file's name instead.
     return f"({record.module if record.name.startswith(GENERATED_NAME) else record.name})"
 
 
 def traceback_lines(error: BaseException) -> list[str]:
-    """Return the lines of a short traceback, with the author's frames and a count of the library frames between them.
+    """Return the lines of a short traceback: the author's frames, and the number of library frames between them.
 
     For an error raised by aion without a frame of the author's code, return its message only.
     """
@@ -127,7 +127,7 @@ def traceback_lines(error: BaseException) -> list[str]:
     if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
         return _last_lines(error)
     if any(_is_authors(frame) for each in chain for frame in _frames(each)):
-        # ADK wraps an author's exception in its own ones, which add no information.
+        # ADK wraps an author's exception in its own exceptions, which add no information.
         chain = [each for each in chain if not _is_adks(each)]
     for number, each in enumerate(chain):
         if number:
@@ -138,9 +138,9 @@ def traceback_lines(error: BaseException) -> list[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions that led to this one, the first cause first, and then this exception.
+    """Return the exceptions that caused this exception, the first cause first, and then this exception.
 
-    Those in an exception group, such as that of an `asyncio.TaskGroup`, led to the group.
+    The exceptions in an exception group, such as from an `asyncio.TaskGroup`, count as causes of the group.
     """
     seen: list[BaseException] = []
     left: list[BaseException] = [error]
@@ -165,7 +165,7 @@ def _frames(error: BaseException) -> list[FrameSummary]:
 
 def _last_lines(error: BaseException) -> list[str]:
     texts = (text.rstrip("\n") for text in traceback.format_exception_only(error))
-    # The text of an exception may be a caller's, with characters that control the terminal.
+    # The text of an exception may come from a caller and contain characters that control the terminal.
     lines = [log.one_line(line) for text in texts for line in text.split("\n")]
     notes = [match["node"] for line in lines if (match := _NODE.fullmatch(line))]
     lines = [line for line in lines if not _NODE.fullmatch(line)]
@@ -181,7 +181,7 @@ def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
         if is_authors:
             yield from (line for frame in some for line in _shown(frame))
             continue
-        # Without a frame of the author's code, show only the last frame, which raised the exception.
+        # A traceback without a frame of the author's code is reduced to its last frame, which raised the exception.
         shown = [] if authors else some[-1:]
         hidden = some[: len(some) - len(shown)]
         if hidden:
@@ -209,7 +209,7 @@ def _package_of(filename: str) -> str:
     for folder in (*_LIBRARIES, _STANDARD):
         if path.is_relative_to(folder):
             return path.relative_to(folder).parts[0].removesuffix(".py")
-    # A dependency in another folder, or code without a file.
+    # The file belongs to a dependency in another folder, or the code has no file.
     if "site-packages" in path.parts:
         return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
     return "Python" if filename.startswith("<") else ""

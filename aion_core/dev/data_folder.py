@@ -22,10 +22,10 @@ STATE = "dev.json"
 STORE, SNAPSHOT = "store", "state"
 """Names of the SQLite folder and of the emulator's snapshot file within the data folder."""
 LOG = "log.jsonl"
-"""Name of the log file within the data folder; the file before it has `.1` after this name."""
+"""Name of the log file within the data folder. The previous log file has this name with the suffix `.1`."""
 _LOCK = "dev.lock"
 LOCK_WAITS = (0.01, 0.05, 0.0)
-"""Seconds after each failed attempt to acquire the lock. A command that looks for a server holds it for a moment."""
+"""Pauses in seconds after failed attempts to lock. A command that looks for a server holds the lock for a moment."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RunningServer:
     endpoint: str = ""
     """URL of the emulated AWS. Empty for other stores."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of its functions, with the emulator's table, bucket, queues, key and credentials."""
+    """Environment variables of the server's functions: the emulator's table, bucket, queues, key and credentials."""
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -62,7 +62,7 @@ class LocalServer:
 
 
 def find_local_server() -> LocalServer | None:
-    """Return the development server of AION_DATA_DIR or, without it, of the nearest `.aion` in this or a parent folder.
+    """Return the development server of AION_DATA_DIR or, if this is not set, of the nearest `.aion` here or above.
 
     A server with its tasks in memory is not returned, because other processes cannot read them.
     """
@@ -70,12 +70,12 @@ def find_local_server() -> LocalServer | None:
 
 
 def running_server_url() -> str:
-    """Return the URL of the running development server of AION_DATA_DIR or of the nearest `.aion`; "" without one."""
+    """Return the URL of the development server of AION_DATA_DIR or of the nearest `.aion`, or "" if it does not run."""
     return next((found.url for folder in _candidates() if (found := RunningServer.read(folder))), "")
 
 
 def _candidates() -> list[Path]:
-    """Return the data folders to look into, the nearest first."""
+    """Return the folders that may be data folders: AION_DATA_DIR, or `.aion` in this and each parent folder."""
     if named := os.environ.get(VARIABLE):
         return [Path(named).expanduser().absolute()]
     here = Path.cwd()
@@ -103,13 +103,13 @@ def make_ignored(folder: Path) -> None:
 
 
 class DataFolder:
-    """Data folder of a development server. A lock admits one server at a time."""
+    """Data folder of a development server. A lock lets only one server use the folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def is_own(self, path: Path) -> bool:
-        """Return True for a path of the server's own files in the folder, which may also have files of the project."""
+        """Return True for a path of the server's own files. The folder may also contain files of the project."""
         folder = self.path.resolve()
         inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
         return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, LOG, _LOCK)))
@@ -168,7 +168,7 @@ def _lock(descriptor: int) -> bool:
     try:
         import fcntl
     except ImportError:
-        # Windows has no such lock, so two servers could use the same data there.
+        # Windows has no such lock. There, two servers could use the same data.
         return True
     for seconds in LOCK_WAITS:
         try:
@@ -181,7 +181,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_running(folder: Path, pid: int) -> bool:
-    """Return True if a server holds the folder's lock. Another process may have the id of a server that was killed."""
+    """Return True if a server holds the folder's lock. Process ids prove nothing, since other processes reuse them."""
     try:
         import fcntl
 

@@ -20,7 +20,7 @@ SNAPSHOT_SECONDS = 3.0
 LOCK_SECONDS = 10.0
 """Seconds to wait until an earlier emulator has released the folder.
 
-After a crash of its supervisor an emulator may still be writing a snapshot.
+If its supervisor has crashed, the earlier emulator may still be writing a snapshot.
 """
 
 
@@ -63,7 +63,7 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         failed=lambda error: print(f"Cannot write to {task.folder}: {error.strerror}.", file=sys.stderr),
     )
     saver.start()
-    # If the supervisor has ended, the connection is closed.
+    # Errors mean that the supervisor has ended or has closed the connection.
     with contextlib.suppress(EOFError, OSError):
         connection.send(EmulatorReady(stack.template.place, tuple(notes)))
         while isinstance(message := connection.recv(), ReleaseMessages):

@@ -1,4 +1,4 @@
-"""HTTP protocol of the development server: uvicorn's, with time limits for slow request headers and for unread bodies."""
+"""HTTP protocol of the development server: uvicorn's protocol with time limits for slow headers and unread bodies."""
 
 import asyncio
 
@@ -6,49 +6,49 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0
-"""Time limit for the headers of a request. Without one, a client holds a connection open by a byte now and then."""
+"""Time limit for a request's headers. Without it, a client could hold a connection open by sending single bytes."""
 
 LAST_SECONDS = 1.0
-"""Time limit for the first request of a connection when the server stops: the client may have sent it already."""
+"""Time limit for a connection's first request once the server stops, because the client may have sent the request."""
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """HTTP/1.1 connection. Closes if a request's headers, or the rest of a body after the response, arrive too slowly.
+    """HTTP/1.1 connection. It closes if request headers, or the rest of a body after its response, arrive too slowly.
 
-    uvicorn limits only the silence between two requests. The application limits the time of a body that it reads.
-    uvicorn's other protocol, on httptools, loses bodies of Java's client (docs/decisions/0041).
+    uvicorn limits only the time between two requests. The application limits the time for a body that it reads.
+    uvicorn's protocol on httptools is not used, because it loses request bodies of Java's client (docs/decisions/0041).
     """
 
     header_seconds = HEADER_SECONDS
-    """Time limit of this connection; a subclass may have another one."""
+    """Time limit of this connection. A subclass may set another limit."""
     last_seconds = LAST_SECONDS
     _limit: asyncio.TimerHandle | None = None
     _stops = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Begin the time of the first request's headers."""
+        """Start the time limit of the first request's headers."""
         super().connection_made(transport)
         self._set_limit()
 
     def data_received(self, data: bytes) -> None:
-        """Pass the data on; begin or end the time limit."""
+        """Pass the data to uvicorn, and start or cancel the time limit."""
         super().data_received(data)
         if self._stops and self.cycle is not None:
             super().shutdown()
         self._set_limit()
 
     def on_response_complete(self) -> None:
-        """Begin the time limit of the next headers, or of the rest of the request."""
+        """Start the time limit of the next request's headers, or of the rest of this request's body."""
         super().on_response_complete()
         self._set_limit()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the time limit."""
+        """Cancel the time limit."""
         self._end_limit()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close the connection after its current request. A connection without any request waits for its first one."""
+        """Close the connection after its current request. An unused connection may send one within `last_seconds`."""
         if self.cycle is not None:
             super().shutdown()
         elif not self._stops:

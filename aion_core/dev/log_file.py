@@ -1,6 +1,6 @@
 """Log file of the development server: log records as JSON lines in its data folder, as deployed functions write them.
 
-`aion why` reads the file. A file of LARGEST_BYTES is renamed at the server's start, and replaces the one before it.
+`aion why` reads the file. At its start, the server renames a file of LARGEST_BYTES, in place of an older one.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from aion_core.deploy.logs import LogLine
 
 EARLIER = f"{LOG}.1"
-"""Name of the file before the log file, within the data folder."""
+"""Name of the previous log file, within the data folder."""
 
 LARGEST_BYTES = 10 * 1024 * 1024
 
 SERVICE = "dev"
-"""Name of the log lines' source, in place of a function of a deployment."""
+"""Source of the log lines, as in a deployment the name of a function."""
 
 
 def prepare(folder: Path, *, fresh: bool) -> Path:
@@ -49,25 +49,25 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record to the file."""
         try:
-            # A record is one short write at the file's end: lines of two workers do not mix.
+            # Append each record with one write, so that lines of two workers do not mix.
             os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
             self._fails = False
         except OSError as error:
             if not self._fails:
-                # The warning comes back to this handler.
+                # Set the flag first, because the warning is passed to this handler too.
                 self._fails = True
                 logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
-        except Exception:  # as in the handlers of logging
+        except Exception:  # as handlers of the logging module do
             self.handleError(record)
 
 
 def install(path: Path) -> None:
-    """Write this process's log records to the file too. Without a writable file, nothing is written."""
+    """Write this process's log records to the file as well, if the file is writable."""
     from aion_core.aws.log_formatter import formatter
     from aion_core.dev.console_log import is_wanted
 
     try:
-        # Messages may quote data of the project: only this user may read them.
+        # Only this user may read the file, because log messages may quote data of the project.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
@@ -79,13 +79,13 @@ def install(path: Path) -> None:
 
 
 def read(folder: Path, task_id: str, context_id: str) -> "list[LogLine]":
-    """Return the log lines about a task (`deploy.logs.about_task`), in the order of their records."""
+    """Return the log lines about a task (see `deploy.logs.about_task`), oldest first."""
     from aion_core.deploy.logs import LogLine, about_task
 
     found = []
     for path in (folder / EARLIER, folder / LOG):
         for text in _texts(path):
-            # Parsing is slow: skip the lines of other contexts.
+            # Skip lines without these ids before parsing, because parsing is slow.
             if f'"{task_id}"' not in text and f'"{context_id}"' not in text:
                 continue
             line = LogLine(0, SERVICE, text.rstrip(), "")

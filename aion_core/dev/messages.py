@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.template.names import Place
 
 ENDING = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)))
-"""Signals that end the server. A terminal sends them to every process, but only the supervisor handles them."""
+"""Signals that end the server. A terminal sends these signals to every process; only the supervisor handles them."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class Load:
     variables: Mapping[str, str]
     """Environment variables of the project for its agents. Variables of the template take precedence."""
     environment: Mapping[str, str]
-    """Environment variables that take precedence over those of the template."""
+    """Environment variables that take precedence over the template's variables."""
     colour: bool
     receiver: str
     """Name of the worker in its ReceiveMessage requests to the emulator."""
     log_file: Path | None
-    """Path of the log file; None to write none."""
+    """Path of the log file, or None to write no log file."""
     with_key: bool
     """True to create an API key for the developer, if an agent accepts API keys."""
 
@@ -81,7 +81,7 @@ class AgentsLoaded:
     header: str = ""
     """HTTP header with the developer's API key."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the template's functions, or those that select the SQLite store."""
+    """Environment variables of the template's functions or, without a template, for the SQLite store."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Stop:
     """Command to a worker to accept no more work, hand off its turns, end its streams, and exit."""
 
     has_successor: bool
-    """True if another worker resumes the turns. Streams then get a little longer to end by themselves."""
+    """True if another worker resumes the turns. Streams then get more time to end by themselves."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Disable garbage collection when this module is imported. The imports that follow take a fifth less time."""
+"""Disable garbage collection when this module is imported. This makes later imports a fifth faster."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Entry points of the development server's processes, and the supervisor's handle of a worker process.
+"""Entry points of the development server's processes, and the supervisor's object for a worker process.
 
 Each entry point imports its code when it runs, so that the supervisor's process stays small.
 """
@@ -22,7 +22,7 @@ from uuid import uuid4
 from aion_core.dev.messages import AgentsLoaded, EmulatorTask
 
 LONGEST_TEMPORARY = 60
-"""Longest path of a temporary folder for a socket. A socket's path has at most 104 characters on macOS."""
+"""Maximum length of the path of a socket's temporary folder. macOS allows 104 characters for a socket's path."""
 
 
 def run_emulator(connection: Connection, task: EmulatorTask) -> None:
@@ -47,7 +47,7 @@ def run_worker(listener: socket.socket, connection: Connection) -> None:
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """The supervisor's handle of a worker process."""
+    """The supervisor's object for a worker process."""
 
     connection: Connection
     why: str
@@ -65,7 +65,7 @@ class WorkerProcess:
 
     @classmethod
     def start(cls, context: Any, listener: socket.socket, why: str) -> "WorkerProcess":
-        """Start a worker process, in a thread, because the first worker waits for the import of the frameworks."""
+        """Start a worker process in a thread, because the first start waits until the frameworks are imported."""
         ours, theirs = context.Pipe()
         started = cls(ours, why)
 
@@ -90,23 +90,23 @@ class WorkerProcess:
 
     @property
     def after_edit(self) -> str:
-        """The edit that caused the worker's start, for a sentence; "" without one."""
+        """Phrase with the edit that caused the worker's start, such as " after an edit of agent.py", or ""."""
         return f" after an edit of {self.why}" if self.why else ""
 
     def send(self, message: object) -> None:
-        """Send a message to the worker. Do nothing if it has ended."""
+        """Send a message to the worker. Do nothing if the worker has ended."""
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
     def kill(self) -> None:
         """Kill the worker process and its children.
 
-        A process not started yet ends by itself, because its connection is closed.
+        A worker process that starts later ends by itself, because its connection is closed.
         """
         if self.started.is_set() and self.process is not None:
             if hasattr(os, "killpg"):
-                # Kill the process group, since the worker's children may outlive the worker. Just after its start the
-                # worker has no group yet: then killpg fails, and the worker is killed below.
+                # Kill the process group, since the worker's children may outlive the worker. A worker that has just
+                # started is not a group leader yet: then killpg fails, and the worker is killed below.
                 with contextlib.suppress(OSError):
                     os.killpg(self.process.pid, signal.SIGKILL)
             with contextlib.suppress(OSError, AttributeError):
@@ -115,7 +115,7 @@ class WorkerProcess:
         self.connection.close()
 
     def exit_code(self) -> str:
-        """Return the exit code of the worker process, or the signal that ended it, as text."""
+        """Return as text the exit code of the worker process, or the signal that killed it."""
         self.started.wait(1)
         if self.process is None:
             return "not started"
@@ -127,7 +127,7 @@ class WorkerProcess:
 def workers_context(preloaded: Sequence[str]) -> Any:
     """Return the multiprocessing context for workers.
 
-    It uses a fork server with these modules imported or, on a system without one, spawn.
+    It uses a fork server that has imported these modules. On a system without fork servers, it uses spawn.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -137,7 +137,7 @@ def workers_context(preloaded: Sequence[str]) -> Any:
 
 
 def run_forkserver() -> None:
-    """Start the fork server of the workers, with its socket in a temporary folder with a short path."""
+    """Start the workers' fork server. Its socket is in a folder with a short path, because socket paths are limited."""
     from multiprocessing.forkserver import ensure_running
 
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it

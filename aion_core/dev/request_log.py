@@ -13,12 +13,12 @@ from aion_core import log
 logger = logging.getLogger(__name__)
 
 MOST = 65_536
-"""Number of bytes of a request or response searched for the log line's values."""
+"""Maximum number of bytes of a request or response that are searched for the log line's values."""
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 _CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*")
-"""Matches the console's reads of its files and views. An open view is read each second, and only failures are logged."""
+"""Matches the console's requests for its files and views. Only failures are logged, because views poll each second."""
 
 
 class RequestLogMiddleware:

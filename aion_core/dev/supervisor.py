@@ -36,7 +36,7 @@ _SIGHUP = getattr(signal, "SIGHUP", None)
 NOTICE_SECONDS = 1.0
 """Seconds after which a slow start prints its progress."""
 END_SECONDS = 8.0
-"""Seconds for a worker to end. After them the supervisor kills it."""
+"""Seconds for a worker to end. Then the supervisor kills the worker."""
 RETIRE_SECONDS = 30.0
 """Seconds for a replaced worker to hand off its turns, counted from its message `Stopping`."""
 RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
@@ -57,18 +57,18 @@ class DevServer:
     """Path of the SAM template. None without an emulated AWS."""
     base_url: str
     environment: Mapping[str, str]
-    """Environment variables that take precedence over those of the template."""
+    """Environment variables that take precedence over the template's variables."""
     variables: Callable[[], tuple[Mapping[str, str], Sequence[str]]]
-    """Function that returns the agents' environment variables, and warnings. It is called for each worker."""
+    """Function that returns the agents' environment variables and warnings. Called for each worker."""
     folder: DataFolder
     frameworks: Sequence[str]
     watched: Sequence[Path]
     """Folders to watch for edits. Empty to disable reloading."""
     with_key: bool
     log_file: Path | None
-    """Path of the log file; None to write none."""
+    """Path of the log file, or None to write no log file."""
     greet: Callable[[AgentsLoaded, str], str]
-    """Function that renders the start message from the loaded agents and the emulator's URL ("" without one)."""
+    """Function that renders the start message from the loaded agents and the emulator's URL ("" without emulator)."""
 
     @property
     def reloads(self) -> bool:
@@ -131,7 +131,7 @@ class Supervisor:
             self._watcher.start()
 
     def _begin(self, why: str) -> None:
-        """Start a worker in place of an earlier candidate. The worker loads the agents once the backend is ready."""
+        """Start a candidate worker, and kill an earlier candidate. It loads the agents once the backend is ready."""
         if self._candidate is not None:
             self._kill(self._candidate)
         self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
@@ -254,7 +254,7 @@ class Supervisor:
         each.send(Serve())
 
     def _refuse(self, each: WorkerProcess, reasons: Iterable[str]) -> None:
-        """Print the reasons, kill the new worker, and continue with the current one."""
+        """Print the reasons, kill the candidate worker, and continue with the current worker."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
         self._candidate = None
@@ -304,7 +304,7 @@ class Supervisor:
             self._restart_at = time.monotonic() + self._restart_seconds
 
     def _plan_retry(self) -> str:
-        """Schedule another start if no worker serves requests. Return a sentence about it for the developer."""
+        """Schedule another start if no worker serves requests. Return a sentence for the developer."""
         if self._current is not None:
             return "The server continues with the old code."
         seconds, self._restart_seconds = self._restart_seconds, min(2 * self._restart_seconds, LONGEST_RESTART_SECONDS)
@@ -329,7 +329,7 @@ class Supervisor:
     # --- Output ---
 
     def _report_reloads(self) -> None:
-        """Print the reloads once no earlier worker accepts requests."""
+        """Report the reloads to the developer once no earlier worker accepts requests."""
         if any(each.accepts for each in self._retiring):
             return
         for each in self._unannounced:
@@ -384,7 +384,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wake_up(self) -> None:
-        # Ignore a full pipe, since its earlier bytes wake the loop as well.
+        # Ignore a full pipe, since the bytes in it wake the loop anyway.
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b".")
 
@@ -425,7 +425,7 @@ def coloured() -> bool:
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C in this block, so that processes started in it ignore it too. A terminal sends it to them all."""
+    """Ignore Ctrl-C in this block and in processes started in it, because a terminal sends Ctrl-C to all processes."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
@@ -439,7 +439,7 @@ def _shown(paths: Iterable[str]) -> str:
     try:
         names = sorted({os.path.relpath(path) for path in paths}, key=len)
     except OSError:
-        # The current folder was deleted.
+        # The current folder has been deleted.
         names = sorted(set(paths), key=len)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -14,14 +14,14 @@ PROMPTS = "prompts"
 
 _IGNORED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "build", "dist"})
 _STEP, _DEBOUNCE = 50, 300
-"""Milliseconds without a further change before edits are reported, and the longest wait for such a pause."""
+"""Edits are reported after `_STEP` milliseconds without a further edit, or at the latest after `_DEBOUNCE`."""
 
 
 class EditFilter(DefaultFilter):
     """Filter of file changes for code, configuration and prompts outside of ignored folders."""
 
     def __init__(self, root: Path, data: DataFolder) -> None:
-        """Filter the changes below `root`, except those by the server itself in its data folder."""
+        """Filter the changes below `root`. Changes by the server itself, in its data folder, are ignored."""
         super().__init__()
         self._root, self._data = root, data
 
@@ -66,7 +66,7 @@ class Watcher:
             thread.start()
 
     def stop(self) -> None:
-        """Tell the threads of the watcher to stop."""
+        """Stop the threads of the watcher, without waiting for their end."""
         self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
@@ -86,7 +86,7 @@ class Watcher:
                 ignore_permission_denied=True,
             ):
                 self._edited(path for _, path in changes)
-        except Exception as error:  # watchfiles passes on the system's errors
+        except Exception as error:  # watchfiles raises various errors of the operating system
             self._failed(error)
 
 
@@ -95,9 +95,9 @@ def _itself(root: Path) -> list[Path]:
 
 
 def _inner(root: Path) -> list[Path]:
-    """Return the folders in `root` to watch recursively, without ignored ones."""
+    """Return the folders in `root` to watch recursively, without ignored folders."""
     if root in (Path.home(), Path(root.anchor)):
-        # Watch no folders in a home folder or the file system's root, which have far more than the agents' code.
+        # Watch no subfolders of a home folder or of the file system's root: they contain too many other files.
         return []
     try:
         return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]

@@ -26,13 +26,13 @@ from aion_core.errors import AionError, ConfigurationError
 logger = logging.getLogger(__name__)
 
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
-"""Grace periods in seconds when the worker stops: for a turn to reach a step boundary, and for its stream.
+"""Grace periods in seconds of a stopping worker: for a turn to reach a step boundary, and for the turn's stream.
 
-A stream uses its period to get the end of its turn from the next worker.
+During its period, the stream can send the end of the turn from the next worker.
 """
 
 LEAVE_SECONDS = 1.0
-"""Further seconds for a stream to end by itself. After them the worker ends it."""
+"""Further seconds for a stream to end by itself. Then the worker ends the stream."""
 
 HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
 """Seconds for handing off turns, without and with a successor.
@@ -45,7 +45,7 @@ CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
 
 
 def main(listener: socket.socket, connection: Connection) -> None:
-    """Run the worker by the supervisor's commands from the connection, then exit the process."""
+    """Run the worker until the supervisor stops it through the connection, then exit the process."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     _own_group()
@@ -53,7 +53,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
     try:
         _Worker(listener, connection).run()
     except KeyboardInterrupt:
-        # Ctrl-C gets here only if an agent has restored the signal's default handler.
+        # The worker ignores Ctrl-C, so an agent's code has restored the signal's default handler.
         os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
@@ -69,7 +69,7 @@ def _own_group() -> None:
     """Make this process the leader of a process group, so that the supervisor can kill it with its children."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
-        # A terminal may stop a background group that writes to it.
+        # Otherwise the terminal may stop this process, because a background process group writes to it.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
@@ -91,7 +91,7 @@ def _keep_from_children(*held: socket.socket | Connection) -> None:
 
 @dataclass
 class _CommandReader:
-    """Reader of the supervisor's commands. If the supervisor has ended, it kills this process and its children."""
+    """Reader of the supervisor's commands. When the supervisor ends, it kills this process and the child processes."""
 
     connection: Connection
     stop: "Future[Stop]" = field(default_factory=Future)
@@ -108,7 +108,7 @@ class _CommandReader:
                         self.stop.set_result(stop)
         except (EOFError, OSError):
             if hasattr(os, "killpg"):
-                # Kill the agents' child processes too, since no other process would end them.
+                # Kill the agents' child processes too, since no other process will end them.
                 os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
@@ -150,7 +150,7 @@ class _Worker:
             from aion_core.local.stack import LocalStack
 
             self._stack = LocalStack.at(task.template, task.place, receiver=task.receiver)
-            # boto3 fails if the profile does not exist on this machine.
+            # Remove AWS_PROFILE, because boto3 fails if the profile does not exist on this machine.
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
             os.environ.update(task.environment)
@@ -207,7 +207,7 @@ class _Worker:
         class WorkerServer(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
-                # The supervisor handles signals.
+                # Install no signal handlers, because the supervisor handles signals.
                 yield
 
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -239,12 +239,12 @@ class _Worker:
         """Start no more turns, hand off the running turns, and end the streams after a grace period."""
         # Hide uvicorn's error for each cancelled stream, which is expected here.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # uvicorn would accept requests until it reads `should_exit`, up to 0.1 s later.
+        # Close the listeners now, because uvicorn reads `should_exit` up to 0.1 s later.
         for listening in server.servers:
             listening.close()
         for connection in list(server.server_state.connections):
             connection.shutdown()
-        # Without this message the supervisor takes the event loop as blocked and kills the worker.
+        # Without this message, the supervisor would assume a blocked event loop and kill the worker.
         self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):
             each.stop()
@@ -256,11 +256,11 @@ class _Worker:
         loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
 
     async def _turns_ended(self, *, beside: bool) -> None:
-        """Wait, up to a time limit, until turns from queues are handed off. With a successor the limit is longer."""
+        """Wait until turns from queues are handed off, up to a time limit. With a successor, the limit is longer."""
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:
-            # Wait in a thread, because the poller's turns end on this event loop.
+            # Wait in a thread, because the poller's turns need this event loop to end.
             await asyncio.to_thread(poller.join, deadline, polls=False)
         if self._background is not None:
             with contextlib.suppress(TimeoutError):
@@ -323,7 +323,7 @@ def _load_agent(agent: Any) -> str | None:
     except ConfigurationError as error:
         screen = getattr(error, "screen", None)
         return str(screen()) if callable(screen) else str(error)
-    except Exception as error:  # the author's code may raise anything
+    except Exception as error:  # the author's code may raise any exception
         return "\n".join(console_log.traceback_lines(error))
     return None
 
@@ -331,8 +331,8 @@ def _load_agent(agent: Any) -> str | None:
 def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
     """Return the handler of TaskFunction for this process. Turns run on this event loop until `ends` hands them off.
 
-    Here HTTP requests and queue messages share the agents' modules. A client in such a module, for example of httpx,
-    works on one event loop only. On Lambda each function has its own process and event loop.
+    In this process, HTTP requests and queue messages share the agents' modules. A client in such a module, for example
+    of httpx, works on one event loop only. On Lambda, each function has its own process and event loop.
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
@@ -352,7 +352,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            # The server has ended, and so will the process with this thread: never return.
+            # The server has ended. Never return, because this thread ends with the process.
             await asyncio.get_running_loop().create_future()
 
     return partial(run_task.handler, answer=answer)

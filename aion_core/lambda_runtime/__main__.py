@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve the configured app until SIGTERM and return 0, or return 1 after a failure."""
-    # Exit on SIGTERM until the event loop has its own handler: by default the signal would kill the process.
+    # Exit on SIGTERM until the event loop handles the signal: by default, SIGTERM would kill the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Write each line at once. Python buffers output to a pipe, and Lambda freezes the process, so lines would be late.
+    # Flush each line. Python buffers output to a pipe, and Lambda may freeze the process before a flush.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:
@@ -69,7 +69,6 @@ async def _report(error: InitError, settings: RuntimeSettings) -> None:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # Do not use sys.exit: Python would join the threads of its executors, and a canceled agent may block a thread forever
-    # in a synchronous step.
+    # Do not use sys.exit: it would join the threads of executors, and a canceled agent may block its thread forever.
     sys.stdout.flush()
     os._exit(code)

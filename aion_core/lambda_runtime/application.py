@@ -14,7 +14,7 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class InitError(Exception):
-    """Error for an app that fails to import or start. `error_type` is the error type for the Runtime API."""
+    """Error if the app cannot be imported or started. `error_type` is the error type for the Runtime API."""
 
     def __init__(self, error_type: str, message: str) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class Lifespan:
             elif self._listening:
                 self._fail(repr(error), error)
             else:
-                # An app without the lifespan protocol raises before its first receive.
+                # The app raised before it received an event, so it does not support the lifespan protocol.
                 logger.debug("The app has no lifespan: %r", error)
         if not self._started.done():
             self._started.set_result(None)

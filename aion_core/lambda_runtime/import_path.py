@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def extend(code: Path, layers: Path = Path("/opt/python"), runtime: Path = Path("/var/runtime")) -> None:
-    """Add the folders of the layers after the function's code, run the `.pth` files of all, and add Lambda's packages last.
+    """Add the layers' folders after the function's code and Lambda's packages last, and run the folders' `.pth` files.
 
-    `code` is already on the path. A layer has its packages in `layers`, or in the `site-packages` of its Python version.
+    `code` is already on the path. A layer has its packages in `layers`, or in its Python version's `site-packages`.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folders = [str(layers / "lib" / version / "site-packages"), str(layers)]

@@ -26,7 +26,7 @@ class Invocation(Struct, frozen=True):
     function_arn: str = ""
     trace_id: str | None = None
     tenant_id: str | None = None
-    # Id of the attempt. Some environments send it and require it in the response.
+    # Id of this attempt of the invocation. Some environments send it and require it in the response.
     invocation_id: str | None = None
 
     @classmethod
@@ -115,8 +115,8 @@ class EventReader:
         try:
             handler = self._mangum.infer(event, cast("LambdaContext", context))
             request = HttpRequest(handler.scope, handler.body)
-        # mangum raises RuntimeError for an unknown event. A similar event, such as a WebSocket event, fails in the
-        # mapping at the first missing field.
+        # mangum raises RuntimeError for an unknown event. For a similar event, such as a WebSocket event, it fails at
+        # the first missing field.
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
         changed = {"headers": _headers(request.scope, event), "path": _path(request.scope["path"], event)}
@@ -124,7 +124,7 @@ class EventReader:
 
 
 def _path(path: str, event: Mapping[str, Any]) -> str:
-    """Return the path for the app: an HTTP API's event has the name of its stage before it, a REST API's has not."""
+    """Return the path for the app. In the event of an HTTP API, the path begins with the stage, which is removed."""
     stage = event["requestContext"].get("stage") if event.get("version") == "2.0" else None
     if stage in (None, "", "$default") or not f"{path}/".startswith(f"/{stage}/"):
         return path
@@ -146,9 +146,9 @@ def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
 
 
 def _with_valid_header_names(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the event without headers with invalid names.
+    """Return the event with only those headers that have a valid name.
 
-    Starlette cannot look up a name in another alphabet. The lower case of some such names is in ASCII.
+    Starlette cannot look up names with other characters than ASCII, and some of them become ASCII in lower case.
     """
     named = {key: event[key] for key in ("headers", "multiValueHeaders") if isinstance(event.get(key), dict)}
     valid = {

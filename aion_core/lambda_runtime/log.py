@@ -34,9 +34,9 @@ class JsonLine(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Write log records to stdout as JSON lines, from this level on. An already configured root logger stays."""
+    """Write log records to stdout as JSON lines, from this level on. A configured root logger is not changed."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLine())
-    # Ignore a level of Lambda that Python does not have, such as TRACE.
+    # Use WARNING for a log level of Lambda that Python does not have, such as TRACE.
     known = logging.getLevelNamesMapping()
     logging.basicConfig(handlers=[handler], level=known.get(level.upper(), logging.WARNING))

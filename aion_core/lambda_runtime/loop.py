@@ -32,7 +32,7 @@ async def serve(app: ASGI, settings: RuntimeSettings) -> None:
 
 
 class InvocationLoop:
-    """Serves one invocation after another with the app, each until the app returns."""
+    """Serves one invocation after another. An invocation lasts until the call of the app returns."""
 
     def __init__(self, app: ASGI, settings: RuntimeSettings, lifespan: Lifespan) -> None:
         self._app = app
@@ -55,16 +55,16 @@ class InvocationLoop:
         scope["aion.streamed"] = True
         response = StreamedResponse(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
-        # A function may have less time than the margin. Then the app gets half of the time left.
+        # If less time is left than twice the margin, the app gets half of the time.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
             await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
         finally:
-            # The app call has ended, or the deadline is near, or SIGTERM cancels this loop.
+            # Reached when the app call has ended, when the deadline is near, or when SIGTERM cancels this loop.
             await self._conclude(call, response, invocation, grace=margin / 3)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Call the app in a coroutine: an app that raises in the call itself, such as an ASGI 2 app, then raises in its task.
+        # Call the app within the task: some apps, such as ASGI 2 apps, raise in the call itself.
         await self._app(scope, receive, send)
 
     async def _conclude(
@@ -97,7 +97,7 @@ class InvocationLoop:
         try:
             await self._api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", message))
         except OSError as error:
-            # A permanent failure of the Runtime API also fails the next call of `next`.
+            # Only log the error: if the Runtime API fails permanently, the next call of `next` raises.
             logger.warning(
                 "Invocation %s: the Runtime API did not accept the refusal: %r",
                 invocation.request_id,
@@ -137,8 +137,8 @@ def _log_fields(invocation: Invocation) -> dict[str, str]:
 def _receive(body: bytes, response: StreamedResponse) -> Receive:
     """Return ASGI's `receive` function: it returns the body, and `http.disconnect` after the end of the response.
 
-    Lambda does not report the disconnection of a client. The runtime does not report a lost connection of the response
-    to the app: frameworks stop an app on `http.disconnect`, but a turn should continue without its client.
+    Lambda does not report that a client has disconnected. If the response's connection is lost, the app does not get
+    `http.disconnect` either: frameworks would stop the app, but a turn should continue without its client.
     """
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

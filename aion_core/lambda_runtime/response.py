@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 # https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
 _DELIMITER = bytes(8)
 MAX_PRELUDE = 16 * 1024
-"""Bytes of a response's status, headers and delimiter. A larger response is replaced by one with status 500."""
+"""Maximum bytes of a response's status, headers and delimiter. If they are larger, the response has status 500."""
 
-# Maximum seconds of sending before the response yields to the event loop.
+# Seconds of uninterrupted sending after which the response yields to the event loop.
 _MAX_TURN = 0.01
 
 
@@ -91,7 +91,7 @@ class StreamedResponse:
 
     def __init__(self, begin: Callable[[], Awaitable[RuntimeApiCall]]) -> None:
         self.stage = Stage.NOT_STARTED
-        # Event for the end of the response: set at the end of the body, or after the loop has stopped the app.
+        # Set when the response is over: at the end of the body, or after the loop has stopped the app.
         self.over = asyncio.Event()
         self._begin = begin
         self._prelude = b""
@@ -103,11 +103,11 @@ class StreamedResponse:
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the app, and wait for a slow client.
 
-        After a lost connection it drops the messages, and the app continues. Raises UnexpectedMessage for a message out
+        After a lost connection, messages are dropped and the app continues. Raises UnexpectedMessage for a message out
         of order.
         """
         async with self._lock:
-            # In the lock, so that no later message overtakes this one.
+            # Yield while holding the lock, so that no later message overtakes this message.
             await self._yield_to_others()
             match self.stage, message["type"]:
                 case Stage.DISCONNECTED, _:
@@ -156,8 +156,8 @@ class StreamedResponse:
         self.over.set()
 
     async def _yield_to_others(self) -> None:
-        # With a fast or lost client, `send` never waits. An app that sends in a loop would block the event loop, and the
-        # runtime could not react to the deadline or SIGTERM.
+        # With a fast or lost client, `send` never waits. Without this sleep, an app that sends in a loop would block
+        # the event loop, and the runtime could not react to the deadline or SIGTERM.
         now = time.monotonic()
         if now - self._last_yield > _MAX_TURN:
             self._last_yield = now

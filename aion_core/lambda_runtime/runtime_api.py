@@ -36,7 +36,7 @@ class ErrorReport(Struct, frozen=True):
 
     def as_json(self) -> bytes:
         """Return the report as a JSON body for the Runtime API's error endpoints."""
-        # Without a stack trace: the client may receive the report. The log has it.
+        # Leave out the stack trace, because the client may receive the report. The log contains it.
         return json.dumps({"errorType": self.error_type, "errorMessage": self.message, "stackTrace": []}).encode()
 
     def as_trailers(self) -> Headers:
@@ -65,7 +65,7 @@ class RuntimeApiCall:
         """Connect to the Runtime API and write the headers of a request. Raises OSError for a failed connection."""
         endpoint = urlsplit(f"//{address}")
         call = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
-        # The documentation requires a closed connection after a streamed response.
+        # The Runtime API's documentation requires that the connection is closed after a streamed response.
         general = [("Host", address), ("User-Agent", "aion-lambda-runtime"), ("Connection", "close")]
         call._send(h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers]))
         return call
@@ -108,7 +108,7 @@ class RuntimeApiCall:
         self._writer.transport.abort()
 
     def _send(self, event: h11.Event) -> None:
-        # Do not use writelines: without the fix for CVE-2024-12254, drain() does not wait after it.
+        # Do not use writelines: in Python versions with CVE-2024-12254, drain() does not wait after writelines.
         self._writer.write(self._http.send(event) or b"")
 
 
@@ -147,7 +147,7 @@ class RuntimeApi:
         )
 
     async def refuse(self, invocation: Invocation, report: ErrorReport) -> None:
-        """Answer an invocation with an error report before the start of a response."""
+        """Answer an invocation with an error report instead of a response."""
         await self._report(_path(invocation, "error"), report, _echo(invocation))
 
     async def report_init_error(self, report: ErrorReport) -> None:
@@ -157,7 +157,7 @@ class RuntimeApi:
     async def restore_next(self) -> None:
         """Tell Lambda to take the snapshot, and wait until an environment is restored from it.
 
-        Raises OSError if the Runtime API restores none.
+        Raises OSError if the Runtime API reports an error.
         """
         response = await self._request("GET", "/runtime/restore/next")
         if response.status != 200:

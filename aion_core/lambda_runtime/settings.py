@@ -19,8 +19,8 @@ class RuntimeSettings(Struct, frozen=True):
 
     runtime_api: str
     app: str = APP
-    # Seconds between the cancellation of the app and the deadline of the invocation. The canceled app, the end of the
-    # response and the request for the next invocation get a third each.
+    # Seconds between the cancellation of the app and the deadline of the invocation. A third is for the canceled app, a
+    # third for the end of the response, and a third for the request for the next invocation.
     deadline_margin: float = 3.0
     log_level: str = LOG_LEVEL
     function_name: str = ""

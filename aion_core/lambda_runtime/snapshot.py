@@ -18,14 +18,14 @@ Hook = Callable[[], object]
 
 
 class RestoreError(Exception):
-    """Error of a hook after a restore. Lambda ends the environment."""
+    """Error if a hook after a restore fails. Lambda then ends the environment."""
 
 
 async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
-    """Let Lambda take the snapshot, and return in each environment restored from it, after the hooks.
+    """Let Lambda take the snapshot. In each environment restored from it, run the hooks and return.
 
-    The hooks are the app's in its lifespan `state`, and those of agents' code, registered by `snapshot_restore_py`. Raises
-    InitError for a failed hook before the snapshot, RestoreError for one after a restore.
+    The app has its hooks in the lifespan `state`. Agents' code registers its hooks with `snapshot_restore_py`. Raises
+    InitError for a failed hook before the snapshot, and RestoreError for a failed hook after a restore.
     """
     before, after = _registered()
     for hook in reversed(before):
@@ -34,7 +34,7 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
         except Exception as error:
             raise InitError("Runtime.BeforeSnapshotError", f"A hook before the snapshot failed: {error!r}") from error
     await api.restore_next()
-    # Copies of one snapshot have the same random state.
+    # Seed again, because all environments restored from one snapshot have the same random state.
     random.seed()
     for hook in (*state.get(AFTER_RESTORE, ()), *after):
         try:
@@ -47,7 +47,7 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
 def _registered() -> tuple[list[Hook], list[Hook]]:
     """Return the hooks that agents' code has registered, before the snapshot and after a restore."""
     try:
-        # Lambda's Python runtime has this library of AWS. Other machines take no snapshots.
+        # Lambda's Python runtime contains this library by AWS. Other machines take no snapshots.
         import snapshot_restore_py as library  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return [], []

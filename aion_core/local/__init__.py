@@ -13,4 +13,4 @@ RECEIVER = re.compile(rf"\b{RECEIVER_PREFIX}(\w+)")
 
 
 class EmulatorError(Exception):
-    """Error of an emulator that cannot serve. The message states the reason."""
+    """Error if the emulator cannot start or serve. The message states the reason."""

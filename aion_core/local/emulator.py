@@ -1,4 +1,4 @@
-"""AWS emulator on a local port. It is moto's server in this process, made safe for concurrent requests."""
+"""AWS emulator on a local port: moto's server in this process, made safe for concurrent requests."""
 
 import io
 import ipaddress
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SERVICES = ("dynamodb", "sqs", "s3", "kms")
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
-"""Host names accepted from programs on this machine and in containers. IP addresses are accepted as well."""
+"""Host names accepted in the Host header, besides IP addresses: those used on this machine and in containers."""
 
 _READS = (
     "BatchGet",
@@ -45,7 +45,7 @@ _READS = (
 )
 """Prefixes of the names of AWS operations that only read."""
 
-# moto stores its state in module globals, by account. Give each emulator its own account, to separate their states.
+# Give each emulator its own account id, because moto stores the state of each account in module globals.
 _accounts = (f"{number:012d}" for number in itertools.count(1))
 
 
@@ -81,7 +81,7 @@ class Emulator:
         return self._server.port
 
     def wrap(self, wrapper: Callable[["WSGIApplication"], Wrapper]) -> Wrapper:
-        """Put a wrapper around the WSGI application that handles all requests, and return it."""
+        """Wrap the WSGI application of the emulator, so that all requests pass the wrapper. Return the wrapper."""
         wrapped = wrapper(self._requests)
         self._server.app = wrapped
         return wrapped
@@ -93,12 +93,12 @@ class Emulator:
 
     @property
     def polls_waiting(self) -> int:
-        """Number of ReceiveMessage requests waiting for a message at present."""
+        """Number of ReceiveMessage requests that now wait for a message."""
         return self._requests.waiting
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Handle no request while the block runs, so that the services' state does not change."""
+        """Handle no request while the block runs, so that the emulator's state does not change."""
         with self._requests.locked():
             yield
 
@@ -153,7 +153,7 @@ class _RequestSerializer:
     polls that do not wait.
     """
 
-    # Seconds between two checks for messages that have become visible. moto does not report the end of a delay.
+    # Seconds between two checks for visible messages, because moto does not report the end of a message's delay.
     TICK = 0.2
     LONGEST_POLL = 20
 
@@ -180,7 +180,7 @@ class _RequestSerializer:
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
         if not _only_reads(environ, target):
-            # With concurrent requests the number is not exact, but only its change matters.
+            # Concurrent requests make the number inexact, but it is only compared with an earlier number.
             self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
@@ -194,12 +194,12 @@ class _RequestSerializer:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold both locks while the block runs, so that no request is handled."""
+        """Hold the locks for SQS and for other services while the block runs, so that no request is handled."""
         with self._others, self._sqs:
             yield
 
     def dismiss(self, receiver: str) -> set[str]:
-        """Refuse later polls of this receiver and return the receipt handles of its messages. Needs the locks."""
+        """Refuse later polls of this receiver and return its messages' receipt handles. The caller holds the locks."""
         self._dismissed.add(receiver)
         handles = {handle for handle, name in self._receivers.items() if name == receiver}
         for handle in handles:
@@ -221,7 +221,7 @@ class _RequestSerializer:
         request = json.loads(content)
         wait = int(request.get("WaitTimeSeconds") or 0)
         if not 0 <= wait <= self.LONGEST_POLL:
-            return self._app(environ, start_response)  # moto returns the error
+            return self._app(environ, start_response)  # moto responds with an error
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
@@ -230,13 +230,13 @@ class _RequestSerializer:
         with self._sqs:
             while True:
                 if _is_disconnected(environ) or receiver in self._dismissed:
-                    # The receiving process has ended. A message sent to it would stay invisible until its timeout.
+                    # The receiving process has ended. A message sent to it would be invisible until its timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
                 chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
                 response = b"".join(chunks)
-                # Return an error at once: waiting would not change it.
+                # Return an error response at once, because waiting would not change it.
                 messages = json.loads(response).get("Messages") or [] if status.startswith("200") else []
                 is_empty = status.startswith("200") and not messages
                 if receiver:
@@ -262,7 +262,7 @@ def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
 
 
 def _receipt(body: bytes) -> str:
-    """Return the receipt handle in the body of an SQS request, or "" if there is none."""
+    """Return the receipt handle in the body of an SQS request, or "" if it has no receipt handle."""
     try:
         return str(json.loads(body)["ReceiptHandle"])
     except (ValueError, KeyError, TypeError):
@@ -282,10 +282,10 @@ def _is_disconnected(environ: "WSGIEnvironment") -> bool:
 
 
 def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
-    """Return True if a web page may have sent the request, by its Origin header or a foreign host in its Host header.
+    """Return True if a web page may have sent the request: it has an Origin header or a foreign Host header.
 
-    moto allows pages of any site to read its responses, and the owner of a domain can point it at 127.0.0.1 (DNS
-    rebinding). AWS SDKs send no Origin, and aion's clients use the emulator's IP address.
+    moto lets pages of any site read its responses, and the owner of a domain can make the domain resolve to 127.0.0.1
+    (DNS rebinding). AWS SDKs send no Origin, and aion's clients use the emulator's IP address.
     """
     if "HTTP_ORIGIN" in environ:
         return True
@@ -302,7 +302,7 @@ def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
 class _QuietHandler(MotoRequestHandler):
     """moto's request handler without a log line for each request."""
 
-    # A response consists of several small writes. With Nagle's algorithm each would wait for an acknowledgement.
+    # A response consists of several small writes. With Nagle's algorithm, each write would wait for an acknowledgement.
     disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -310,7 +310,7 @@ class _QuietHandler(MotoRequestHandler):
 
 
 class _Server(ThreadedWSGIServer):
-    """HTTP server with a thread for each connection. `disconnect` ends all its threads."""
+    """HTTP server with a thread for each connection. `disconnect` ends all of these threads."""
 
     DISCONNECT_SECONDS = 1
 
@@ -332,7 +332,7 @@ class _Server(ThreadedWSGIServer):
 
     def disconnect(self) -> None:
         """Close every open connection. Call this after the server has stopped accepting connections."""
-        # First refuse new requests and let outstanding responses be sent, then close the connections.
+        # First stop reading requests and wait for outstanding responses, then close the connections.
         for direction, seconds in ((socket.SHUT_RD, self.DISCONNECT_SECONDS), (socket.SHUT_RDWR, None)):
             for thread, connection in list(self._open.items()):
                 with suppress(OSError):
@@ -352,7 +352,7 @@ def _no_profile() -> Iterator[None]:
 
 
 def _body(environ: "WSGIEnvironment") -> bytes:
-    # Read a chunked body without a length, because it marks its own end.
+    # Read a chunked body up to its end marker, because it has no length.
     length = -1 if environ.get("wsgi.input_terminated") else int(environ.get("CONTENT_LENGTH") or 0)
     body: bytes = environ["wsgi.input"].read(length)
     return body

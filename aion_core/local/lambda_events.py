@@ -48,7 +48,7 @@ def _sqs_attribute(attribute: Mapping[str, Any]) -> dict[str, Any]:
 def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: Place) -> Any:
     """Return the event of a schedule in the template, either `Schedule` (an EventBridge rule) or `ScheduleV2`.
 
-    ScheduleV2 uses EventBridge Scheduler. If the schedule has an Input, the event is that.
+    ScheduleV2 uses EventBridge Scheduler. If the schedule has an `Input`, the event is this input.
     """
     if "Input" in properties:
         return json.loads(properties["Input"])
@@ -63,7 +63,7 @@ def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: P
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "region": place.region,
         "resources": [f"arn:aws:{source}:{place.region}:{place.account}:{resource}"],
-        # EventBridge Scheduler sends its detail as text.
+        # EventBridge Scheduler sends `detail` as text.
         "detail": {} if is_rule else "{}",
     }
 

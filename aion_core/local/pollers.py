@@ -20,7 +20,7 @@ Handler = Callable[[Any, Any], Any]
 
 logger = logging.getLogger(__name__)
 
-# Concurrent invocations for a queue without MaximumConcurrency.
+# Limit of concurrent invocations for a queue without MaximumConcurrency.
 CONCURRENCY = 10
 LONG_POLL = 20
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -44,7 +44,7 @@ class Function:
 
 
 class Poller(Protocol):
-    """Port of a thread that invokes one function of the template."""
+    """Protocol for a poller: a thread that invokes one function of the template."""
 
     def start(self) -> None:
         """Start polling."""
@@ -55,7 +55,7 @@ class Poller(Protocol):
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running invocations until this monotonic time. Return the names of functions still running.
 
-        With `polls=False`, do not wait for a long poll to end. It makes messages received later visible again.
+        With `polls=False`, do not wait for the end of a long poll. Messages that it receives become visible again.
         """
 
 
@@ -87,8 +87,8 @@ class QueueSource:
 class QueuePoller:
     """Poller that invokes a function with the messages of a queue, with each batch in its own thread.
 
-    A failed message returns after `retry_after` seconds or, if that is None, after the queue's visibility timeout as on
-    AWS.
+    A failed message becomes visible after `retry_after` seconds or, with None, after the queue's visibility timeout as
+    on AWS.
     """
 
     def __init__(self, function: Function, source: QueueSource, sqs: "SQSClient", retry_after: int | None) -> None:
@@ -108,7 +108,7 @@ class QueuePoller:
     def stop(self) -> None:
         """Start no further invocation."""
         self._stopping.set()
-        self._slots.release()  # an extra slot, so that a waiting poll notices the end
+        self._slots.release()  # wakes the thread that waits for a free slot
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running batches until this monotonic time. Return the function's name for each unfinished batch."""
@@ -136,7 +136,7 @@ class QueuePoller:
         try:
             response = self._sqs.receive_message(
                 QueueUrl=self._source.queue_url,
-                # Receive ten messages at most. For a larger batch Lambda combines several calls.
+                # Receive ten messages at most. Unlike Lambda, do not combine several calls for a larger batch.
                 MaxNumberOfMessages=min(self._source.batch_size, 10),
                 WaitTimeSeconds=LONG_POLL,
                 MessageSystemAttributeNames=["All"],
@@ -149,7 +149,7 @@ class QueuePoller:
         return response.get("Messages", [])
 
     def _release(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Make messages received after the stop of the poller visible again."""
+        """Make messages visible again that were received after the poller was stopped."""
         try:
             for message in messages:
                 self._sqs.change_message_visibility(
@@ -168,7 +168,7 @@ class QueuePoller:
             self._invocations.discard(current_thread())
 
     def _log_failure(self, problem: str) -> None:
-        # Ignore failures after the stop, because the queue may already be deleted.
+        # Ignore failures once the poller is stopped, because the queue may already be deleted.
         if not self._stopping.is_set():
             logger.exception("%s: %s", self._function.name, problem)
 
@@ -201,7 +201,7 @@ class QueuePoller:
 def reported_failures(response: Any, everything: set[str]) -> set[str]:
     """Read the ids of failed messages from a function's partial batch response.
 
-    `everything` has the ids of the batch. They all count as failed if the response has a wrong format.
+    `everything` contains all ids of the batch. All count as failed if the response has a wrong format.
 
     https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html#services-sqs-batchfailurereporting
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-# Properties of each kind of resource, either set in the emulator or ignored. Any other property is an error.
+# Properties of each kind of resource that are set in the emulator or ignored. Any other property is an error.
 _TABLE_SUPPORTED = {
     "AttributeDefinitions",
     "BillingMode",
@@ -99,7 +99,7 @@ def _create_queues(template: Template, queues: list[str], sqs: "SQSClient") -> N
             QueueName=template.attribute(queue, "QueueName", queue),
             Attributes={key: json.dumps(value).strip('"') for key, value in properties.items()},  # type: ignore[misc]
         )
-    # Set redrive policies last, because they need existing dead letter queues.
+    # Set redrive policies last, because they refer to dead letter queues that must exist.
     for queue, policy in redrive.items():
         if policy:
             url = template.attribute(queue, None, queue)
@@ -127,7 +127,7 @@ def _create_keys(template: Template, keys: list[str], kms: "KMSClient") -> None:
 
 
 def _supported(template: Template, logical_id: str, supported: set[str], ignored: set[str]) -> dict[str, Any]:
-    """Return a resource's properties to set in the emulator. Raises TemplateError for an unknown property."""
+    """Return the properties of a resource to set in the emulator. Raises TemplateError for an unknown property."""
     unknown = sorted(set(template.properties(logical_id)) - supported - ignored)
     if unknown:
         raise TemplateError(f"{logical_id}: the local stack does not know the property {', '.join(unknown)}")

@@ -32,7 +32,7 @@ class Unusable(Exception):
 class SnapshotFile:
     """File with the snapshot of one emulator. Each new snapshot replaces the file atomically.
 
-    The file is a pickle. Write access to it allows running code, as write access to the agents' files does.
+    The file is a pickle. Write access to it permits running code, like write access to the agents' files.
     """
 
     def __init__(self, path: Path, template: Template) -> None:
@@ -67,8 +67,8 @@ class SnapshotFile:
         if written != self._header:
             raise Unusable(_difference(written, self._header))
         try:
-            state = pickle.loads(body)  # noqa: S301  # our own file, see the class
-        except Exception as error:  # a pickle may raise anything
+            state = pickle.loads(body)  # noqa: S301  # our own file, see the class's docstring
+        except Exception as error:  # unpickling may raise any exception
             raise Unusable(f"it is damaged ({type(error).__name__})") from error
         with emulator.paused():
             _restore(state, emulator.account)
@@ -82,7 +82,7 @@ class SnapshotFile:
         digest = hashlib.sha256(body).hexdigest().encode()
         content = b"\n".join([_MAGIC.strip(), json.dumps(self._header).encode(), digest, body])
         temporary = self._path.with_name(f"{self._path.name}.new")
-        # The folder may have been deleted.
+        # Create the folder again if it has been deleted.
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

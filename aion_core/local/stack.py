@@ -90,10 +90,10 @@ class LocalStack:
     ) -> Self:
         """Start an emulator with the template's resources on this address. Port 0 selects a free port.
 
-        No function is invoked until `poll`. `prepare` may restore earlier resources and then returns True. If it
-        returns False, the resources are created.
+        No function is invoked until `poll`. `prepare` may restore earlier resources, and returns True if it did.
+        Otherwise the resources are created.
         """
-        # Import moto only here. A worker attached to another process's stack starts a second faster without it.
+        # Import moto only here: without it, a worker attached to another process's stack starts a second faster.
         from aion_core.local.emulator import Emulator
 
         emulator = Emulator.start(host, port)
@@ -111,7 +111,7 @@ class LocalStack:
     def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
         """Return a stack attached to the emulator of another process at this place.
 
-        `receiver` is this process's name in ReceiveMessage requests, for `Emulator.release_messages`.
+        `receiver` names this process in its ReceiveMessage requests, for `Emulator.release_messages`.
         """
         return cls(None, Template(Path(template).resolve(), place), receiver=receiver)
 
@@ -126,7 +126,7 @@ class LocalStack:
         `reached_at` is the emulator's host as seen by the function, if it differs from the bound host.
         """
         there = f"http://{reached_at}:{urlsplit(self.endpoint).port}" if reached_at else self.endpoint
-        # A queue's URL contains the endpoint.
+        # Replace the endpoint in all values, because a queue's URL contains it.
         given = {name: text.replace(self.endpoint, there) for name, text in self.template.environment(function).items()}
         return {**given, **SETTINGS, "AWS_ENDPOINT_URL": there}
 
@@ -154,8 +154,8 @@ class LocalStack:
     ) -> None:
         """Start threads that invoke the template's functions for messages of their queues and at their schedules.
 
-        A function without an entry in `handlers` is imported by its name in the template. During the import the process
-        has that function's environment, overridden by `environ`; afterwards it does not. A failed message returns after
+        A function without an entry in `handlers` is imported by its name in the template. Only during the import, the
+        process has this function's environment, overridden by `environ`. A failed message becomes visible after
         `retry_after` seconds or, with None, after the queue's visibility timeout as on AWS.
         """
         pollers = self.pollers(handlers, environ=environ, retry_after=retry_after)
@@ -170,7 +170,7 @@ class LocalStack:
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
     ) -> list[Poller]:
-        """Return the pollers of all functions, not started yet. The arguments are those of `poll`."""
+        """Return the pollers of all functions, not started yet. The arguments have the same meaning as for `poll`."""
         handlers = handlers or {}
         functions = self.template.resources(FUNCTION)
         if unknown := sorted(set(handlers) - set(functions)):
@@ -182,7 +182,7 @@ class LocalStack:
         return pollers
 
     def call_schedules(self, function: str) -> None:
-        """Invoke the function now, in this thread, once for each schedule being polled."""
+        """Invoke the function now, in this thread, once for each of its schedules."""
         schedules = [poller for poller in self._pollers if isinstance(poller, SchedulePoller)]
         own = [poller for poller in schedules if poller.function.name == function]
         if not own:
@@ -249,7 +249,7 @@ def _is_on(event: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables while the block imports a function, and restore the earlier values afterwards."""
+    """Set these environment variables while the block runs, and restore their earlier values afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

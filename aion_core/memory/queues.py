@@ -1,4 +1,4 @@
-"""Queues of wake-up messages within one process. The handler runs on the event loop, with retries after failures."""
+"""Queues of wake-up messages within one process. The handler runs on the event loop, and is retried after failures."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ FIRST_BACKOFF = 1.0
 
 
 class _Queue(Generic[B]):
-    """Queue of wake-up messages for one process, with their handler."""
+    """Queue of wake-up messages within one process, with the handler of the messages."""
 
     def __init__(self, clock: Clock, *, max_receives: int = MAX_RECEIVES) -> None:
         self._clock, self._max_receives = clock, max_receives
@@ -36,18 +36,18 @@ class _Queue(Generic[B]):
         """Dead letters: messages not handled within `max_receives` receives."""
 
     def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Set the handler of all messages. Its errors are logged, and the message is retried. Return no consumers."""
+        """Set the handler of all messages. If it raises, the error is logged and the message retried. Return ()."""
         self._handler = handler
         return ()
 
     def open(self) -> None:
-        """Handle messages from threads on the running event loop. `enqueue` calls this too."""
+        """Use the running event loop to handle messages from threads. `enqueue` does this too."""
         self._loop = asyncio.get_running_loop()
         while self._early:
             self._start(*self._early.popleft())
 
     async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`. The handler runs on the running event loop."""
+        """See `ports.WorkQueue.enqueue`. The handler runs on the event loop of this call."""
         self.open()
         if self._closed:
             raise StoreUnavailable("The queue is closed.")
@@ -66,9 +66,9 @@ class _Queue(Generic[B]):
             raise StoreUnavailable("The queue's event loop is closed.") from error
 
     async def quiet(self) -> None:
-        """Wait until all messages, also delayed ones, have been handled, except those for the end of a lease."""
+        """Wait until all messages have been handled, also delayed ones, except messages for the end of a lease."""
         while True:
-            # Messages passed to the loop by threads become tasks first.
+            # Let the loop start the messages that threads have passed to it.
             await asyncio.sleep(0)
             handling = [task for task, wake_up in self._handling.items() if not getattr(wake_up, "fence", 0)]
             if not handling:
@@ -76,7 +76,7 @@ class _Queue(Generic[B]):
             await asyncio.wait(handling)
 
     def close(self) -> None:
-        """Cancel all messages. Call this on the queue's event loop."""
+        """Cancel the handling of all messages. Call this on the queue's event loop."""
         self._closed = True
         for task in self._handling:
             task.cancel()
@@ -84,7 +84,7 @@ class _Queue(Generic[B]):
     def _start(self, wake_up: B, delay: float) -> None:
         if self._closed:
             return
-        # An event loop has only weak references to its tasks.
+        # Store the task: an event loop has only weak references to its tasks.
         task = asyncio.get_running_loop().create_task(self._handle(wake_up, delay))
         self._handling[task] = wake_up
         task.add_done_callback(self._handling.pop)

@@ -52,7 +52,7 @@ class MemoryCipher:
     """`ports.Cipher` for tests and development, using AES-256-GCM with a key in memory."""
 
     def __init__(self, key: bytes = b"") -> None:
-        """Without a `key`, generate one for the life of this process."""
+        """Without a `key`, generate one for the lifetime of this process."""
         self._key = key or os.urandom(_KEY)
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
@@ -71,14 +71,14 @@ class MemoryCipher:
 
     @cached_property
     def _aes(self) -> "AESGCM":
-        # Most processes encrypt nothing, and the import takes 7 MB.
+        # Import late: the import takes 7 MB, and most processes encrypt nothing.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(self._key)
 
 
 class MemoryMetrics:
-    """`ports.Metrics` for tests. It stores every value, flushed or not."""
+    """`ports.Metrics` for tests. It stores every value, even before a flush."""
 
     def __init__(self) -> None:
         self.values: dict[Metric, list[float]] = defaultdict(list)
@@ -97,5 +97,5 @@ class MemoryMetrics:
         self.unflushed = 0
 
     def total(self, metric: Metric) -> float:
-        """Return the sum of a metric's values, or 0 if it has no values."""
+        """Return the sum of a metric's values, 0 if it has none."""
         return sum(self.values.get(metric, ()))

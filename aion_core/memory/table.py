@@ -1,6 +1,6 @@
 """In-memory table with DynamoDB's documented refusals, conflicts and token expiry.
 
-`TableFaults` adds index lag, throttling, lost answers and partly visible transactions.
+`TableFaults` adds index lag, throttling, lost responses and partly visible transactions.
 """
 
 import threading
@@ -55,7 +55,7 @@ MAX_TOKENS = 200
 
 
 class TableCall(Struct, frozen=True):
-    """Description of a call to a table, for `TableFaults`."""
+    """A call to a table, described for `TableFaults`."""
 
     operation: str
     """Name of the called method, without `_blocking`."""
@@ -68,10 +68,9 @@ class TableCall(Struct, frozen=True):
 
 
 class TableFaults:
-    """Simulated faults of a table. This class simulates no faults.
+    """Simulated faults of a table. This base class simulates none.
 
-    Subclasses decide about faults with their own randomness and time. The table itself is deterministic and never
-    waits.
+    Subclasses choose the faults with their own randomness and clock. The table itself is deterministic and never waits.
     """
 
     index_lag = timedelta(0)
@@ -86,29 +85,30 @@ class TableFaults:
     """
 
     def before(self, call: TableCall) -> None:
-        """Raise StoreUnavailable to throttle the call before its effect."""
+        """Throttle the call by raising StoreUnavailable, before it has any effect."""
 
     def after(self, call: TableCall) -> None:
-        """Raise StoreUnavailable to lose the answer after the call's effect."""
+        """Lose the response by raising StoreUnavailable, after the call has had its effect."""
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Return a cancellation reason for each write, such as CONFLICT or `table_semantics.THROTTLED`, or ()."""
+        """Return () for no fault, or a cancellation reason for each write: CONFLICT, `table_semantics.THROTTLED`."""
         return ()
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
-        """Choose the versions of an index entry visible to a query. The last version is current, None a missing entry.
+        """Choose the versions of an index entry that a query sees. The last version is current; None means no entry.
 
-        The table calls this for entries changed within `index_lag`. A query may see both an old and a new version.
+        The table calls this for entries changed within `index_lag`. A query may see an old and a new version of one
+        entry.
         """
         return versions[-1:]
 
     def read(self, item: Item) -> Item:
-        """Return the item as a reader sees it."""
+        """Return the item in the state that a reader sees."""
         return item
 
 
 class MemoryTable:
-    """`ports.table.Table` in the memory of this process."""
+    """`ports.table.Table` in this process's memory."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class MemoryTable:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> tuple[list[Any], Any]:
-        """Return the positions of one page of results, and the last position if more results follow."""
+        """Return the positions of one page of results, and the last position if another page follows."""
         if after is not None:
             positions = (
                 positions[: bisect_left(positions, after)]
@@ -230,7 +230,7 @@ class MemoryTable:
         return list(ordered[: len(page)]), ordered[len(page) - 1] if more else None
 
     def _shown(self, item: Item, attributes: Sequence[str] = ()) -> Item:
-        """Return a copy of the item as a reader sees it, with all attributes or only those given."""
+        """Return a copy of the item as a reader sees it, with all attributes or only with these."""
         shown = self.faults.read(copy_stored(item))
         return {name: shown[name] for name in attributes if name in shown} if attributes else shown
 
@@ -273,7 +273,7 @@ class MemoryTable:
             elif fingerprint(known) != fingerprint(writes):
                 raise TokenReused("IdempotentParameterMismatchException")
         if known is None and self.faults.partway is not None:
-            # The accepted writes are completed even if the caller is cancelled meanwhile.
+            # Complete the accepted writes even if the caller is cancelled.
             made = 0
             try:
                 for made, (key, after) in enumerate(zip(call.keys, decided, strict=True), start=1):
@@ -290,7 +290,7 @@ class MemoryTable:
         self.faults.after(call)
 
     def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
-        """Store a transaction's remaining items, `left`, under the last of its keys, and store its token."""
+        """Store a transaction's remaining items and its token. `left` belongs to the last of the `keys`."""
         for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
             self._store(key, after)
         if token:
@@ -298,7 +298,7 @@ class MemoryTable:
             self._tokens[token] = list(writes), self._clock.now()
 
     def _known(self, token: str) -> list[Write] | None:
-        """Return the writes recently made with this token, or None for an unknown token."""
+        """Return the writes that were recently made with this token, or None for an unknown token."""
         if not token:
             return None
         if token in self._tokens_in_flight:
@@ -312,7 +312,7 @@ class MemoryTable:
         return self._tokens[token][0] if token in self._tokens else None
 
     def _decided(self, writes: Sequence[Write], befores: Sequence[Item | None]) -> list[Item | None]:
-        """Calculate the items after the writes, without storing them. Raises the error of a refused write."""
+        """Calculate the items after the writes, but do not store them. Raises the error of a refused write."""
         indexes = self._indexes.values()
         outcomes = [outcome(write, before, indexes) for write, before in zip(writes, befores, strict=True)]
         faults = self.faults.reasons(writes) or [FINE] * len(writes)
@@ -353,7 +353,7 @@ class MemoryTable:
             versions.append((now, entry))
 
     def _entries(self, index: Index, partition: str, first: Any, last: Any) -> dict[tuple[Any, Key], Item]:
-        """Return the visible entries of an index partition, by their position (sort key and item key)."""
+        """Return the visible entries of an index partition, keyed by position (sort key and item key)."""
         positions = self._positions.get((index.name, partition), [])
         begin = bisect_left(positions, first, key=lambda position: position[0])
         end = bisect_right(positions, last, key=lambda position: position[0])
@@ -370,7 +370,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the versions of recently changed index entries. The first of each entry is older than the lag."""
+        """Return the recent versions of changed index entries. The first version of each is older than the lag."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()
@@ -386,12 +386,12 @@ class MemoryTable:
     # ── For tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def items(self) -> list[Item]:
-        """Return all items of the table, without simulated faults."""
+        """Return all items of the table without simulated faults."""
         with self._lock:
             return [copy_stored(self._items[key]) for key in sorted(self._items)]
 
     def expired(self, now: datetime) -> list[Key]:
-        """Return the keys of the items expired at this time."""
+        """Return the keys of the items that have expired at this time."""
         with self._lock:
             return sorted(
                 key
@@ -402,7 +402,7 @@ class MemoryTable:
             )
 
     def delete_expired(self, now: datetime, keys: Iterable[Key] | None = None) -> list[Key]:
-        """Delete the expired items, or only those with `keys`, and return their keys. DynamoDB deletes them late."""
+        """Delete the expired items, or only those in `keys`. Return their keys. DynamoDB does this with a delay."""
         with self._lock:
             expired = [key for key in self.expired(now) if keys is None or key in set(keys)]
             for key in expired:
@@ -418,7 +418,7 @@ class MemoryTable:
 
 
 def _position(index: Index, key: Key, item: Item | None) -> tuple[str, tuple[Any, Key]] | None:
-    """Return the partition of the item's entry in the index and its position there; None without an entry."""
+    """Return the partition and position of the item's entry in the index; None if it has no entry."""
     if item is None or index.partition not in item or index.sort not in item:
         return None
     return item[index.partition], (item[index.sort], key)

@@ -1,1 +1,1 @@
-"""Build of Lambda packages with a project's code and its locked dependencies. The same input gives the same bytes."""
+"""Build of Lambda packages with a project's code and its locked dependencies. Builds are reproducible."""

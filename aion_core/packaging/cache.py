@@ -13,7 +13,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-# Seconds until an unused package is deleted from the cache.
+# Seconds after its last use until a package is deleted from the cache.
 _EXPIRES_AFTER = 86400
 
 
@@ -27,7 +27,7 @@ def cache() -> Path:
 def file_lock(made: Path) -> Iterator[None]:
     """Hold a lock between processes for this file or folder. The lock file has the suffix `.lock`.
 
-    Windows has no such lock, so processes do not wait there.
+    On Windows there is no such lock, and processes do not wait for each other.
     """
     made.parent.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -42,9 +42,9 @@ def file_lock(made: Path) -> Iterator[None]:
 
 @contextmanager
 def filled_once(folder: Path) -> Iterator[bool]:
-    """Yield True if the block must fill the folder, False if an earlier block has filled it.
+    """Yield True if the `with` block must fill the folder, False if the folder has been filled before.
 
-    Other processes wait until the block ends.
+    Meanwhile, other processes wait for the end of the block.
     """
     marker = folder / "built"
     with file_lock(folder):

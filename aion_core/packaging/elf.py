@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # 64-bit little-endian ELF, the format of both Lambda processors.
 _MAGIC = b"\x7fELF\x02\x01"
-# Field order as in elf(5).
+# The fields are in the order of the manual page elf(5).
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -27,10 +27,10 @@ class _Layout:
 
 
 def stripped(library: bytes) -> bytes:
-    """Return the library without debug symbols and section headers, or any other file unchanged.
+    """Return a shared library without debug symbols and section headers. Return any other file unchanged.
 
-    The loader and the exception unwinder read only segments. Sections outside of all segments follow at the end of the
-    file and are cut off. A file with another layout stays unchanged.
+    The loader and the exception unwinder read only segments, so the part of the file after the last segment is cut off.
+    A library with loaded sections in that part stays unchanged.
     """
     layout = _layout(library)
     if layout is None:
@@ -48,7 +48,7 @@ def stripped(library: bytes) -> bytes:
         if flags & _IS_LOADED and kind != _WITHOUT_BYTES and offset > end:
             return library
     header = list(_HEADER.unpack_from(library))
-    # No section headers: e_shoff, e_shnum and e_shstrndx.
+    # Declare that there are no section headers: e_shoff, e_shnum and e_shstrndx are 0.
     header[6], header[12], header[13] = 0, 0, 0
     return _HEADER.pack(*header) + library[_HEADER.size : end]
 

@@ -19,20 +19,20 @@ from aion_core.packaging.elf import stripped
 from aion_core.packaging.programs import interpreter
 
 TASK_ROOT = "/var/task"
-# The earliest time of the zip format.
+# 1980-01-01, the earliest time that a zip file can store.
 EPOCH = 315532800
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-# Compression level of zips. Level 6 makes them less than 1 % smaller, and takes a third longer.
+# Compression level of zip files. Level 6 makes a zip less than 1 % smaller, but takes a third longer.
 _LEVEL = 5
 
-# Files of a distribution's metadata read by libraries. Only pip reads the other files.
+# Metadata files of a distribution that libraries read. The other metadata files are read only by pip.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
 # Licences require these files in every copy of a distribution.
 _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
-# Tests, compiled files, build sources and texts for coding agents of distributions.
+# Folders and files of distributions not needed on Lambda: tests, compiled files, sources, texts for coding agents.
 _FOLDERS = frozenset({"tests", "__pycache__", ".agents"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
-# Folders and files with examples for boto3's and botocore's documentation.
+# Files of boto3 and botocore with examples for their documentation.
 _BOTO_NEEDLESS = ("examples", "examples-1.json", "examples-1.json.gz")
 
 
@@ -79,9 +79,9 @@ _QUOTED = re.compile(rb"[\"']([a-z0-9-]+)[\"']")
 
 
 def boto_words(files: Iterable[Path]) -> set[str]:
-    """Return the quoted words of the Python files if one of them imports boto3 or botocore, else an empty set.
+    """Return all quoted words in the Python files if one of the files imports boto3 or botocore, else an empty set.
 
-    `client("s3")` quotes the name of its service. The package keeps the boto models of the services named so.
+    Code quotes the names of its AWS services, as in `client("s3")`. The package contains only these services' models.
     """
     texts = [file.read_bytes() for file in files if file.suffix == ".py"]
     if not any(b"boto" in text and _USES_BOTO.search(text) for text in texts):
@@ -103,7 +103,7 @@ def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
     sources = sorted(place.as_posix() for place in places if place.suffix == ".py")
     if program is None or not sources:
         return
-    # Fix the hash seed, so that sets have the same order in every process.
+    # Fix the hash seed, so that sets in the compiled code have the same order in every process.
     environ = {"PYTHONHASHSEED": "0", "PATH": os.environ.get("PATH", "")}
     count = min(os.cpu_count() or 1, len(sources))
     with ThreadPoolExecutor(count) as executor:
@@ -111,15 +111,15 @@ def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
             pass
 
 
-# marshal marks each object with other references, which may come by chance from a file compiled before. After reading a
-# file back, its objects have references from their own code only.
+# The bytes written by marshal depend on reference counts, which vary with the files compiled before. So read the bytes
+# back and write them again: then only the code itself refers to its objects.
 NORMALIZED = """
 import gc, marshal, os, sys
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 
 def normalized(code): return marshal.dumps(marshal.loads(code))
 """
-"""Python code with a function that returns the bytes of a marshalled code object, always the same for the same code."""
+"""Python program text with a function that marshals a code object to the same bytes in every process."""
 _COMPILE = f"""{NORMALIZED}
 gc.disable()
 for name in sys.stdin.read().splitlines():
@@ -141,13 +141,13 @@ for name in sys.stdin.read().splitlines():
 
 
 def _run_python(program: str, code: str, lines: Sequence[str], folder: Path, environ: Mapping[str, str]) -> None:
-    """Run code with these lines as its standard input in the folder. `-P` and `-s` hide modules of folder and user."""
+    """Run Python code in the folder, with these lines as standard input, without modules of the folder and the user."""
     command = [program, "-s", "-P", "-W", "ignore", "-c", code]
     subprocess.run(command, cwd=folder, env=environ, input="\n".join(lines), text=True, check=True)  # noqa: S603 - fixed code
 
 
 def no_compiler(python: str) -> str:
-    """Return the reason for missing .pyc files, with the command that installs this Python version."""
+    """Return a warning that the package has no .pyc files, with the command that installs this Python version."""
     return f"this machine has no Python {python} (install it with `uv python install {python}`)"
 
 
@@ -165,7 +165,7 @@ def fix_times_and_modes(target: Path) -> None:
         found = os.stat(path)
         is_program = stat.S_ISDIR(found.st_mode) or path.endswith(".sh") or ".so" in os.path.basename(path)
         mode = 0o755 if is_program else 0o644
-        # Most files are links to a part of the cache, whose times and modes are fixed already.
+        # Most files are hard links to files in the cache, and these have the fixed time and mode already.
         if stat.S_IMODE(found.st_mode) != mode:
             os.chmod(path, mode)
         if found.st_mtime != EPOCH:
@@ -173,7 +173,7 @@ def fix_times_and_modes(target: Path) -> None:
 
 
 def _entries(folder: str) -> Iterator[str]:
-    """Yield the path of each file and folder below the folder, a folder after its content."""
+    """Yield the path of each file and folder in the folder tree. Each folder follows its content."""
     for entry in os.scandir(folder):
         if entry.is_dir():
             yield from _entries(entry.path)
@@ -208,7 +208,7 @@ class _Deflated:
 
 
 class ZipWriter:
-    """Writer of zip files with fixed order and times. A file with several links is compressed once for all of them."""
+    """Writer of reproducible zip files. A file with hard links in several packages is compressed only once."""
 
     def __init__(self) -> None:
         self._shared: dict[tuple[int, int], _Deflated] = {}
@@ -219,7 +219,7 @@ class ZipWriter:
         with ThreadPoolExecutor() as executor, zipfile.ZipFile(archive, "w") as written:
             for file, deflated in zip(files, executor.map(self._deflated, files), strict=True):
                 info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-                info.create_system = 3  # Unix, so that the attributes are file modes
+                info.create_system = 3  # 3 is Unix: the attributes are file modes
                 info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.CRC, info.compress_size, info.file_size = deflated.checksum, len(deflated.content), deflated.size

@@ -9,7 +9,7 @@ from pathlib import Path
 from aion_core.agents.frameworks import FRAMEWORKS, extras, framework_of_file
 
 _OURS = ("aion", "aion_core")
-"""Names of aion's packages. Their imports say nothing about an agent, because they serve every framework."""
+"""Names of aion's packages. Their imports do not show an agent's framework, because they support every framework."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Import:
     name: str
     """Dotted name of the import. Empty for a relative import."""
     is_certain: bool
-    """True if importing the agent always runs this import, because it is at the top level of its module."""
+    """True if an import of the agent always runs this import statement, because it is at its module's top level."""
     found: tuple[Path, ...]
 
 
@@ -46,14 +46,14 @@ def imports(file: Path, roots: Sequence[Path]) -> Iterator[Import]:
 
 
 def loaded_files(agent: Path, roots: Sequence[Path]) -> set[Path]:
-    """Return the project's Python files that every import of the agent loads, including those with syntax errors."""
+    """Return the project's Python files that every import of the agent loads, including files with syntax errors."""
     found = imports(agent, [*roots, agent.parent])
     files = {agent.resolve(), *(file for each in found if each.is_certain for file in each.found)}
     return {file for file in files if file.suffix == ".py"}
 
 
 def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path]) -> Iterator[Import]:
-    """Yield imports of the agents that fail, because neither the project nor a folder in `places` has the module."""
+    """Yield the agents' imports that will fail: neither the project nor a folder in `places` contains the module."""
     for agent in agents:
         for each in imports(agent, [*roots, agent.parent]):
             if each.is_certain and each.name and not each.found and not _is_there(each.name, places):
@@ -61,8 +61,8 @@ def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path
 
 
 def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the project's files loaded by an import of this name, including those of its parent packages."""
-    # One dot of a relative import means the file's own folder. Each further dot goes up one folder.
+    """Yield the project's files loaded by an import of this name, including the files of its parent packages."""
+    # In a relative import, one dot means the file's own folder, and each further dot means one parent folder more.
     bases = [file.parents[level - 1]] if level else roots
     steps = name.split(".") if name else []
     for length in range(0 if level else 1, len(steps) + 1):
@@ -72,7 +72,7 @@ def _found(file: Path, level: int, name: str, roots: Sequence[Path]) -> Iterator
 
 
 def _statements(file: Path) -> Iterator[tuple[int, int, str, bool]]:
-    """Yield each import in the file: its line, its number of dots, its name, and True if it is at the module's top level.
+    """Yield each import in the file: line, number of leading dots, name, and True at the top level of the module.
 
     A file with a syntax error yields nothing.
     """
@@ -91,9 +91,9 @@ def _statements(file: Path) -> Iterator[tuple[int, int, str, bool]]:
 
 
 def _is_there(name: str, places: Sequence[Path]) -> bool:
-    """Return True if the standard library or one of these folders has the module.
+    """Return True if the standard library or one of these folders contains the module.
 
-    For a regular package only its folder is checked, not the module within it.
+    For a module in a regular package, only the package's folder is checked.
     """
     first, *steps = name.split(".")
     if first in sys.stdlib_module_names or first in sys.builtin_module_names:
@@ -106,7 +106,7 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
             folder /= step
             if not folder.is_dir():
                 break
-            # A namespace package has no code of its own. Look for the next part of the name in it.
+            # A folder without __init__.py is a namespace package: look in it for the next part of the name.
             if (folder / "__init__.py").is_file():
                 return True
         else:
@@ -117,8 +117,8 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
 def frameworks_of(file: Path, roots: Sequence[Path], otherwise: Iterable[str] = ()) -> set[str]:
     """Return the names of the frameworks imported by the agent's file, directly or through files in these folders.
 
-    Without a known import the agent may come from a third-party package. Then return `otherwise` or, if that is empty,
-    every framework with an extra.
+    If no framework is imported, the agent may come from a third-party package. Then return `otherwise` or, if it is
+    empty, every framework with an extra.
     """
     if (declared := framework_of_file(file.name)) is not None:
         return {declared}
@@ -135,13 +135,14 @@ def frameworks_of(file: Path, roots: Sequence[Path], otherwise: Iterable[str] = 
 def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
     """Return the names of the frameworks imported by the agents at these paths, as written in aion.yaml.
 
-    Paths and imports are resolved in each folder of `roots` and in its `src`. Agents without a known one are skipped.
+    Paths and imports are resolved in each folder of `roots` and in its `src`. An agent without a known framework is
+    skipped.
     """
     used: set[str] = set()
     folders = [folder for root in roots for folder in (root, root / "src")]
     for path in paths:
         place = path.partition(":")[0]
-        # The path names a file, a module, a package, or an ADK agent's folder.
+        # The agent's path in aion.yaml names a file, a module, a package, or an ADK agent's folder.
         parts = place if place.endswith(".py") else place.replace(".", "/")
         names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
         for file in (folder / name for folder in folders for name in names):

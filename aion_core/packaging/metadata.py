@@ -1,4 +1,4 @@
-"""Metadata of the project's own distribution. Its code may read its version or entry points by importlib.metadata."""
+"""Metadata of the project's own distribution, because its code may read its version with importlib.metadata."""
 
 import importlib.metadata
 import re
@@ -12,7 +12,7 @@ from aion_core.packaging.requirements import read_pyproject
 def distribution_metadata(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the path in the package and the text of each metadata file of the project in this folder.
 
-    A project without a name, or without a known version, has none. A dynamic version is that of the installed project.
+    A project without a name or a known version has no metadata. A dynamic version is read from the installed project.
     Raises BuildError for an invalid pyproject.toml.
     """
     declared = read_pyproject(folder).get("project", {})

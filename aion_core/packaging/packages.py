@@ -1,6 +1,6 @@
-"""Build of a function's Lambda package. A second build of the same plan comes from the cache.
+"""Build of a function's Lambda package. A second build of the same plan returns the cached package.
 
-Only wheels are installed as dependencies, so every machine can build for both of Lambda's processors, without docker.
+Dependencies are installed from wheels only, so any machine can build for both of Lambda's processors, without docker.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Package:
     """Sentence about a limitation of the build on this machine, or None."""
 
     def zip(self, writer: ZipWriter) -> Path:
-        """Return the path of the package's zip file. The first call creates it by the writer."""
+        """Return the path of the package's zip file. The first call creates the file with the writer."""
         archive = self.code.with_name("package.zip")
         with file_lock(archive):
             if not archive.is_file():
@@ -60,17 +60,17 @@ def package(
     python: str | None = None,
     configs: Sequence[Path] | None = None,
 ) -> Package:
-    """Return the Lambda package of a function. The arguments and errors are those of `plan` and `packages`."""
+    """Return the Lambda package of a function. Arguments as in `plan`. Raises the errors of `plan` and `packages`."""
     (built,) = packages([plan(function, folder=folder, architecture=architecture, python=python, configs=configs)])
     return built
 
 
 def packages(plans: Sequence[PackagePlan]) -> list[Package]:
-    """Return the planned packages, from the cache or newly built. Concurrent processes share one build.
+    """Return the planned packages, from the cache or newly built. Only one of several processes builds a package.
 
     Raises BuildError or UvMissing.
     """
-    # One after another: the first package has nearly all distributions of the others.
+    # Build one package after another, because the first package installs nearly all distributions of the others.
     for planned in plans:
         if not (_place(planned) / "built").is_file():
             install(planned)

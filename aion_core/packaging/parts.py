@@ -1,7 +1,7 @@
 """Parts of Lambda packages in the cache: one for each distribution, and one for aion's own code.
 
-A package is a folder of hard links to its parts, and functions and projects share them. So each distribution is installed
-and compiled once.
+A package is a folder of hard links to its parts. Functions and projects share the parts, so each distribution is
+installed and compiled once.
 """
 
 import os
@@ -23,14 +23,14 @@ from aion_core.packaging.programs import BuildError, find_uv, run
 from aion_core.packaging.requirements import PLATFORMS
 
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
-"""Names of the AWS services used by aion and by boto3's sign-in. Their models stay in a package."""
+"""Names of the AWS services used by aion and by boto3's sign-in. Packages always contain their boto models."""
 
 
 def link_parts(planned: PackagePlan, target: Path) -> None:
     """Link the plan's distributions and aion's own code into the folder. Raises BuildError or UvMissing.
 
-    Models of unused AWS services are left out: those of services not in SERVICES, and not named in quotes by a distribution
-    or folder of the project that imports boto3 or botocore. If two distributions have a file of the same name, the first one's is linked.
+    The boto models of unused AWS services are left out. A service is used if SERVICES contains it, or if a distribution
+    or project folder imports boto3 or botocore and quotes its name. Of files with the same name, the first is linked.
     """
     parts = install(planned)
     folders: dict[str, list[Path]] = {}
@@ -46,12 +46,12 @@ def link_parts(planned: PackagePlan, target: Path) -> None:
 
 
 def install(planned: PackagePlan) -> list[Path]:
-    """Return the cached folder of each distribution of the plan. Missing ones are installed together.
+    """Return the cached folder of each distribution of the plan. Missing distributions are installed together.
 
     Raises BuildError or UvMissing.
     """
     folders = {_folder(planned, line): line for line in _lines(planned.requirements)}
-    # One process installs at a time: others wait for its distributions instead of installing them again.
+    # Only one process installs at a time. Other processes wait, so that they need not install the same distributions.
     with file_lock(cache() / "distributions"):
         missing = {folder: line for folder, line in folders.items() if not (folder / "built").is_file()}
         if missing:
@@ -76,8 +76,8 @@ def _folder(planned: PackagePlan, line: str) -> Path:
 
 
 def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
-    """Install these requirements together, then distribute their files to the folders of the distributions."""
-    # Hard links need the file system of the cache.
+    """Install these requirements together, then move the files of each distribution to its own folder."""
+    # Install within the cache folder, because hard links need one file system.
     scratch = cache() / "distributions.scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     try:
@@ -90,7 +90,7 @@ def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
         strip_libraries(scratch)
         compile_all(scratch, planned.python, [file.relative_to(scratch) for file in scratch.rglob("*.py")])
         fix_times_and_modes(scratch)
-        # Folders of one distribution are moved whole; namespace packages have files of several.
+        # Count the distributions of each top folder. A folder of only one distribution is moved as a whole.
         owners = Counter(top for each in files.values() for top in {place.parts[0] for place in each})
         for folder, line in missing.items():
             shutil.rmtree(folder, ignore_errors=True)
@@ -112,7 +112,7 @@ def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
 
 
 def _link_module(source: Path, target: Path, place: Path, python: str) -> None:
-    """Link a file of the source folder, and the compiled file of a module, if they are there."""
+    """Hard-link a file of the source folder and, for a Python module, its .pyc file. Missing files are skipped."""
     for each in (place, compiled(place, python)) if place.suffix == ".py" else (place,):
         if (source / each).is_file():
             (target / each).parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def _own_code(planned: PackagePlan) -> Path:
 
 
 def _link_tree(source: str, target: str, left_out: Collection[str]) -> None:
-    """Link the files of a folder into another, without the folders `left_out`. Existing files stay."""
+    """Hard-link the files of a folder into the target, except the folders `left_out`. Existing files are kept."""
     os.makedirs(target, exist_ok=True)
     for entry in os.scandir(source):
         if entry.is_dir():

@@ -36,9 +36,9 @@ from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
 
-# A package does not depend on account and region, so any values will do for reading the template.
+# Placeholders for reading the template: the package does not depend on account and region.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
-# Modules of the build. They are inputs of the hash, because a change of their code may change the package.
+# Modules of the build. Their code is part of the package's hash, because a change may alter the package.
 BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py")
 NOT_ON_LAMBDA = frozenset(
     {"_shipped", "cli", "deploy", "dev", "local", "packaging", "project", "smoke", "template", "testing"}
@@ -60,7 +60,7 @@ class PackagedAgent:
 
 @dataclass(frozen=True)
 class PackagePlan:
-    """Inputs of a function's Lambda package. The same plan gives the same bytes."""
+    """Inputs of a function's Lambda package. Equal plans give packages with equal bytes."""
 
     function: str
     architecture: str
@@ -94,16 +94,16 @@ class PackagePlan:
 
     @property
     def own_files(self) -> tuple[tuple[str, Path], ...]:
-        """The pairs of `files` with aion's own code."""
+        """Pairs of `files` (path in the package, file) with aion's own code."""
         return tuple(each for each in self.files if _is_reserved(each[0]))
 
     @property
     def project_files(self) -> tuple[tuple[str, Path], ...]:
-        """The pairs of `files` with the project's files."""
+        """Pairs of `files` (path in the package, file) with the project's files."""
         return tuple(each for each in self.files if not _is_reserved(each[0]))
 
     def place(self, path: Path) -> Path:
-        """Return the path in the package for a file or folder of the project, relative to the package's top folder."""
+        """Return the path of a project's file or folder within the package, relative to the package's top folder."""
         assert self.folder is not None  # noqa: S101  # set in every plan with project files
         return path.relative_to(self.folder)
 
@@ -118,8 +118,8 @@ def plan(
 ) -> PackagePlan:
     """Return the package plan of a function for the project in this folder, by default the current folder.
 
-    Processor, Python and AION_CONFIG come from the project's template.yaml or, without one, from the one shipped with
-    aion-lambda, unless they are given as arguments. Raises BuildError, TemplateError or UvMissing.
+    Processor, Python version and AION_CONFIG come from the arguments, else from the project's template.yaml, else from
+    the template shipped with aion-lambda. Raises BuildError, TemplateError or UvMissing.
     """
     folder = (folder or Path.cwd()).resolve()
     template = Template(template_of(folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None)
@@ -149,7 +149,7 @@ def plan(
         return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
-    # A file with a syntax error has no known imports, so the frameworks found would be the wrong ones.
+    # Check the syntax first: the frameworks are found by imports, and a file with a syntax error has no known imports.
     _check_syntax(found, folder, python)
     project = wanted(folder, found.requirements)
     installed = installed_frameworks(project)
@@ -184,17 +184,17 @@ class ProjectAgents:
 
     agents: tuple[PackagedAgent, ...]
     roots: tuple[Path, ...]
-    """Folders with the agents' modules, the same as in the server."""
+    """Folders with the agents' modules. The server uses the same folders."""
     configs: tuple[Path, ...] = ()
     """Paths of the project's own configuration files."""
     generated: tuple[Path, ...] = ()
-    """Path of the generated aion.yaml, for a project without one."""
+    """Path of the generated aion.yaml, for a project without an aion.yaml."""
     requirements: tuple[str, ...] = ()
     """Requirements listed in langgraph.json."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
-    """Return the agents declared by the configs or, if the only config does not exist, the agents found in the folder.
+    """Return the agents declared in the config files or, if the only config file is missing, found in the folder.
 
     Raises BuildError.
     """
@@ -226,7 +226,7 @@ def _discovered(folder: Path, config: Path) -> ProjectAgents:
 
 
 def _generated(text: str, name: str) -> Path:
-    """Return the path of a file of this name with the text, in the cache."""
+    """Write the text into a file of this name in the cache, and return its path."""
     file = cache() / "generated" / hashlib.sha256(text.encode()).hexdigest()[:20] / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -275,17 +275,17 @@ for name in sys.argv[1:]:
     except (SyntaxError, ValueError) as error:
         sys.exit(f"{name}\\n{''.join(traceback.format_exception_only(error))}")
 """
-"""Program to compile files. It ends with the name of the first invalid one, and the error with its line."""
+"""Program that compiles files. For the first invalid file it prints the name, the line and the error, and exits."""
 
 
 def template_of(folder: Path) -> Path:
-    """Return the path of the project's template.yaml or, without one, of the template shipped with aion-lambda."""
+    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
     return own if own.is_file() else shipped() / "template.yaml"
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
-    """Yield each file of the installed aion-lambda needed on Lambda, after its path in the package."""
+    """Yield pairs of a path in the package and a file of the installed aion-lambda, for files needed on Lambda."""
     code = Path(aion_core.__file__).resolve().parent
     yield from _code(code, "aion_core", NOT_ON_LAMBDA)
     for name in (*(name for name, framework in FRAMEWORKS.items() if framework.library), "shared"):
@@ -294,7 +294,7 @@ def own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _check_config_is_built(config: Path) -> None:
-    """Raise BuildError if AION_CONFIG names another config. The developer has probably tested that one's agents."""
+    """Raise BuildError if AION_CONFIG names another config, because the developer has probably tested that config."""
     given = os.environ.get("AION_CONFIG")
     if given and Path(given).expanduser().resolve() != config.resolve():
         raise BuildError(
@@ -305,7 +305,7 @@ def _check_config_is_built(config: Path) -> None:
 def _project_files(
     selection: Selection, folder: Path, needed: Sequence[Path], *, is_aion: bool
 ) -> Iterator[tuple[str, Path]]:
-    """Yield each selected file of the project, after its path in the package.
+    """Yield pairs of a path in the package and a selected file of the project.
 
     Raises BuildError if a file would replace one of aion's files, or if a needed file is excluded.
     """

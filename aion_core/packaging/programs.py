@@ -1,4 +1,4 @@
-"""Programs used by a package build, which are uv and Python interpreters on this machine."""
+"""Programs used by a package build: uv and Python interpreters on this machine."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class UvMissing(Exception):
 
 
 def find_uv() -> str:
-    """Return the path of uv: the uv running this process, or beside this Python, or on PATH. Raises UvMissing."""
+    """Return the path of uv: the uv that started this process, or beside this Python, or on PATH. Raises UvMissing."""
     beside = Path(sys.executable).with_name("uv")
     found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
     if found is None:
@@ -52,16 +52,16 @@ def interpreter(version: str) -> str | None:
 
 @cache
 def compiler_version(program: str) -> str:
-    """Return the version and the build of a Python interpreter. Raises BuildError."""
+    """Return `sys.version` of a Python interpreter, with version and build. Raises BuildError."""
     return run([program, "-I", "-c", "import sys; print(sys.version)"])
 
 
 def _candidates(version: str) -> Iterator[str]:
-    """Yield paths of possible Python interpreters: the running one, the one on PATH, pyenv's, and uv's."""
+    """Yield paths of Python interpreters: of this process, on PATH, and installed by pyenv and uv."""
     yield sys.executable
     if on_the_path := shutil.which(f"python{version}"):
         yield on_the_path
-    # The pyenv program on the path runs only the selected version, so look in pyenv's own folders too.
+    # Look in pyenv's own folders too, because pyenv's `python` on PATH runs only the selected version.
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from (str(python) for python in sorted(pyenv.glob(f"versions/{version}.*/bin/python")))
     by_uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")

@@ -29,15 +29,15 @@ FUNCTION_EXTRAS = {
     "SweepFunction": ("aws",),
 }
 """Names of the extras of aion-lambda installed for each function of the template."""
-# Transitive dependencies never imported by these functions. They are left out with their own dependencies. These
-# functions use the Lambda runtime's boto3, which is older but sufficient for their calls (docs/decisions/0016).
+# Transitive dependencies that these functions never import. They are left out of the packages, with their own
+# dependencies. Instead of this boto3, the functions use the older boto3 of the Lambda runtime (docs/decisions/0016).
 UNUSED = {
     "PushFunction": ("boto3", "click", "google-api-core", "pyyaml"),
     "SweepFunction": ("boto3", "click", "google-api-core", "pydantic"),
 }
 TESTED = Path(__file__).with_name("tested.txt")
 """File with the versions tested with aion-lambda. They apply to distributions missing in the project's lock."""
-# Parts of uv's error messages for an unreachable package index.
+# Texts in uv's error messages that mean an unreachable package index.
 _UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
 
 
@@ -48,11 +48,11 @@ class Wanted:
     sources: tuple[Path, ...] = ()
     """Files with requirements, either a pyproject.toml or a requirements.txt."""
     lines: tuple[str, ...] = ()
-    """Requirements from elsewhere, such as langgraph.json."""
+    """Requirements from other sources, such as langgraph.json."""
     extras: frozenset[str] = frozenset()
     """Names of the extras of aion-lambda required by the project, such as otel."""
     lock: Path | None = None
-    """Path of the project's uv.lock. None without one."""
+    """Path of the project's uv.lock, or None if it has no lock."""
     is_aion: bool = False
     """True for aion-lambda's own repository, which packages its example agents."""
 
@@ -67,7 +67,7 @@ class Wanted:
 
 
 def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
-    """Read the project's requirements from its pyproject.toml and uv.lock or, without one, from its requirements.txt.
+    """Read the project's requirements from pyproject.toml and uv.lock or, without these, from requirements.txt.
 
     `also` are requirements from another file such as langgraph.json. Raises BuildError for an unreadable file.
     """
@@ -76,7 +76,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
     lines = [*also, *_group(project, "agents")]
     table = project.get("project")
     if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
-        # In aion-lambda's own checkout, leave out its dependencies. They are not those of the example agents.
+        # In aion-lambda's own checkout, leave out aion-lambda's dependencies: the example agents do not need them.
         return Wanted((), tuple(lines), _extras(lines), lock if lock.is_file() else None, is_aion=True)
     if isinstance(table, dict):
         declared = [str(line) for line in table.get("dependencies", [])]
@@ -95,7 +95,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
 
 
 def installed_frameworks(project: Wanted) -> set[str]:
-    """Return the names of the frameworks in the project's lock; empty without a lock."""
+    """Return the names of the frameworks in the project's uv.lock. Return an empty result without a uv.lock."""
     known = _names(_locked(project.lock)) if project.lock else set()
     return {name for name, framework in FRAMEWORKS.items() if framework.distribution in known}
 
@@ -103,7 +103,7 @@ def installed_frameworks(project: Wanted) -> set[str]:
 def check(folder: Path, also: Sequence[str] = ()) -> None:
     """Check the project's requirement files as a build does. Raises BuildError or UvMissing.
 
-    This works offline. Conflicting versions are found only by the build.
+    The check works offline. It does not find conflicting versions, as the build does.
     """
     project = wanted(folder, also)
     if project.lock:
@@ -121,8 +121,8 @@ def resolved(
 ) -> str:
     """Resolve these extras of aion-lambda and the project's requirements together, to exact versions with hashes.
 
-    Versions come from the project's lock or, for distributions missing there, from `TESTED`. Distributions in `without`
-    are left out. Raises BuildError or UvMissing.
+    Versions come from the project's lock or, for distributions missing in the lock, from the file `TESTED`. The
+    distributions in `without` are left out. Raises BuildError or UvMissing.
     """
     own = sorted({line for extra in extras for line in required_by(extra)} | set(required_by("")))
     locked = _locked(project.lock) if project and project.lock else ""
@@ -137,7 +137,7 @@ def resolved(
     content = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
     key = hashlib.sha256("\0".join([uv_version(), *content]).encode()).hexdigest()[:20]
     cached = cache() / f"requirements-{key}.txt"
-    # Do not cache a result without a lock, since it changes with each release of a dependency.
+    # Do not cache the versions of a project without a lock, since they change with each release of a dependency.
     is_cacheable = not project or project.lock is not None or not (project.sources or project.lines)
     if is_cacheable and cached.is_file():
         text = cached.read_text(encoding="utf-8")
@@ -153,7 +153,7 @@ def resolved(
 
 
 def required_by(extra: str) -> list[str]:
-    """Return the requirements of one of aion-lambda's extras, or with "" the requirements outside of extras."""
+    """Return the requirements of an extra of aion-lambda. For "", return the requirements outside of extras."""
     found: list[str] = []
     for line in requires(DISTRIBUTION) or ():
         requirement = Requirement(line)
@@ -181,7 +181,7 @@ def _compiled(
         own, constraints, overrides = (Path(scratch, name) for name in ("aion.in", "locked.txt", "without.txt"))
         own.write_text(inputs, encoding="utf-8")
         constraints.write_text(pins, encoding="utf-8")
-        # A marker that is never true leaves a distribution out. aion-lambda's own files are copied, not installed.
+        # Exclude distributions by a marker that is never true. Exclude aion-lambda too, because its files are copied.
         never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
         overrides.write_text("\n".join(never), encoding="utf-8")
         command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
@@ -231,12 +231,12 @@ def _locked(lock: Path) -> str:
 
 
 def _check_lock(project: Wanted, known: set[str]) -> None:
-    """Raise BuildError if the lock lacks a dependency of the project. Its version in the package would be untested."""
+    """Raise BuildError if the lock lacks a dependency of the project, because its version would be untested."""
     declared = [*project.lines]
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
-    # Accept dependencies with a local source. The export has their paths instead of their names.
+    # Accept dependencies with a local source: the exported lock contains their paths instead of their names.
     pyproject = read_pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
@@ -244,7 +244,7 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
 
 
 def _pins(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the requirement lines with an exact version. Lines of local folders and wheels have none."""
+    """Yield the requirement lines with an exact version. Lines of local folders and wheels are left out."""
     yield from (line for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
 
 
@@ -270,7 +270,7 @@ def _name_of_wheel(wheel: Path) -> str:
 
 
 def _extras(declared: Sequence[str]) -> frozenset[str]:
-    """Return the extras of aion-lambda named in these requirements, without `local` and those of frameworks."""
+    """Return the extras of aion-lambda named in these requirements, except `local` and the frameworks' extras."""
     named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
     # `local` is for development only, and the extras of frameworks follow from the agents' imports.
     return frozenset(named) - {"local"} - extras()
@@ -284,7 +284,7 @@ def _text(file: Path) -> str:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """Return the parsed pyproject.toml of the folder, or an empty dict without one.
+    """Return the parsed pyproject.toml of the folder, or an empty dict if the file is missing.
 
     Raises BuildError for an invalid file.
     """

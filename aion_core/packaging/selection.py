@@ -35,7 +35,7 @@ _STACKS = frozenset(
 )
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    # Between header and key: plain or escaped line breaks, quotes and other punctuation of code, PEM headers.
+    # Between BEGIN line and key: plain or escaped line breaks, quotes, punctuation of code, or PEM headers.
     rb"(?:\\[nr]|\\u000[ad]|[\s\"'>+,()\\]|[A-Za-z-]+: [^\n]*\n)*"
     rb"[A-Za-z0-9+/=]{24}"
 )
@@ -46,7 +46,7 @@ _KEY_STORES = frozenset(
     {".bks", ".jceks", ".jks", ".kdbx", ".keystore", ".p12", ".p8", ".pfx", ".pkcs12", ".pkcs8", ".ppk"}
 )
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
-# Size of the largest file searched for a private key. A larger file is data.
+# Size limit in bytes of the search for private keys. Larger files are not searched.
 _LARGEST_KEY = 16 * 1024 * 1024
 _CREDENTIALS = frozenset(
     {
@@ -86,7 +86,7 @@ class Selection:
 
     @property
     def summary(self) -> str:
-        """Line of text about the excluded files, with possible secrets first."""
+        """Line of text that names the excluded files, with possible secrets first."""
         if not self.left_out:
             return "no files excluded"
         secrets = [each.path for each in self.left_out if each.reason == "may hold secrets"]
@@ -167,11 +167,11 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         if path.name == "__pycache__" or path.suffix in (".pyc", ".pyo"):
-            continue  # not reported as excluded
+            continue  # never report compiled files as excluded
         if reason := _reason(path, project, rules):
             yield path, reason
         elif entry.is_dir():
-            # Do not follow a link to a parent folder, because it would never end.
+            # Do not follow a link to a parent folder, because the walk would never end.
             if not (entry.is_symlink() and path.resolve() in (path, *path.parents)):
                 yield from _walk(project, path, rules)
         elif entry.is_file():
@@ -197,7 +197,7 @@ def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _is_pattern(line: str) -> bool:
-    """Return True for a valid pattern in git's syntax. Git ignores invalid patterns such as `[z-a]`."""
+    """Return False for a pattern that git ignores because it is invalid, such as `[z-a]`."""
     try:
         GitIgnoreSpec.from_lines([line])
     except (re.error, ValueError):

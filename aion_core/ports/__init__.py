@@ -1,7 +1,6 @@
-"""Ports: a Protocol for each outside dependency of the core. Its docstrings are the contract.
+"""Ports: a Protocol for each outside dependency of the core. Each docstring is a contract.
 
-Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check each adapter
-against it.
+Adapters implement a Protocol without inheriting from it. The contract tests (`tests/contract`) check every adapter.
 """
 
 from aion_core.ports.agent import (

@@ -1,4 +1,4 @@
-"""Agent port: the input, the emissions and the endings of a turn."""
+"""Agent port: the input of a turn, the agent's emissions, and the endings of a turn."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class TurnRequest(Struct, frozen=True):
     recorded: Sequence[Numbered] = ()
     """The events recorded by earlier tries of this turn."""
     drain: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set near the deadline of the process: an agent with steps should end as Paused at its next step boundary."""
+    """Set near the deadline of the process. An agent with steps should then end as Paused at its next step boundary."""
     history: History | None = None
     """Reads the context's messages before this turn; None without a store."""
     before: Callable[[], Task | None] = lambda: None
@@ -67,7 +67,7 @@ class AgentMetadata(Struct, frozen=True):
 
 
 class AgentArtifact(Struct, frozen=True):
-    """An artifact of the task, or a part of an artifact."""
+    """A whole artifact of the task, or a part to append to one."""
 
     artifact: Artifact
     append: bool = False
@@ -78,11 +78,11 @@ class AgentArtifact(Struct, frozen=True):
 
 
 class AgentTyping(Struct, frozen=True):
-    """Typing indicator, streamed but not stored."""
+    """Typing indicator. It is streamed but not stored."""
 
 
 class InputRequired(Struct, frozen=True):
-    """Ending of a turn that interrupts its task: it requires input. Message and metadata name the interrupts."""
+    """Ending of a turn that interrupts its task to require input. Message and metadata name the interrupts."""
 
     message: Message
     state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED
@@ -100,15 +100,15 @@ class Reply(Struct, frozen=True):
 
 
 class Paused(Struct, frozen=True):
-    """Ending of a drained turn at a step boundary; another process resumes it from there."""
+    """Ending of a turn that was asked to drain: it stops at a step boundary, and another process resumes it there."""
 
 
 class StepCompleted(Struct, frozen=True):
-    """Notice that a step was completed and stored: an interrupted turn resumes after it."""
+    """Notice that a step is complete and stored. If the turn is interrupted, it resumes after this step."""
 
 
 class TaskUsed(Struct, frozen=True):
-    """Notice that the agent uses the task: its answer will not be a Message in place of the task."""
+    """Notice that the agent uses the task: the client gets the task instead of a Message."""
 
 
 Ending = Reply | InputRequired | Paused
@@ -123,7 +123,7 @@ class ReplyAs(StrEnum):
     TASK = "task"
     """The client receives the task."""
     MESSAGE = "message"
-    """The client receives the answer as a Message without a task; the task if the turn fails or is interrupted."""
+    """The client receives the answer as a Message. If the turn fails or is interrupted, it receives the task."""
     AUTO = "auto"
     """The client receives a quick answer without other content as a Message; otherwise the task."""
 
@@ -139,10 +139,10 @@ class AnswerAs(StrEnum):
 
 
 class AfterCrash(StrEnum):
-    """Policy for a turn of a dead process without a stored step: `resume` in aion.yaml."""
+    """Policy for a turn whose process died before it stored a step: `resume` in aion.yaml."""
 
     FAIL = "fail"
-    """The task fails as not resumable; no step runs twice."""
+    """The task fails as not resumable, so that no step runs twice."""
     RESTART = "restart"
     """The turn restarts from its message."""
 
@@ -160,8 +160,8 @@ class Agent(Protocol):
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Answer the client's message: yield chunks and other emissions, then exactly one Ending.
 
-        The caller records each emission, also the Ending, before it requests the next one. After the Ending the agent's
-        code has a few seconds to finish. Errors of the agent's code are raised.
+        The caller records each emission, including the Ending, before it requests the next one. After the Ending the
+        agent's code has a few seconds to finish. Errors of the agent's code are raised.
         """
         ...
 
@@ -179,7 +179,7 @@ class StateEntry(Struct, frozen=True):
 
 
 class StoredState(Struct, frozen=True):
-    """Stored state of a context in the terms of its framework, as plain JSON."""
+    """Stored state of a context as plain JSON, with the names that its framework uses."""
 
     kind: str
     """Name of the store in the framework, such as "ADK session"."""
@@ -193,16 +193,16 @@ class StoredState(Struct, frozen=True):
 
 @runtime_checkable
 class InputAwareAgent(Protocol):
-    """Agent whose code determines the media types that it can read."""
+    """Agent that knows from its code which media types it can read."""
 
     def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the agent's code; empty if every media type does."""
+        """Return the media types that the agent's code receives; empty if it receives every type."""
         ...
 
 
 @runtime_checkable
 class InspectableAgent(Protocol):
-    """Agent with readable stored state, for the console of `aion dev`."""
+    """Agent whose stored state the console of `aion dev` can read."""
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
         """Return the context's stored state with at most `limit` entries; None without stored state.

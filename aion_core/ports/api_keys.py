@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class KeyRecord(Struct, frozen=True):
-    """An API key as stored: its hash, principal and permissions, without the key itself."""
+    """Stored record of an API key: its hash, principal and permissions. It does not contain the key."""
 
     id: str
     """First characters of the API key, used to find its record."""
@@ -35,9 +35,9 @@ class ApiKeys(Protocol):
         ...
 
     async def find(self, key_id: str) -> KeyRecord | None:
-        """Return the record of the API key with this id; None if it does not exist or has expired. Consistent.
+        """Return the record of the API key with this id; None if it does not exist or has expired.
 
-        Raises StoreError.
+        The read is consistent. Raises StoreError.
         """
         ...
 

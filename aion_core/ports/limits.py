@@ -15,7 +15,7 @@ STREAMS_PER_OWNER = 50
 
 
 class Limits(Struct, frozen=True):
-    """Limits of a deployment for each of its callers; None means no limit."""
+    """Limits of a deployment for each caller. None means no limit."""
 
     requests_per_minute: int | None = None
     streams_per_owner: int | None = None
@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True):
 
     @classmethod
     def default(cls) -> Self:
-        """Return the limits of a deployment that authenticates its callers and declares no limits."""
+        """Return the limits of a deployment that authenticates its callers but sets no limits in aion.yaml."""
         return cls(requests_per_minute=REQUESTS_PER_MINUTE, streams_per_owner=STREAMS_PER_OWNER)
 
     @property
@@ -44,7 +44,7 @@ class OpenStream(Struct, frozen=True):
 
 
 class OpenTask(Struct, frozen=True):
-    """A task counted as open."""
+    """A task that is counted as open."""
 
     key: TaskKey
     since: datetime
@@ -58,27 +58,28 @@ class RateLimits(Protocol):
     """
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """Take a request token from the owner's bucket and return 0; if it is empty, return the seconds to the next.
+        """Take a request token from the owner's bucket and return 0, or return the seconds until it has a token.
 
         The bucket holds `per_minute` tokens and fills evenly.
         """
         ...
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """Count an open stream and return True; if a limit is reached, return False. A stream counts only once."""
+        """Count an open stream and return True; return False at a limit. A repeated call counts the stream once."""
         ...
 
     async def close_stream(self, owner: str, stream: OpenStream) -> None:
-        """Uncount a closed stream, if it is counted."""
+        """Remove a closed stream from the count, if it is counted."""
         ...
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """Count an open task and return (); if `most` tasks are counted already, return those tasks.
+        """Count an open task and return (). If `most` tasks are counted already, return these tasks instead.
 
-        The end of a task does not lower the count. At the limit the caller has to pass ended tasks to `forget_tasks`.
+        The end of a task does not lower the count. At the limit, the caller has to pass the ended tasks to
+        `forget_tasks`.
         """
         ...
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:
-        """Uncount these tasks of the owner, if they are counted."""
+        """Remove these tasks of the owner from the count, if they are counted."""
         ...

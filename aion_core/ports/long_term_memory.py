@@ -1,4 +1,4 @@
-"""Long-term memory port: items stored by an agent for an owner, across conversations."""
+"""Long-term memory port: items that an agent stores for an owner, across conversations."""
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime, timedelta
@@ -47,7 +47,7 @@ class MemoryWrite(Struct, frozen=True):
 class LongTermMemory(Protocol):
     """The long-term memory of all owners.
 
-    Reads are consistent: they include every completed write. Expired items are not returned. Every method may raise
+    Reads are consistent and include every completed write, but no expired items. Every method may raise
     StoreUnavailable or StoreError.
     """
 
@@ -56,32 +56,32 @@ class LongTermMemory(Protocol):
         ...
 
     def search(self, scope: MemoryScope, prefix: Namespace) -> AsyncGenerator[MemoryItem, None]:
-        """Yield the items of all namespaces under the prefix, one namespace after the other, ordered by key.
+        """Yield the items of all namespaces under the prefix, one namespace after the other, each sorted by key.
 
-        The generator reads lazily: close it after the last needed item.
+        The generator reads lazily: close it after the last item you need.
         """
         ...
 
     async def namespaces(self, scope: MemoryScope, prefix: Namespace) -> Sequence[Namespace]:
-        """Return each namespace under the prefix that has an item, in any order."""
+        """Return all namespaces under the prefix that have items, in any order."""
         ...
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
-        """Write the changes of memory items, up to ten of them atomically. The last change of an item wins.
+        """Write the changes of memory items, atomically in groups of up to ten. The last change of an item wins.
 
-        A repeated call renews only `updated_at` and the TTLs. Raises LeaseLost, without a write, if another holder has
-        the turn's context. The fence covers one context only: two conversations of an owner should write different
-        items, since the later write replaces the earlier.
+        A repeated call renews only `updated_at` and the TTLs. If another holder has the turn's context, nothing is
+        written and LeaseLost is raised. The fence covers one context only. So two conversations of an owner should
+        write different items: the later write replaces the earlier one.
         """
         ...
 
     async def touch(self, scope: MemoryScope, *items: MemoryItem) -> None:
-        """Restart the TTL of the items. Items changed or deleted since they were read stay as they are."""
+        """Restart the TTL of the items. Do not touch items changed or deleted since they were read."""
         ...
 
     async def forget(self, owner: str, *, dry_run: bool = False) -> int:
         """Delete all items of the owner, of all agents, and return their number.
 
-        With `dry_run` only count them. End the owner's running turns first: they may write again.
+        With `dry_run`, only count the items. End the owner's running turns first, since they could write again.
         """
         ...

@@ -15,19 +15,19 @@ class Blobs(Protocol):
         ...
 
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
-        """Store the bytes and their metadata unless the name is taken; return True if they were stored.
+        """Store the bytes and their metadata unless the name is used. Return True if the call has stored them.
 
-        After a lost response, a repeat may return False although the first call stored the bytes. The metadata is ASCII
-        and at most 2 KB. Only S3 stores the media type.
+        After a lost response, a repeat may return False although the first call stored the bytes. The metadata must be
+        ASCII and at most 2 KB. Only S3 stores the media type.
         """
         ...
 
     async def get(self, name: str) -> bytes | None:
-        """Return the bytes stored under the name; None if the name is unused."""
+        """Return the bytes stored under the name; None if the name does not exist."""
         ...
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
-        """Return the metadata stored by `put_new` under the name; None if the name is unused."""
+        """Return the metadata that `put_new` stored under the name; None if the name does not exist."""
         ...
 
     async def names(self, prefix: str) -> Sequence[str]:
@@ -40,20 +40,20 @@ class Blobs(Protocol):
 
 
 class Cipher(Protocol):
-    """Encryption with the deployment's key. Decryption detects changed or moved ciphertexts."""
+    """Encryption with the deployment's key. Decryption fails for a changed ciphertext, or one from another place."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
-        """Return the encrypted content, different at each call. `about` is the context, such as the item's key.
+        """Return the encrypted content, different at each call. `about` is its place, such as the key of its item.
 
         May raise StoreUnavailable.
         """
         ...
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
-        """Return the decrypted content; `about` must be the context given at its encryption.
+        """Return the decrypted content. `about` must be the value that `encrypt` got.
 
-        Raises StoreCorrupt for changed bytes, another context or another deployment's key; StoreUnavailable if the key
-        service is unavailable.
+        Raises StoreCorrupt for changed bytes, another `about` or another deployment's key, and StoreUnavailable if the
+        key service is unavailable.
         """
         ...
 
@@ -81,7 +81,7 @@ class ObjectVersions(Protocol):
     """All versions of the objects of one bucket. Every method may raise StoreUnavailable or StoreError."""
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """Return a page of the versions and delete markers of the objects with this name prefix."""
+        """Return a page of the versions and delete markers of objects whose names have this prefix."""
         ...
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:

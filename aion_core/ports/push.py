@@ -1,4 +1,4 @@
-"""Push notification port: the push configs of tasks and the state of their deliveries."""
+"""Push notification port: the push configs of tasks, and the state of their deliveries."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ MAX_PUSH_CONFIGS = 10
 
 
 class PushVersion(StrEnum):
-    """Version of A2A in which a push config was registered and gets its notifications."""
+    """Version of A2A with which a push config was registered. Its notifications have this version."""
 
     V1 = "1.0"
     V03 = "0.3"
@@ -44,12 +44,12 @@ class PushConfig(Struct, frozen=True):
         return f"PushConfig({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # `rich` prints the result of this method. Struct's own method would return the secrets too.
+        # `rich` prints the result of this method instead of the result of Struct's method, which has the secrets.
         return [(name, getattr(self, name)) for name in ("id", "scheme", "older_until", "version", "events")]
 
 
 class Delivery(Struct, frozen=True):
-    """State of one push config's notifications, without secrets."""
+    """State of the notifications for one push config, without secrets."""
 
     task: TaskKey
     config_id: str
@@ -78,7 +78,7 @@ class Delivery(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """Right of a process to post for a push config. It ends when it expires, or the config is deleted or replaced."""
+    """Right of one process to post for a push config, until a set time or until the config is deleted or replaced."""
 
     delivery: Delivery
     config: PushConfig | None
@@ -86,7 +86,7 @@ class Claim(Struct, frozen=True):
 
 
 class ExpiredPushTimer(Struct, frozen=True):
-    """An expired timer of a task's push notifications, from a lagging index."""
+    """An expired timer of a task's push notifications, from an index that may be outdated."""
 
     task: TaskKey
     at: datetime
@@ -97,11 +97,11 @@ class ExpiredPushTimer(Struct, frozen=True):
 
 
 class PushConfigs(Protocol):
-    """Store of the push configs of tasks and the state of their deliveries. They expire with their task.
+    """Store of the push configs of tasks, and of the state of their deliveries. They expire with their task.
 
-    Configs are encrypted; only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable; the
-    caller may repeat the call. A message may bring a config: `TaskStore.create` and `TaskStore.follow_up` store both in
-    one transaction (`NewTask.push`, `FollowUp.push`).
+    Configs are encrypted. Only `get`, `all` and `claim` decrypt them. Every method may raise StoreUnavailable, and may
+    then be repeated. A message may contain a config: `TaskStore.create` and `TaskStore.follow_up` store message and
+    config in one transaction (`NewTask.push`, `FollowUp.push`).
     """
 
     # ── For clients ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -109,9 +109,9 @@ class PushConfigs(Protocol):
     async def put(self, task: TaskKey, config: PushConfig) -> Delivery:
         """Store a push config for the task's later events, and return its delivery state.
 
-        It replaces a config with the same id but keeps its cursor: pending events go to the new webhook. The config
-        gets a timer, in case the caller's wake-up message is lost. Raises TaskNotFound, and TooManyPushConfigs at the
-        limit.
+        A config with the same id is replaced, but its cursor stays: the new webhook receives the pending events. The
+        config gets a timer, in case the caller's wake-up message is lost. Raises TaskNotFound, and TooManyPushConfigs
+        at the limit.
         """
         ...
 
@@ -124,7 +124,7 @@ class PushConfigs(Protocol):
         ...
 
     async def delete(self, task: TaskKey, config_id: str) -> None:
-        """Delete the push config, if it exists. A post claimed just before may still follow."""
+        """Delete the push config, if it exists. A process that has claimed it may still post once."""
         ...
 
     # ── For deliveries ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -136,8 +136,8 @@ class PushConfigs(Protocol):
     async def claim(self, delivery: Delivery, *, until: datetime) -> Claim | None:
         """Claim the right to post for a push config. Return None if its state has changed since `delivery` was read.
 
-        The config's timer is set to the end of the claim, in case the claiming process dies. Unreadable configs can be
-        claimed too, so that their failures are counted.
+        The config's timer is set to the end of the claim, in case the process dies. A config that cannot be decrypted
+        can be claimed too, so that its failures are counted.
         """
         ...
 
@@ -153,7 +153,7 @@ class PushConfigs(Protocol):
     ) -> None:
         """Move the config's cursor and release the claim.
 
-        `delivered` resets the failures after a successful post. `due_at` sets the timer for further posts. Raises
+        With `delivered`, reset the failures: a post has succeeded. `due_at` sets the timer for later posts. Raises
         ClaimLost as `advance` does.
         """
         ...
@@ -166,45 +166,45 @@ class PushConfigs(Protocol):
         ...
 
     async def give_up(self, claim: Claim, *, cursor: int, failure: str, until: datetime) -> Claim:
-        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim. `tries` does not change.
+        """Count event `cursor` as a dead letter, move the cursor past it, and renew the claim. Do not change `tries`.
 
         Raises ClaimLost as `advance` does.
         """
         ...
 
     async def disable(self, claim: Claim, *, failure: str) -> None:
-        """Disable the config after a 410, and release the claim. Raises ClaimLost as `advance` does."""
+        """Disable the config after a 410 response, and release the claim. Raises ClaimLost as `advance` does."""
         ...
 
     async def clear(self, task: TaskKey, generation: int) -> None:
-        """Remove the timer of an event that every webhook of the task has passed. A repeat has no effect."""
+        """Remove the timer of an event that no webhook of the task needs any more. A repeat has no effect."""
         ...
 
     async def clear_subscribers(self, head: Head) -> None:
-        """Record that the task has no push configs, unless one was stored since the task's `head` was read."""
+        """Record that the task has no push configs. No effect if a config was stored since `head` was read."""
         ...
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
         """Enable the config and set its timer to now, to post its dead letters again. Return None if it is missing.
 
-        Events after the first dead letter are posted again too, with their earlier ids.
+        Events after the first dead letter are posted again too, with the same notification ids as before.
         """
         ...
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
-        """Return up to `limit` expired push timers. The index may lag.
+        """Return up to `limit` expired push timers. The index may be outdated.
 
-        Owners alternate, each with its longest overdue timer first: an owner with many timers does not delay the
-        others. Unreadable shards are logged and left out; raises StoreError if no shard is readable.
+        Owners take turns, each with its longest overdue timer first, so that an owner with many timers does not delay
+        the others. A shard that cannot be read is logged and left out. Raises StoreError if no shard can be read.
         """
         ...
 
     async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
-        """Claim the expired push timer. Return True if it is still expired and unclaimed.
+        """Claim the expired push timer. Return False if it is no longer expired or another process has claimed it.
 
-        The claim sets the timer again, in case the wake-up message is lost. If the TTL of its item has passed, the
-        timer is removed.
+        The claim sets the timer again, in case the wake-up message is lost. If the TTL of the timer's item has passed,
+        remove the timer instead.
         """
         ...

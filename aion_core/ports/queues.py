@@ -1,4 +1,4 @@
-"""Queue ports: wake-up messages with their JSON bodies, their queues, and dead letters."""
+"""Queue ports: wake-up messages and their JSON bodies, queues, and dead letters."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def limited(delay: float) -> float:
 
 
 class WakeUp(Struct, frozen=True):
-    """Wake-up message for a context; it may be lost, late, repeated or needless."""
+    """Wake-up message for a context. It may be lost, late, repeated or unnecessary."""
 
     context: ContextKey
     fence: int = 0
@@ -30,19 +30,19 @@ class WakeUp(Struct, frozen=True):
 
 
 class WorkQueue(Protocol):
-    """Queue of wake-up messages to the function that runs turns. The table holds the work; a message only starts it."""
+    """Queue of wake-up messages for the function that runs turns. The work itself is in the table."""
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message with a `limited` delay in seconds. Raises StoreUnavailable."""
+        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
         ...
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message like `enqueue`, but in the calling thread, since an agent may block the event loop."""
+        """Enqueue the message in the calling thread: the event loop may be blocked by an agent."""
         ...
 
 
 class PushWakeUp(Struct, frozen=True):
-    """Wake-up message for the push delivery of a task; it may be lost, late, repeated or needless."""
+    """Wake-up message for the push delivery of a task. It may be lost, late, repeated or unnecessary."""
 
     task: TaskKey
     generation: int = 0
@@ -50,15 +50,15 @@ class PushWakeUp(Struct, frozen=True):
 
 
 class PushQueue(Protocol):
-    """Queue of wake-up messages to the function that posts notifications. The table holds the work."""
+    """Queue of wake-up messages for the function that posts notifications. The work itself is in the table."""
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message with a `limited` delay in seconds. Raises StoreUnavailable."""
+        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
         ...
 
 
 class DeadLetter(Struct, frozen=True):
-    """A queue message that could not be handled after all retries."""
+    """A queue message whose handling has failed after all retries."""
 
     id: str
     body: str
@@ -71,7 +71,7 @@ class DeadLetters(Protocol):
     """Dead-letter queue of one queue. Every method may raise StoreError."""
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """Return up to `limit` dead letters, each once. They may be invisible to other readers until `give_back`."""
+        """Return up to `limit` dead letters, without duplicates. Other readers may not see them until `give_back`."""
         ...
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
@@ -79,7 +79,7 @@ class DeadLetters(Protocol):
         ...
 
     async def redrive(self) -> None:
-        """Move all dead letters back into their queue. The move may end later: a message may be in both queues."""
+        """Move all dead letters back into their queue. During the move, a message may be in both queues."""
         ...
 
     async def drop(self, letter: DeadLetter) -> None:
@@ -91,7 +91,7 @@ def body_of(wake_up: WakeUp) -> str:
     """Return the JSON body of a context's wake-up message."""
     context = wake_up.context
     ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
-    # ASCII: an id may have characters that SQS refuses.
+    # Use ASCII, because SQS refuses some characters of ids.
     return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
 
 
@@ -124,7 +124,7 @@ def push_wake_up_of(body: str) -> PushWakeUp:
 
 
 def _fields(body: str) -> dict[str, Any]:
-    """Parse the fields of a message's JSON body. Raises UnreadableWakeUp if it has another version."""
+    """Parse a message's JSON body into its fields. Raises UnreadableWakeUp if it has another version."""
     try:
         fields = json.loads(body)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Ports for a process's clock, metrics and traces, with their simplest implementations.
+"""Ports for clock, metrics and traces of a process, with simple implementations.
 
-The values of metrics and traces are numbers, names, ids and times, never the content of messages.
+Metrics and traces contain numbers, names, ids and times, but never the content of messages.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Clock for all waits and timestamps; tests replace it with their own."""
+    """Clock for all waits and timestamps. Tests replace it."""
 
     def now(self) -> datetime:
         """Return the current time in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for this number of seconds, as measured by this clock."""
+        """Wait for this number of seconds of the clock's time."""
         ...
 
 
 class SystemClock:
-    """Clock with the time of this machine."""
+    """Clock with the time of the operating system."""
 
     def now(self) -> datetime:
         """Return the current time in UTC."""
@@ -36,7 +36,7 @@ class SystemClock:
 
 
 class Metric(StrEnum):
-    """Metrics of the service, named as in alarms and dashboards; in ms if the name ends in Duration, Time or Lag."""
+    """Metrics of the service, with the names in alarms and dashboards. Names in Duration, Time or Lag are in ms."""
 
     TURNS = "Turns"
     """Number of turns that ended with an answer, an interrupt or a failure."""
@@ -74,19 +74,19 @@ class Metric(StrEnum):
 
 
 class Metrics(Protocol):
-    """Recorder of metrics. It never fails or waits, so a value may be lost."""
+    """Recorder of metrics. It never raises and never waits, so a value may be lost."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """Record a value of a metric. `agent` is the id of the turn's agent, "" without a turn."""
+        """Record a value of a metric. `agent` is the id of the turn's agent, "" outside of turns."""
         ...
 
     def flush(self) -> None:
-        """Emit the recorded values at the end of an invocation."""
+        """Write the recorded values at the end of an invocation."""
         ...
 
 
 class NullMetrics:
-    """Implementation of `Metrics` without an effect."""
+    """`Metrics` that records nothing."""
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
         """Ignore the value; see `Metrics.count`."""
@@ -107,42 +107,42 @@ class SpanKind(StrEnum):
 
 
 class Span(Protocol):
-    """A trace span of running work."""
+    """A span of a trace: a piece of work that is still running."""
 
     def note(self, name: str, value: str | int) -> None:
         """Set an attribute of the span."""
         ...
 
     def failed(self, why: str) -> None:
-        """Mark the span as failed; `why` is a fixed text or the class of an error."""
+        """Mark the span as failed. `why` is a fixed text or the name of an error's class."""
         ...
 
 
 class Traces(Protocol):
-    """Tracer of spans. It never fails, so a span may be lost."""
+    """Tracer of spans. It never raises, so a span may be lost."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
         """Open a span for a `with` block. Spans opened within the block, also by frameworks, are its children.
 
-        Its parent is the current span, or `traceparent` (W3C) if that names another trace. If an error leaves the
-        block, the span records the error's class.
+        Its parent is the current span, or `traceparent` (W3C) if that belongs to another trace. If the block raises an
+        error, the span records the error's class.
         """
         ...
 
     def flush(self) -> None:
-        """Send the ended spans. This blocks for at most a few seconds."""
+        """Send the ended spans. The call blocks for at most a few seconds."""
         ...
 
 
 class NoopTraces:
-    """Implementation of `Traces` and `Span` without an effect."""
+    """`Traces` and `Span` that record nothing."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
     ) -> AbstractContextManager[Span]:
-        """Return a context manager without an effect; see `Traces.span`."""
+        """Return a context manager that does nothing; see `Traces.span`."""
         return nullcontext(self)
 
     def note(self, name: str, value: str | int) -> None:

@@ -1,4 +1,4 @@
-"""Schema of the DynamoDB table and folders of the S3 bucket, the same as in template.yaml.
+"""Schema of the DynamoDB table and folders of the S3 bucket, as in template.yaml.
 
 The template's policy checks (infra/policies) compare the template with this schema.
 """

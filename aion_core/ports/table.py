@@ -25,7 +25,7 @@ class Key(NamedTuple):
 
 
 class Index(NamedTuple):
-    """A secondary index. It holds an entry for every item with both of its key attributes."""
+    """A secondary index. It has an entry for every item with both key attributes of the index."""
 
     name: str
     partition: str
@@ -111,7 +111,7 @@ Condition = Exists | Absent | Equals | AtMost | MoreThan | OneOf | ShorterThan |
 
 
 class Put(Struct, frozen=True):
-    """Write that creates an item, or replaces it as a whole."""
+    """Write that creates an item or replaces the whole item."""
 
     key: Key
     item: Mapping[str, Any]
@@ -156,7 +156,7 @@ class Delete(Struct, frozen=True):
 
 
 class ConditionCheck(Struct, frozen=True):
-    """Part of a transaction without a change: the other writes depend on its condition."""
+    """Part of a transaction that changes nothing. If its condition fails, the whole transaction fails."""
 
     key: Key
     only_if: Condition
@@ -172,10 +172,10 @@ CONDITION_FAILED, CONFLICT, FINE = "ConditionalCheckFailed", "TransactionConflic
 
 
 class WriteRefused(Exception):
-    """Error: no item was written, since a condition failed or another transaction was writing one of the items."""
+    """Error: nothing was written, because a condition failed or another transaction was writing one of the items."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
-        """`reasons` holds one of CONDITION_FAILED, CONFLICT and FINE for each write, in their order."""
+        """`reasons` has CONDITION_FAILED, CONFLICT or FINE for each write, in the same order."""
         super().__init__(", ".join(reasons))
         self.reasons = reasons
 
@@ -185,12 +185,12 @@ class WriteRefused(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """True if no condition failed: the same writes may succeed when they are tried again."""
+        """True if the only reason was another transaction: the same writes may succeed when repeated."""
         return CONFLICT in self.reasons and CONDITION_FAILED not in self.reasons
 
 
 class TokenReused(StoreError):
-    """Error: the token was used with other writes, perhaps successfully (IdempotentParameterMismatch)."""
+    """Error: an earlier call with this token had other writes and may have succeeded (IdempotentParameterMismatch)."""
 
 
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,15 +203,15 @@ class Page(Struct, frozen=True):
     count: int
     """Number of found items, also in a query that only counts them."""
     next: Any = None
-    """Position to pass as `after` for the next page; None on the last page. Opaque, except that it can be compared."""
+    """Position to pass as `after` for the next page; None on the last page. Callers may only compare it."""
 
 
 class Table(Protocol):
-    """A table with conditional writes, transactions, consistent reads, and lagging indexes.
+    """A table with conditional writes, transactions, consistent reads, and eventually consistent indexes.
 
     Every method may raise StoreUnavailable (a write may still have succeeded) or StoreError. Expired items stay
-    readable until they are deleted, some time after their TTL. An item has at most 400 KB, a transaction 100 writes
-    and 4 MB, a page 1 MB.
+    readable until they are deleted, some time after their TTL. An item has at most 400 KB, a transaction 100 writes and
+    4 MB, a page 1 MB.
     """
 
     async def get(self, key: Key) -> Item | None:
@@ -229,10 +229,10 @@ class Table(Protocol):
         after: Any = None,
         keys_only: bool = False,
     ) -> Page:
-        """Return a page of the items of the partition from sort key `first` to `last`, both included; consistent.
+        """Return a page of the partition's items from sort key `first` to `last`, both included; consistent.
 
-        An empty `first` is no bound; the page is empty if `first` is after `last`. A page may hold a part of a
-        transaction in progress. With `keys_only` the items have their key and their TTL only.
+        An empty `first` means no lower bound; the page is empty if `first` sorts after `last`. A page may have a part
+        of a transaction in progress. With `keys_only` the items have only their key and their TTL.
         """
         ...
 
@@ -251,8 +251,8 @@ class Table(Protocol):
     ) -> Page:
         """Return a page of the index's entries from `first` to `last`. The index may lag behind the table.
 
-        An entry has the item's key, the index's keys and the copied attributes. `limit` counts entries before `only_if`
-        filters them. With `count_only` the page has no items, only their count.
+        An entry has the item's key, the index's keys and the copied attributes. `limit` applies before `only_if`
+        filters the entries. With `count_only` the page has only the number of items.
         """
         ...
 
@@ -265,30 +265,30 @@ class Table(Protocol):
         attributes: Sequence[str] = (),
         consistent: bool = False,
     ) -> Page:
-        """Return a page of items from one segment of the table, with these attributes only, or with all."""
+        """Return a page of items from one segment of the table, with these attributes only, or with all attributes."""
         ...
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """Put, update or delete one item. Raises WriteRefused if the write's condition does not hold.
+        """Put, update or delete one item. Raises WriteRefused if the write's condition fails.
 
         With `returning`, return the item after an update or before a delete; None for a put.
         """
         ...
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """Make all of the writes, or raise WriteRefused without a write. A transaction may write each item only once.
+        """Make all of the writes, or raise WriteRefused and write nothing. Each item may be written only once.
 
-        For ten minutes after a success, a repeat with the same token and writes succeeds without effect; the same token
+        For ten minutes after a success, a repeat with the same token and writes succeeds without effect. The same token
         with other writes raises TokenReused.
         """
         ...
 
     def get_blocking(self, key: Key) -> Item | None:
-        """Return the item like `get`, but block the calling thread, since an agent may block the event loop."""
+        """Return the item as `get` does, but in the calling thread: the event loop may be blocked by an agent."""
         ...
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """Write the item like `write`, but block the calling thread."""
+        """Write as `write` does, but in the calling thread."""
         ...
 
 
@@ -296,5 +296,5 @@ class ErasableTable(Table, Protocol):
     """A table that can delete many items at once."""
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Delete up to 25 items, if they exist. Return the keys that a throttled table has not deleted."""
+        """Delete up to 25 items, if they exist. Return the keys of items left over because the table was throttled."""
         ...

@@ -1,6 +1,6 @@
-"""DynamoDB's documented semantics of conditions, changes, limits and pages of a table. Pure.
+"""DynamoDB's documented rules for conditions, changes, limits and pages of a table. Pure.
 
-The in-memory table and the SQLite table use it.
+The in-memory table and the SQLite table use them.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughpu
 
 
 def canceled(reasons: Sequence[str]) -> Exception:
-    """Return the error to raise for a write or transaction with these cancellation reasons."""
+    """Return the error for a write or transaction that was refused for these cancellation reasons."""
     listed = f"TransactionCanceledException: {', '.join(reasons)}"
     if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
         return StoreUnavailable(listed)
@@ -89,7 +89,7 @@ def plain(value: Any, depth: int = 0) -> Any:
             return {
                 name if type(name) is str and name else _name(name): (
                     member
-                    # Most values: they are immutable, and a table can store them as they are.
+                    # Shortcut for most values: they are immutable, and the table can store them unchanged.
                     if (kind := type(member)) is bytes
                     or kind is bool
                     or (kind is str and member.isascii())
@@ -116,7 +116,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def copy_stored(value: Any) -> Any:
-    """Return a deep copy of an attribute's value made by `plain`, without checking it again."""
+    """Return a deep copy of a value made by `plain`, without a second check."""
     if type(value) is dict:
         return {name: copy_stored(member) for name, member in value.items()}
     if type(value) is list:
@@ -158,7 +158,7 @@ def _digits(number: int) -> int:
 
 
 def _same(one: Any, other: Any) -> bool:
-    # True == 1 in Python; in DynamoDB a number never equals a BOOL.
+    # Distinguish bool from int: True == 1 in Python, but a DynamoDB number never equals a BOOL.
     return (type(one) is bool) == (type(other) is bool) and one == other
 
 
@@ -191,7 +191,7 @@ def _invalid(sentence: str) -> StoreError:
 
 
 def holds(condition: Condition | None, item: Mapping[str, Any] | None) -> bool:
-    """Return True if the condition holds for the item. An absent item is None; a condition of None always holds."""
+    """Return True if the condition holds for the item; None is an absent item. A condition of None always holds."""
     if condition is None:
         return True
     there = item or {}
@@ -225,7 +225,7 @@ def _length(value: Any) -> int | None:
 
 
 def check_condition(condition: Condition) -> None:
-    """Raise StoreError if DynamoDB refuses the condition for any item."""
+    """Raise StoreError if DynamoDB would refuse the condition whatever the item is."""
     match condition:
         case Both(conditions) | Either(conditions):
             if not conditions:
@@ -244,7 +244,7 @@ def check_condition(condition: Condition) -> None:
 
 
 def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
-    """Return the item after the change, without checking the change's condition. An absent item is None.
+    """Return the item after the change; None is an absent item. The change's condition is not checked.
 
     Raises StoreError if an attribute has the wrong type for the change.
     """
@@ -260,7 +260,7 @@ def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
 
 
 def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
-    """Change the attributes of `after` whose new values depend on those before."""
+    """Change those attributes of `after` whose new values depend on the old values."""
     for name, summand in change.add.items():
         number = _number(before.get(name, 0))
         if number is None:
@@ -269,7 +269,7 @@ def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
     for name, more in change.append.items():
         after[name] = [*_of_type(list, before, name, []), *plain(list(more))]
     for name in change.drop_first:
-        # DynamoDB: "The document path provided in the update expression is invalid for update".
+        # DynamoDB's message: "The document path provided in the update expression is invalid for update".
         if name not in before:
             raise _invalid(f"there is no list {name}")
         after[name] = _of_type(list, before, name, [])[1:]
@@ -302,7 +302,7 @@ def _check_change(change: Change, *, alone: bool) -> None:
         raise _invalid("an update changes the key")
     for values in (change.values, change.defaults, change.add, change.add_members, change.remove_members):
         if values:
-            plain(dict(values), -1)  # -1: the item itself is no nesting level
+            plain(dict(values), -1)  # -1: the item itself does not count as a nesting level
     if change.add and not all(_number(summand) is not None for summand in change.add.values()):
         raise _invalid("only a number can be added")
 
@@ -311,7 +311,7 @@ def _check_change(change: Change, *, alone: bool) -> None:
 
 
 class WriteOutcome(NamedTuple):
-    """The computed outcome of a write for its item, before the item is stored."""
+    """The computed outcome of a write for its item. Nothing is stored yet."""
 
     reason: str
     """FINE, or the reason to cancel the write."""
@@ -327,7 +327,7 @@ def condition_of(write: Write) -> Condition | None:
 
 
 def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> WriteOutcome:
-    """Compute the outcome of the write for the current item with its key. An absent item is None."""
+    """Compute the outcome of a write. `item` is the current item with the write's key, None if it is absent."""
     if (condition := condition_of(write)) is not None and not holds(condition, item):
         return WriteOutcome(CONDITION_FAILED, item)
     try:
@@ -340,7 +340,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 return WriteOutcome(FINE, None)
             case ConditionCheck():
                 return WriteOutcome(FINE, item)
-        # First a bound that is quickly computed: DynamoDB counts at most twice as many bytes as marshal writes.
+        # Check a quick bound first: DynamoDB counts at most twice as many bytes as marshal writes.
         if 2 * len(marshal.dumps(after, 2)) > MAX_ITEM_BYTES and item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)
@@ -350,7 +350,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
 
 
 def check_write(write: Write, *, alone: bool = True) -> None:
-    """Raise StoreError if DynamoDB refuses the write for any item. `alone` is False for a write of a transaction."""
+    """Raise StoreError if DynamoDB would refuse the write whatever the item is. `alone` is False in a transaction."""
     check_key(write.key)
     if (condition := condition_of(write)) is not None:
         check_condition(condition)
@@ -362,7 +362,7 @@ def check_write(write: Write, *, alone: bool = True) -> None:
 
 
 def check_transaction(writes: Sequence[Write], token: str) -> None:
-    """Raise StoreError if DynamoDB refuses the transaction for any items."""
+    """Raise StoreError if DynamoDB would refuse the transaction whatever the items are."""
     if not 0 < len(writes) <= MAX_WRITES:
         raise _invalid(f"a transaction has {len(writes)} writes")
     if len(token) > MAX_TOKEN_CHARACTERS:
@@ -374,14 +374,14 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
 
 
 def check_transaction_size(items: Sequence[Item]) -> None:
-    """Raise StoreError if the items of a transaction are together larger than DynamoDB allows."""
-    # The items of most transactions are too few to be too large.
+    """Raise StoreError if the items of a transaction together exceed DynamoDB's limit."""
+    # Count bytes only if there are enough items: most transactions have too few to exceed the limit.
     if len(items) * MAX_ITEM_BYTES > MAX_TRANSACTION_BYTES < sum(item_size(item) for item in items):
         raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
 
 
 def check_key(key: Key) -> None:
-    """Raise StoreError if DynamoDB refuses the key: both parts must be texts within its limits."""
+    """Raise StoreError if DynamoDB refuses the key. Both parts must be texts within DynamoDB's limits."""
     _check_key_part(key.partition, MAX_PARTITION_BYTES)
     _check_key_part(key.sort, MAX_SORT_BYTES)
 
@@ -403,13 +403,13 @@ def _check_index_keys(item: Item, indexes: Iterable[Index]) -> None:
 
 
 def fingerprint(writes: Sequence[Write]) -> str:
-    """Return a hash of a transaction's writes, to detect the reuse of its token with other writes."""
+    """Return a hash of a transaction's writes, to detect a repeated token with other writes."""
     text = json.dumps(list(writes), default=_serializable, sort_keys=True, check_circular=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _serializable(value: Any) -> Any:
-    """Return an equivalent of a value unknown to JSON. Different values have different equivalents."""
+    """Return a JSON form for a value that JSON lacks. Different values have different forms."""
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, frozenset):
@@ -429,7 +429,7 @@ def index_entry(index: Index, item: Mapping[str, Any] | None) -> Item | None:
 
 
 def check_filter(index: Index, condition: Condition | None) -> None:
-    """Raise StoreError if DynamoDB refuses the filter of an index query: it must not name the keys of the index."""
+    """Raise StoreError if DynamoDB refuses the filter of an index query. It must not name the index's keys."""
     if condition is not None:
         check_condition(condition)
     if {index.partition, index.sort} & set(_names(condition)):
@@ -455,9 +455,9 @@ def check_query(partition: str, limit: int | None) -> None:
 
 
 def first_page(items: Iterable[Item], limit: int | None = None) -> tuple[list[Item], bool]:
-    """Return the first page of these items, and True if the caller has to read a further page.
+    """Return the first page of these items, and True if the caller has to read another page.
 
-    The page ends at the limit without a check for a next item, as in DynamoDB.
+    The page ends at the limit even if no item follows, as in DynamoDB.
     """
     page: list[Item] = []
     size = 0

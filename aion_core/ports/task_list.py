@@ -10,7 +10,7 @@ from aion_core.protocol.types import TaskState
 
 
 class TaskFilter(Struct, frozen=True):
-    """Filter of an owner's tasks with one agent. Each further field excludes more tasks; None excludes no task."""
+    """Filter of an owner's tasks with one agent. Each optional field restricts the tasks further; None does not."""
 
     owner: str
     agent: str
@@ -21,17 +21,17 @@ class TaskFilter(Struct, frozen=True):
 
 
 class ListCursor(Struct, frozen=True, order=True):
-    """Position of a task in a list, ordered by the time of its status, then by its id."""
+    """Position of a task in a list that is sorted by status time, then by task id."""
 
     timestamp: datetime
     task_id: str
 
 
 class TaskList(Protocol):
-    """List of tasks by the time of their status, newest first. It may lag behind the event log."""
+    """List of tasks, newest status first. It may lag behind the event log."""
 
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
-        """Return the positions of up to `limit` matching tasks after `after`. None begins with the newest task."""
+        """Return the positions of up to `limit` matching tasks after `after`; None means from the newest task on."""
         ...
 
     async def count(self, tasks: TaskFilter) -> int:
@@ -39,5 +39,5 @@ class TaskList(Protocol):
         ...
 
     async def secret(self) -> bytes:
-        """Return the secret that signs this deployment's page tokens. It is random and created once."""
+        """Return the secret that signs this deployment's page tokens. It is generated once, at random."""
         ...

@@ -1,4 +1,4 @@
-"""Task store port: an ordered event log per task, one running turn per context, and the operations' outcomes."""
+"""Task store port: an event log per task, one running turn per context, and the outcomes of the operations."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ class NewTask(Struct, frozen=True):
     key: TaskKey
     context: ContextKey
     context_is_new: bool
-    """True if the server generated the contextId: the store need not read the context's record."""
+    """True if the server has just generated the contextId: the store then need not read the context's record."""
     message_id: str
     content_hash: bytes
     """Hash of the message's content, to distinguish a repeat from a reused messageId."""
@@ -62,14 +62,14 @@ class WhenBusy(StrEnum):
 
 
 class TurnStarted(Struct, frozen=True):
-    """Outcome: the caller holds the lease of a turn now, and must run the turn."""
+    """Outcome: the caller now holds the lease of a turn and must run it."""
 
     lease: Lease
     head: Head
 
 
 class TurnQueued(Struct, frozen=True):
-    """Outcome: a turn waits in the queue of its context."""
+    """Outcome: the turn is in the queue of its context."""
 
     head: Head
     until: datetime | None = None
@@ -77,14 +77,14 @@ class TurnQueued(Struct, frozen=True):
 
 
 class ContextInUse(Struct, frozen=True):
-    """Outcome: the context is busy, and the message was not stored."""
+    """Outcome: the message was not stored, because the context is busy."""
 
     task_id: str
     """Task of the running turn, or of the first waiting turn."""
 
 
 class LeaseHeld(Struct, frozen=True):
-    """Outcome: another holder has the lease of the context."""
+    """Outcome: another process has the lease of the context."""
 
     fence: int
     """Fence of the other holder's lease."""
@@ -99,11 +99,11 @@ class TurnFinished(Struct, frozen=True):
     next: TurnStarted | None = None
     """The next turn, leased by the same holder."""
     waiting: bool = False
-    """True if a turn waits without a holder: the caller has to enqueue a wake-up message."""
+    """True if a turn is queued without a holder: the caller must enqueue a wake-up message."""
 
 
 class ExpiredTimer(Struct, frozen=True):
-    """An expired timer of a context, from a lagging index."""
+    """An expired timer of a context, from an index that may be outdated."""
 
     context: ContextKey
     at: datetime
@@ -111,13 +111,13 @@ class ExpiredTimer(Struct, frozen=True):
 
 
 class Duplicate(Struct, frozen=True):
-    """Outcome: the message was stored before. `task_id` is the task of the stored message."""
+    """Outcome: the message was already stored, with the task `task_id`."""
 
     task_id: str
 
 
 class Interrupted(Struct, frozen=True):
-    """Outcome: a task of the context requires input, and the message must answer it. The message was not stored."""
+    """Outcome: the message was not stored, because a task of the context requires input: the message must answer it."""
 
     task_id: str
 
@@ -127,11 +127,12 @@ MAX_WAITING = 20
 
 
 class TaskStore(Protocol):
-    """Store of tasks, with an ordered event log per task, and at most one running turn per context.
+    """Store of tasks: an event log per task, and at most one running turn per context.
 
-    Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a waiting turn have a timer:
-    `expired_timers` finds each expired one. An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a
-    timer too: `PushConfigs.expired_timers` finds it. A commit reads the subscribers again if they have changed.
+    Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a queued turn have a timer, and
+    `expired_timers` finds it after it has expired. An event for push subscribers (`Head.push_epoch`,
+    `Head.push_events`) has a timer too: `PushConfigs.expired_timers` finds it. If the subscribers have changed, a
+    commit reads them again.
     """
 
     # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -141,10 +142,10 @@ class TaskStore(Protocol):
     ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate | Interrupted:
         """Store a new task with its first events and push config atomically, once per messageId of its context.
 
-        In a free context the turn gets the lease (TurnStarted). In a busy context, or without `holder`, the turn waits
-        (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises MessageIdReused
-        for other content. Nothing is stored if a task of the context requires input (Interrupted), or if the context
-        is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
+        In a free context the turn gets the lease (TurnStarted). In a busy context, or without `holder`, the turn is
+        queued (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises
+        MessageIdReused for other content. Nothing is stored if a task of the context requires input (Interrupted), or
+        if the context is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
         """
         ...
 
@@ -153,31 +154,30 @@ class TaskStore(Protocol):
     ) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         """Store a message to a task that has not ended, with its turn and push config, atomically.
 
-        An interrupted task resumes: the event is recorded, and the turn gets the lease, or, without `holder`, the first
-        place in the queue. For a running task the message waits and is recorded when its turn begins (TurnQueued). With
-        INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored (ContextInUse).
-        The push config replaces one with its id; raises TooManyPushConfigs at the limit. Repeats are as in `create`.
-
-        Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted task. Raises
-        LeaseLost if the task has changed since `follow_up.head` was read: read it again.
+        An interrupted task resumes: the event is recorded, and the turn gets the lease or, without `holder`, the first
+        place in the queue. For a running task the message is queued, and is recorded when its turn begins (TurnQueued).
+        With INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored
+        (ContextInUse). A push config with the same id is replaced; raises TooManyPushConfigs at the limit. For repeats,
+        see `create`. Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted
+        task. Raises LeaseLost if the task has changed since `follow_up.head` was read: read it again.
         """
         ...
 
     async def known(
         self, context: ContextKey, message_id: str, content_hash: bytes, *, idempotency_key: str = ""
     ) -> Duplicate | None:
-        """Return the task of a stored message, None for a new one. Raises MessageIdReused for other content."""
+        """Return the task of a stored message; None for a new message. Raises MessageIdReused for other content."""
         ...
 
     # ── Turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
-        """Lease the context's running turn if its lease has expired, else the first waiting turn.
+        """Lease the context's running turn if its lease has expired, else the first queued turn.
 
         Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
-        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it stored a
-        step, `turn.tries` is 2: it tried the unfinished step once. A message that waited for its running task is
-        recorded in the same transaction, as event `turn.message_generation`.
+        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it had stored
+        a step, `turn.tries` is 2, because that holder tried the next step once. A message that was queued for its
+        running task is recorded in the same transaction, as event `turn.message_generation`.
         """
         ...
 
@@ -189,46 +189,48 @@ class TaskStore(Protocol):
         ...
 
     def holds(self, lease: Lease) -> bool:
-        """Return True if the task has the lease's fence: no other holder, no cancellation. The call blocks."""
+        """Return True while the lease is valid: no other holder has taken it, and the task is not canceled. Blocks."""
         ...
 
     async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
         """Record a turn's event as number `head.generation + 1` of its task and return the task's new head.
 
-        The cost is constant. `key` is stored with the event. A repeat after a lost response finds the event recorded
-        before. Raises LeaseLost, without a record, if the fence has changed or another process has ended the task.
+        The cost does not depend on the log's length. `key` is stored with the event. A repeat after a lost response
+        finds the recorded event. If the fence has changed or another process has ended the task, nothing is recorded
+        and LeaseLost is raised.
         """
         ...
 
     async def finish(
         self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
     ) -> TurnFinished:
-        """Record the last event of the turn and release its lease atomically; with `run_next` lease the next turn.
+        """Record the turn's last event and release the lease atomically. With `run_next`, lease the next turn.
 
-        The next turn begins as by `begin`, with the same holder. After an event that interrupts the task, no turn
-        begins before the answer. `snapshot` is the task after this event: readers begin there. Raises PendingInput,
-        without a record, if the event would end a task with a waiting message; LeaseLost as `append` does.
+        The next turn begins as by `begin`, with the same holder. If the event interrupts the task, no turn begins
+        before the client's answer. `snapshot` is the task after this event; readers of the log begin with it. If a
+        message is queued for the task that the event would end, nothing is recorded and PendingInput is raised. Raises
+        LeaseLost as `append` does.
         """
         ...
 
     async def pause(
         self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE
     ) -> None:
-        """Suspend the turn so that another holder can lease it. Its timer expires after one lease term.
+        """Suspend the turn so that another process can lease it. Its timer expires after one lease term.
 
-        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise this try does not count
-        if `stopped_by` is None, since the agent never ran. Raises LeaseLost.
+        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise, if `stopped_by` is
+        None, the agent never ran, and the try does not count. Raises LeaseLost.
         """
         ...
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
-        """Store a batch of transient chunks for readers; it expires within the hour."""
+        """Store a batch of text chunks for readers in other processes. It expires within the hour."""
         ...
 
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
-        """Record the cancellation of the task, and remove its running and waiting turns.
+        """Record the cancellation of the task, and remove its running and queued turns.
 
-        The fence grows, so that no later event of its turns is recorded. Raises LeaseLost if the task has changed since
+        The fence grows, so that later events of these turns are refused. Raises LeaseLost if the task has changed since
         `head` was read: read it again.
         """
         ...
@@ -243,27 +245,27 @@ class TaskStore(Protocol):
         """Return the task's head and its events after number `after`; None if the task does not exist.
 
         The read is consistent: the events reach the head's event number without a gap. The first entry may be a
-        snapshot, a Task under the generation of its last event: at the start of the log, or in place of expired events.
+        snapshot, a Task with the number of its last event: at the start of the log, or in place of expired events.
         Return None also for a log with a gap and no snapshot.
         """
         ...
 
     async def every_event(self, key: TaskKey, *, after: int = 0) -> Log | None:
-        """Return the task's log like `log`, but with single events in place of a snapshot if all of them are stored."""
+        """Return the task's log as `log` does, but with events instead of a snapshot if all events are stored."""
         ...
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
-        """Return the task's chunk batches from the cursor on, ordered by generation, fence and first number."""
+        """Return the task's chunk batches from the cursor on, sorted by generation, fence and first number."""
         ...
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
-        """Return up to `limit` contexts with an expired timer, the longest overdue first; the index may lag."""
+        """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated."""
         ...
 
     async def claim(self, timer: ExpiredTimer) -> bool:
-        """Claim the timer to wake its context; return True if it is still expired and unclaimed.
+        """Claim the timer to wake its context. Return False if it is no longer expired or another process claimed it.
 
         The claim sets the timer again, in case the wake-up message is lost.
         """

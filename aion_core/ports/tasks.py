@@ -14,7 +14,7 @@ ANONYMOUS = "anonymous"
 
 
 class ContextKey(Struct, frozen=True):
-    """Key of a context (conversation). The same contextId of another owner or agent is another context."""
+    """Key of a context (conversation). Owners and agents have separate contexts, even with the same contextId."""
 
     owner: str
     agent: str
@@ -22,7 +22,7 @@ class ContextKey(Struct, frozen=True):
 
 
 class TaskKey(Struct, frozen=True):
-    """Key of a task. It includes the owner, so that no read can reach another owner's task."""
+    """Key of a task. It contains the owner, so that no read can reach another owner's task."""
 
     owner: str
     task_id: str
@@ -53,16 +53,16 @@ class Head(Struct, frozen=True):
     fence: int
     """Fence of the only lease that may append events; 0 before the first turn."""
     push_epoch: int = 0
-    """Number of changes of the push subscribers, for conditional writes: a commit must know all subscribers."""
+    """Number of changes of the push subscribers, for conditional writes: a commit notifies all subscribers."""
     push_events: PushEvents | None = None
     """Kinds of events wanted by any push subscriber; None without subscribers."""
 
 
 class StoppedBy(StrEnum):
-    """Cause of the stop of a turn's try before the end of the turn."""
+    """Reason for a try of a turn to stop before the turn's end."""
 
     DEADLINE = "deadline"
-    """The time of the try's process was used up."""
+    """The process of the try had no time left."""
     STORE = "store"
     """A read or write of the store failed."""
     WORKER = "worker"
@@ -70,22 +70,22 @@ class StoppedBy(StrEnum):
 
 
 class Turn(Struct, frozen=True):
-    """Execution of one client message. A turn waits in the queue of its context, then it runs."""
+    """Execution of one client message. A turn may first wait in the queue of its context."""
 
     id: str
     task_id: str
     message_generation: int
     """Number of the event with the client's message; 0 while the message waits for its running task."""
     tries: int = 0
-    """Number of times the turn was begun since its last progress."""
+    """Number of times the turn has begun since its last progress."""
     handoffs: int = 0
-    """Number of suspensions after progress. If a holder died after progress, the tries before its own are added."""
+    """Number of suspensions after progress. If a holder dies after progress, the tries before its own are added."""
     stopped_by: StoppedBy | None = None
-    """Cause of the stop of the last counted try; None in the first try."""
+    """Cause of the stop of the last counted try; None during the first try."""
 
 
 class Lease(Struct, frozen=True):
-    """Right to run one turn of a context and to append to its task, until the fence grows."""
+    """Right to run one turn of a context and to append to its task. It is lost when the fence grows."""
 
     context: ContextKey
     turn: Turn
@@ -94,7 +94,7 @@ class Lease(Struct, frozen=True):
 
 
 class Numbered(Struct, frozen=True):
-    """A durable event with its number in the task's log."""
+    """A stored event with its number in the task's log."""
 
     generation: int
     event: Event
@@ -107,14 +107,14 @@ class Numbered(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """A task's head and its durable events after some generation, in order and without a gap."""
+    """A task's head and its stored events after some number, in order and without a gap."""
 
     head: Head
     events: tuple[Numbered, ...]
 
 
 class Delta(Struct, frozen=True):
-    """A transient chunk of the agent's text, streamed but never part of the task."""
+    """A chunk of the agent's text. It is streamed, but never becomes part of the task."""
 
     text: str
     append: bool
@@ -128,7 +128,7 @@ class Delta(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True, order=True):
-    """Position of a stream's reader: it has event `generation` and the first `n` chunks after it under `fence`."""
+    """Position in a stream: after event `generation` and the first `n` chunks that follow it under `fence`."""
 
     generation: int = 0
     fence: int = 0
@@ -136,7 +136,7 @@ class Cursor(Struct, frozen=True, order=True):
 
 
 class OpenText(Struct, frozen=True):
-    """Text of a stream delta that was open while an event was recorded."""
+    """Text of a stream delta that continues after an event."""
 
     until: Cursor
     """Position of a reader that has exactly this text."""
@@ -147,7 +147,7 @@ class OpenText(Struct, frozen=True):
 
 
 class DeltaBatch(Struct, frozen=True):
-    """Consecutive chunks after event `generation`; `first` is the number of the first chunk, from 0."""
+    """Consecutive chunks after event `generation`. `first` is the number of the first chunk, counted from 0."""
 
     generation: int
     fence: int

@@ -15,7 +15,7 @@ POST_SECONDS = 20.0
 
 
 class Notification(Struct, frozen=True):
-    """One event for one push config, the same at each attempt to post it."""
+    """One event for one push config. It is the same at each attempt to post it."""
 
     id: str
     """Identifies the task, event and config, so that a receiver can detect repeats."""
@@ -27,7 +27,7 @@ class Notification(Struct, frozen=True):
 
 
 class WebhookRequest(Struct, frozen=True):
-    """Headers and body of a post to a webhook. Both may hold secrets, so the repr omits them."""
+    """Headers and body of a post to a webhook. Both may contain secrets, so the repr omits them."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -36,7 +36,7 @@ class WebhookRequest(Struct, frozen=True):
         return "WebhookRequest()"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # `rich` prints the result of this method. Struct's own method would return the secrets too.
+        # `rich` prints the result of this method instead of the result of Struct's method, which has the secrets.
         return []
 
 
@@ -44,7 +44,7 @@ class Render(Protocol):
     """Pure function that makes the HTTP request of a notification."""
 
     def __call__(self, config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-        """Return the HTTP request for this time. Attempts differ in timestamp and signature only."""
+        """Return the HTTP request to post at this time. Only timestamp and signature differ between attempts."""
         ...
 
 
@@ -53,11 +53,11 @@ class Delivered(Struct, frozen=True):
 
 
 class WebhookGone(Struct, frozen=True):
-    """Outcome of a post: response 410. The receiver accepts no more posts at this URL."""
+    """Outcome of a post: a 410 response. The receiver accepts no more posts at this URL."""
 
 
 class PostRefused(Struct, frozen=True):
-    """Outcome of a post: any other response, also a redirect, since redirects are not followed."""
+    """Outcome of a post: any other response. This includes redirects, because they are not followed."""
 
     status: int
     retry_after: float | None = None
@@ -65,14 +65,14 @@ class PostRefused(Struct, frozen=True):
 
 
 class Unreachable(Struct, frozen=True):
-    """Outcome of a post without a response: no connection, no valid certificate, or a timeout."""
+    """Outcome of a post without a response: no connection, an invalid certificate, or a timeout."""
 
     reason: str
     """Short reason for logs, without secrets."""
 
 
 class Blocked(Struct, frozen=True):
-    """Outcome of a post to an address forbidden by the SSRF check. No request was sent."""
+    """Outcome of a post that was not sent, because the SSRF check forbids the address."""
 
     reason: str
 
@@ -81,8 +81,8 @@ PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
 
 
 class WebhookClient(Protocol):
-    """HTTP client for webhook URLs. Clients choose them, so each URL may be an attacker's."""
+    """HTTP client for webhook URLs. Clients choose the URLs, so each may be an attacker's."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """Check the webhook's address, post once within POST_SECONDS, and return the outcome. Never raises."""
+        """Check the webhook's address, post once within POST_SECONDS, and return the outcome. Never raise."""
         ...

@@ -1,4 +1,4 @@
-"""Copies of the shipped files kept in a project (infra/.shipped). They are the base of an upgrade's three-way merge."""
+"""Copies of the shipped files in a project (infra/.shipped). They are the base of an upgrade's three-way merge."""
 
 import re
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class Base:
     """Files as shipped when the project was created or last upgraded."""
 
     files: Mapping[str, str]
-    """Texts of the files by path in the project, with the Makefile's rule under `RULE`. Empty without copies."""
+    """Texts of the copied files by path, with the Makefile's rule under `RULE`. Empty if the project has no copies."""
     version: str = ""
-    """Version of aion-lambda that shipped the files. Empty without copies."""
+    """Version of aion-lambda that shipped the files. Empty if the project has no copies."""
 
 
 def read(project: Path) -> Base:
@@ -67,6 +67,6 @@ def write(project: Path, files: Mapping[str, str], version: str = __version__) -
 
 
 def put(file: Path, text: str) -> None:
-    """Write the text to a file without changing its line ends, on every system. Create the folder if it is missing."""
+    """Write the text to a file with its line ends unchanged on every system. Create the folder if it is missing."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""Creation of a project, with all files in a new folder or the missing files in an existing one."""
+"""Creation of a project: all files in a new folder, or the missing files in an existing folder."""
 
 import shlex
 import sys
@@ -24,7 +24,7 @@ from aion_core.shipped import shipped
 
 @dataclass(slots=True)
 class ProjectResult:
-    """Result of creating a project: the paths of written and kept files, and notes for the author."""
+    """Result of creating a project: the paths of written and of unchanged files, and notes for the author."""
 
     written: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -58,8 +58,8 @@ def create(folder: Path, project: Project, *, force: bool = False) -> ProjectRes
 def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> ProjectResult:
     """Write the missing files of a project into the folder, and leave existing files unchanged.
 
-    `agents_yaml` is the text of an aion.yaml for existing agents. Without it, a folder without an aion.yaml gets the
-    example agent. The rule for `sam build` is appended to a Makefile without it.
+    `agents_yaml` is the text of an aion.yaml for existing agents. If it is None and the folder has no aion.yaml, the
+    example agent is written. The rule for `sam build` is appended to an existing Makefile.
     """
     made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
@@ -107,7 +107,7 @@ def lock(folder: Path) -> str:
 
 
 def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
-    """Write the Makefile, or append the rule for `sam build` to an existing one without such a rule."""
+    """Write the Makefile, or append the rule for `sam build` to an existing Makefile that lacks this rule."""
     if not file.exists():
         base.put(file, whole)
         made.written.append(file.name)
@@ -128,7 +128,7 @@ def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: di
 
 
 def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
-    """Return True if the completed project has tests, and pytest among its declared dependencies."""
+    """Return True if the completed project has tests, and pytest in a file of declared dependencies."""
     if not (has_example or any((folder / "tests").rglob("test_*.py")) or any(folder.glob("test_*.py"))):
         return False
     files = [folder / name for name in ("pyproject.toml", "requirements.txt", "Pipfile")]
@@ -136,7 +136,7 @@ def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
 
 
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
-    """Return notes for the author on dependencies to add or to move, if the project's own files lack them."""
+    """Return notes for the author on dependencies to add or to move in the project's own files."""
     tool = project.tool
     file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -158,7 +158,7 @@ def _adding(project: Project, text: str) -> str:
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    # Leave the source out, since uv remembers it from the first command.
+    # Leave the source of aion-lambda out of uv's second command, since uv stores it in the first command.
     local = "'aion-lambda[local]'" if tool is UV else project.local
     return f"{tool.add} {wanted} && {tool.add_tool} {local}"
 

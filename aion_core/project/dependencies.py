@@ -12,16 +12,16 @@ from aion_core.project.names import normal
 from aion_core.project.tools import BY_FILE, uv_run
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Pattern of the package name that begins a requirement. Options and paths begin differently."""
+"""Matches the package name at the beginning of a requirement. It does not match options and paths."""
 
 
 def add(folder: Path, packages: Sequence[str], *, environment: Path | None = None) -> str:
     """Add packages to the project's dependencies and install them. Return a sentence about the result.
 
-    With a pyproject.toml, uv adds and locks them. With a requirements.txt, each becomes a line of it. uv then installs
-    it into the folder's .venv or, without one, into `environment` (by default this program's). Raises
-    ProjectError, before any change, for an invalid package name, for a folder without either file, and for a project
-    of another tool.
+    With a pyproject.toml, uv adds, locks and installs the packages. With a requirements.txt, each package becomes a
+    line of the file; uv installs it into the folder's .venv or, if this is missing, into `environment` (by default this
+    program's). Raises ProjectError, before any change, for an invalid package name, for a folder without these files,
+    and for a project of another tool.
     """
     for package in packages:
         if not _REQUIREMENT.match(package):
@@ -48,7 +48,7 @@ def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
         raise ProjectError(
             f"pyproject.toml has no [project] table for dependencies. Add {named} with this project's own tool."
         )
-    # Install with a second command, because `uv add` alone would install the group `dev` with pytest too.
+    # Install with a second command, because `uv add` alone would also install the dependency group `dev` with pytest.
     _run(folder, ["add", "--quiet", "--no-sync", "--", *packages], f"{named} could not be added to pyproject.toml")
     _run(
         folder,
@@ -80,7 +80,7 @@ def _add_to_requirements(folder: Path, packages: Sequence[str], named: str, envi
 
 
 def _is_for_one_run(environment: Path) -> bool:
-    """Return True for an environment of uvx or `uv tool`. Packages installed there are lost, or disturb the tool."""
+    """Return True for an environment of uvx or `uv tool`. Packages installed into it are lost, or disturb the tool."""
     return (environment / "uv-receipt.toml").is_file() or any(
         part.startswith("archive-v") for part in environment.parts
     )

@@ -25,11 +25,11 @@ class ExistingAgents:
     frameworks: tuple[str, ...]
     """Names of the frameworks imported by the agents' code. Empty if all agents are executors."""
     found: str = ""
-    """Sentence about the agents found. Empty for a folder with an aion.yaml."""
+    """Sentence that names the found agents. Empty for a folder with an aion.yaml."""
     yaml: str = ""
     """Text of a new aion.yaml for the agents. Empty for a folder with an aion.yaml."""
     notes: tuple[str, ...] = ()
-    """Sentences about settings of langgraph.json without an effect beside an aion.yaml."""
+    """Sentences about settings in langgraph.json that have no effect once the folder has an aion.yaml."""
 
 
 def agents_in(folder: Path) -> ExistingAgents | None:
@@ -66,7 +66,7 @@ def _frameworks(found: Discovered) -> tuple[str, ...]:
     frameworks: set[str] = set()
     for agent in found.agents.values():
         files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
-        # An agent may have several files. Take the file with the clearest imports.
+        # Of an agent's files, take the one with the fewest possible frameworks.
         of_files = [frameworks_of(file, roots) for file in files]
         frameworks |= min(of_files, key=len, default=set(extras()))
     return tuple(sorted(frameworks))

@@ -76,7 +76,7 @@ class Project:
     @property
     def local(self) -> str:
         """Requirement for aion-lambda's tools for development and deployment, quoted for a shell."""
-        # pip needs the same source in each requirement.
+        # Name the source here too, because pip needs the same source in each requirement.
         direct = self.origin.direct
         return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
 
@@ -140,7 +140,7 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
     """Return the .aionignore for a folder with existing files. It excludes only files written by `aion init`.
 
     `text` is the .aionignore of a new project. `files` are the paths of all files of a project. `there` returns True
-    for the path of an existing file.
+    for a path that existed before.
     """
     lines: list[str] = []
     for line in text.splitlines():
@@ -158,7 +158,7 @@ def shipped_files(folder: Path) -> dict[str, str]:
     """Return the texts of the folder's template.yaml, nested stacks and schema of aion.yaml, by their relative paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
     texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
-    # Leave out other YAML files in infra/, which a checkout of aion-lambda has.
+    # Leave out YAML files in infra/ other than stacks: a checkout of aion-lambda contains some.
     stacks = {path: text for path, text in texts.items() if "\nResources:" in text}
     return {**stacks, SCHEMA: (folder / SCHEMA).read_text(encoding="utf-8")}
 
@@ -207,7 +207,7 @@ def has_own_rule(text: str) -> bool:
 
 
 def with_block(text: str, block: str) -> str:
-    """Return the Makefile's text with aion's block replaced by this one. Append the block if there is none."""
+    """Return the Makefile's text with this block in place of aion's block, or at the end if it has no such block."""
     if block_of(text) is not None:
         return _BLOCK.sub(lambda _: block, text, count=1)
     before = text.rstrip("\n")

@@ -9,7 +9,7 @@ from aion_core.project import InvalidName
 from aion_core.project.origin import DISTRIBUTION
 
 LONGEST = 60
-"""Maximum length of a project's name. CloudFormation limits names that begin with it to 128 characters."""
+"""Maximum length of a project's name. Stack names begin with it, and CloudFormation limits them to 128 characters."""
 
 STAGES = ("dev", "prod")
 """Names of the environments in samconfig.toml. Each has its own stack."""
@@ -35,7 +35,7 @@ def check(name: str) -> None:
 
 
 def suggested(folder: str) -> str:
-    """Return a project name with valid characters for any folder name. A Python package may have the same name."""
+    """Return a project name for any folder name, without invalid characters. `check` may still reject the name."""
     letters = re.sub(r"[^A-Za-z0-9_-]+", "-", folder)
     return re.sub(r"^[^A-Za-z]+|[^A-Za-z0-9]+$", "", letters[:LONGEST]) or "agent"
 
@@ -52,7 +52,7 @@ def stack_name(name: str, stage: str) -> str:
 
 @functools.cache
 def _needed() -> frozenset[str]:
-    """Return the names of aion-lambda and all its dependencies. A project with such a name cannot be locked."""
+    """Return the names of aion-lambda and all its dependencies. uv cannot lock a project with such a name."""
     try:
         required = requires(DISTRIBUTION) or []
     except PackageNotFoundError:

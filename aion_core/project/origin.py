@@ -1,4 +1,4 @@
-"""Source of the running aion-lambda, used for new projects. It is a package index, a file, a folder or a repository."""
+"""Source of the running aion-lambda (package index, file, folder or repository). New projects install it from there."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Origin:
     source: str = ""
     """Inline table for `[tool.uv.sources]` in pyproject.toml. Empty for the package index."""
     place: str = ""
-    """Path or URL of the source, for people. Empty for the package index."""
+    """Path or URL of the source, in a form for people. Empty for the package index."""
     direct: str = ""
     """Direct reference for pip, such as `@ URL`. Empty for the package index."""
 
@@ -46,7 +46,7 @@ def origin(direct_url: str | None = None) -> Origin:
 
 
 def versions(version: str = __version__) -> str:
-    """Return the version range for a new project, from this version to before the next incompatible one."""
+    """Return the version range for a new project, from this version to below the next incompatible version."""
     major, minor = (int(part) for part in version.split(".")[:2])
     before = f"0.{minor + 1}" if major == 0 else str(major + 1)
     return f">={version},<{before}"

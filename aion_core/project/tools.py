@@ -68,7 +68,7 @@ def tool_of(folder: Path) -> Tool:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """Return the parsed pyproject.toml of the folder, or {} without one."""
+    """Return the parsed pyproject.toml of the folder, or {} if the file is missing."""
     file = folder / "pyproject.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 

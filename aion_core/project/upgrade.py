@@ -37,7 +37,7 @@ class MergeResult:
 
     outcome: FileOutcome
     text: str | None
-    """Text of the file, or for CONFLICT and UNKNOWN the text to resolve. None if the file does not exist."""
+    """Text of the file. For CONFLICT and UNKNOWN, the text that the author must resolve. None for a missing file."""
 
 
 CHANGING = frozenset({FileOutcome.ADDED, FileOutcome.REPLACED, FileOutcome.MERGED, FileOutcome.REMOVED})
@@ -55,7 +55,7 @@ class FileChange:
     outcome: FileOutcome
     before: str | None
     after: str | None
-    """Text after the upgrade, or for an unresolved outcome the text of the `.new` file. None if there is no file."""
+    """Text after the upgrade. For an unresolved outcome, the text of the `.new` file. None if the file is missing."""
 
     @property
     def diff(self) -> str:
@@ -87,7 +87,7 @@ class Upgrade:
 
 
 def find_project(here: Path) -> Path:
-    """Return this folder or the nearest parent with template.yaml and infra/. Raises ProjectError without one."""
+    """Return this folder or the nearest parent with template.yaml and infra/. Raises ProjectError if there is none."""
     for folder in (here, *here.parents):
         if (folder / "template.yaml").is_file() and (folder / "infra").is_dir():
             if folder.resolve() == shipped().resolve():
@@ -101,7 +101,7 @@ def find_project(here: Path) -> Path:
 def plan(project: Path, *, new: Mapping[str, str] | None = None, version: str = __version__) -> Upgrade:
     """Plan the upgrade of the project to the shipped files. Raises ProjectError if the project's files are newer.
 
-    `new` has the files of another `version` than the installed one.
+    By default, the installed version's files are the shipped files. `new` has the files of another `version`.
     """
     if new is None:
         new = {**shipped_files(shipped()), base.RULE: build_rule()}
@@ -140,7 +140,7 @@ def apply(upgrade: Upgrade, *, version: str = __version__) -> None:
             base.put(file, change.after or "")
     recorded = base.read(upgrade.project).files
     waiting = {path.removesuffix(".new") for path in upgrade.waiting}
-    # Keep the earlier copies of unresolved files for the next comparison.
+    # Keep the old copies of unresolved files, because the next upgrade compares with them.
     kept = {name: text for name, text in recorded.items() if (name if name != base.RULE else "Makefile") in waiting}
     files = {**upgrade.shipped, **kept}
     if (upgrade.version, dict(recorded)) != (version, files):
@@ -179,7 +179,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def merge_result(current: str | None, base: str | None, new: str | None) -> MergeResult:
     """Merge a file from its text in the project, its earlier shipped text (`base`), and its shipped text now (`new`).
 
-    None stands for a missing file or, for `base`, an unknown text. Without git, differing edits are a conflict.
+    None means a missing file or, for `base`, an unknown text. If git is not installed, differing edits are a conflict.
     """
     if new is None and current is None:
         return MergeResult(FileOutcome.CURRENT, None)
@@ -203,7 +203,7 @@ def merge_result(current: str | None, base: str | None, new: str | None) -> Merg
 
 
 def _merged(current: str, base: str, new: str) -> tuple[str, bool] | None:
-    """Merge three texts with git. Return the merged text, and True for conflicts; None if git cannot merge."""
+    """Merge three texts with git. Return the merged text and True if it has conflicts, or None if git cannot merge."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("yours", "base", "new")]
         for file, text in zip(files, (current, base, new), strict=True):

@@ -1,7 +1,7 @@
 """Agent card for A2A clients of v1.0 and v0.3 (A2A 8).
 
-A card has v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the additional
-fields of v0.3 (`card_v03`).
+A card has v1.0's type. Clients download one of two documents: the card of v1.0, or the same card with the fields of
+v0.3 added (`card_v03`).
 """
 
 import json
@@ -68,7 +68,7 @@ def build_card(
             for binding in BINDINGS
         ],
         provider=provider,
-        # A signature covers the presence of a field, so a missing URL must not become an empty URL.
+        # Leave a missing URL unset: a signature covers which fields are present, so an empty URL would differ.
         documentation_url=documentation_url or None,
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(
@@ -88,7 +88,7 @@ def build_card(
 def extend_card(
     card: AgentCard, *, name: str = "", description: str = "", version: str = "", skills: Sequence[AgentSkill] = ()
 ) -> AgentCard:
-    """Build the extended card from the public card. Given values replace its values; given skills follow its skills."""
+    """Build the extended card from the public card. These values replace the card's; these skills are appended."""
     extended = AgentCard()
     extended.CopyFrom(card)
     extended.name = name or card.name
@@ -99,7 +99,7 @@ def extend_card(
 
 
 def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
-    """Return a copy of the card. In the URLs of its interfaces `to` replaces `base_url`."""
+    """Return a copy of the card with `to` instead of `base_url` in the URLs of its interfaces."""
     copy = AgentCard()
     copy.CopyFrom(card)
     for interface in copy.supported_interfaces:
@@ -108,7 +108,7 @@ def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
 
 
 def with_input_modes(card: AgentCard, modes: Sequence[str]) -> AgentCard:
-    """Return a copy of the card with these default input modes, or the card itself without modes."""
+    """Return a copy of the card with these default input modes. Without modes return the card itself."""
     if not modes:
         return card
     copy = AgentCard()
@@ -118,28 +118,28 @@ def with_input_modes(card: AgentCard, modes: Sequence[str]) -> AgentCard:
 
 
 def document_v1(card: AgentCard) -> dict[str, Any]:
-    """Return the card as JSON for v1.0, with required and set fields only (A2A 5.7)."""
+    """Return the card as JSON for v1.0. Only required fields and set fields are included (A2A 5.7)."""
     return settled(MessageToDict(card))
 
 
 def canonical_json(document: Any) -> bytes:
-    """Return a document as canonical JSON (RFC 8785). Caches and signatures need the same bytes from every process."""
+    """Return a document as canonical JSON (RFC 8785): the same bytes in every process, for caches and signatures."""
     return canonicalize(document).encode()
 
 
 def settled(document: dict[str, Any]) -> dict[str, Any]:
-    """Normalise numbers in a document by a round trip through canonical JSON. Protobuf's Struct changes 1 to 1.0."""
+    """Normalise the numbers in a document through canonical JSON, because protobuf's Struct changes 1 to 1.0."""
     settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
 
 def _url(url: str, binding: str) -> str:
-    """Return the agent's URL for a binding. That of HTTP+JSON has no slash at its end, since clients append paths."""
+    """Return the agent's URL for a binding. For HTTP+JSON it has no slash at its end, because clients append paths."""
     return url.rstrip("/") if binding == "HTTP+JSON" else url
 
 
 def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
-    """Return Aion's extensions and the agent's own extensions. The agent's own replaces Aion's of the same URI."""
+    """Return Aion's extensions, then the agent's own. If both have the same URI, return only the agent's own."""
     declared = {extension.uri for extension in own}
     return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 

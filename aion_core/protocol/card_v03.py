@@ -1,7 +1,7 @@
-"""Agent card with the fields of A2A v0.3, beside those of v1.0.
+"""Agent card with the fields of A2A v0.3 in addition to those of v1.0.
 
-The import builds the SDK's models of v0.3. It takes a fifteenth of a cold start, so import this module where a card is
-written.
+The import builds the SDK's models of v0.3, which takes a fifteenth of a cold start. So import this module only when a
+card is written.
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ _V03 = "0.3.0"
 def document(card: AgentCard) -> dict[str, Any]:
     """Return the card as JSON for clients of both versions, with the fields of v1.0 and v0.3.
 
-    An object in both versions, such as a skill or a security scheme, has the fields of both. A card without a v0.3
-    interface has the fields of v1.0 only.
+    An object that exists in both versions, such as a skill or a security scheme, has the fields of both. A card without
+    a v0.3 interface has only the fields of v1.0.
     """
     if not any(is_legacy_version(interface.protocol_version) for interface in card.supported_interfaces):
         return document_v1(card)
@@ -30,7 +30,7 @@ def document(card: AgentCard) -> dict[str, Any]:
 
 
 def card_v03(card: AgentCard) -> v03.AgentCard:
-    """Convert the card to v0.3's type, with the same content as the JSON of `document`."""
+    """Convert the card to v0.3's type. It has the same content as the JSON of `document`."""
     return v03.AgentCard.model_validate(document(card))
 
 
@@ -38,15 +38,15 @@ def _compat(card: AgentCard) -> v03.AgentCard:
     compat = conversions.to_compat_agent_card(card)
     main = v03.AgentInterface(transport=compat.preferred_transport or BINDINGS[0], url=compat.url)
     compat.protocol_version = _V03
-    # Add the main interface, which the SDK omits. A2A v0.3 5.5: "SHOULD include an entry matching".
+    # Add the main interface: the SDK omits it, but A2A v0.3 5.5 says "SHOULD include an entry matching".
     compat.additional_interfaces = [main, *(compat.additional_interfaces or [])]
-    # Omit the default value False.
+    # Omit False, the default value.
     compat.supports_authenticated_extended_card = compat.supports_authenticated_extended_card or None
     return compat
 
 
 def _merged(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    """Merge two JSON objects. Our values win. Lists must have corresponding items in the same order."""
+    """Merge two JSON objects. In a conflict `ours` wins. Lists must have corresponding items in the same order."""
     joined = dict(ours)
     for name, value in theirs.items():
         own = joined.get(name)

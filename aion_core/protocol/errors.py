@@ -26,11 +26,11 @@ from aion_core.errors import (
 
 
 class ServiceUnavailableError(a2a.InternalError):
-    """Protocol error for a temporary failure of the server. The same request may succeed later. Missing in the SDK."""
+    """Protocol error for a temporary failure of the server: a retry may succeed. The SDK has no such error."""
 
 
 class TooManyRequestsError(a2a.InternalError):
-    """Protocol error for a request above the caller's limit. The same request may succeed later. Missing in the SDK."""
+    """Protocol error for a request above the caller's limit: a retry may succeed. The SDK has no such error."""
 
 
 class MethodNotAllowedError(a2a.MethodNotFoundError):
@@ -40,9 +40,9 @@ class MethodNotAllowedError(a2a.MethodNotFoundError):
 SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
-    # The protocol has no error for a missing context.
+    # The protocol has no error for a missing context, so use the error for a missing task.
     ContextNotFound: a2a.TaskNotFoundError,
-    # A2A 3.1.8.
+    # A2A 3.1.8: a missing push config is reported as a missing task.
     PushConfigNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
@@ -79,7 +79,7 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
         kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
         for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
     },
-    # The SDK's table does not have these errors.
+    # Errors missing in the SDK's table.
     a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
     TooManyRequestsError: WireError(TOO_MANY_REQUESTS, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
@@ -105,7 +105,7 @@ _RPC = "type.googleapis.com/google.rpc."
 
 
 def to_wire(error: AionError) -> a2a.A2AError:
-    """Convert an AionError to a protocol error with the AionError as its cause. Only a ClientError's text is public."""
+    """Convert an AionError to a protocol error, with the AionError as cause. Only a ClientError's text is public."""
     refusal = _refusal(error)
     refusal.__cause__ = error
     return refusal
@@ -134,14 +134,14 @@ def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
 def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     """Return the protocol codes of an error, its public message and its google.rpc details.
 
-    An unexpected error has a fixed message. Long texts are cut, since they may contain names of the request.
+    An unexpected error has a fixed message. Long texts are truncated, because they may contain names from the request.
     """
     form = WIRE_ERRORS.get(type(error))
     if form is None or not isinstance(error, a2a.A2AError):
         form, message, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
         message, data = str(error), error.data or {}
-    # The metadata of an ErrorInfo contain only texts. Invalid fields are in a BadRequest.
+    # The metadata of an ErrorInfo contain only texts. Invalid fields belong in a BadRequest.
     metadata = {key: _cut(value, MAX_MESSAGE) for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}

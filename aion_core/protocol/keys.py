@@ -46,7 +46,7 @@ class CardKey(Struct, frozen=True):
 
     @classmethod
     def read(cls, text: str, *, key_id: str = "", url: str = "") -> Self:
-        """Parse a key in PEM or JWK format. Raises ValueError without the text of the key."""
+        """Parse a key in PEM or JWK format. Raises ValueError; the error does not contain the key."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
         if not isinstance(found, PrivateKey | PublicKey):
             raise ValueError(f"it has to be {_KINDS}")
@@ -59,7 +59,7 @@ class CardKey(Struct, frozen=True):
 
     @classmethod
     def generate(cls, algorithm: str = ALGORITHMS[0], *, key_id: str = "") -> tuple[Self, str]:
-        """Generate a private key and return it with its PEM text."""
+        """Generate a private key. Return it together with its PEM text."""
         made: PrivateKey
         match algorithm:
             case "RS256":
@@ -77,7 +77,7 @@ class CardKey(Struct, frozen=True):
 
 
 def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> CardKey:
-    """Parse a private key in PEM or JWK format. Raises ConfigurationError with the source of the text."""
+    """Parse a private key in PEM or JWK format. Raises ConfigurationError, which names the source of the text."""
     try:
         key = CardKey.read(text, key_id=key_id, url=url)
     except ValueError as error:
@@ -88,9 +88,9 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> C
 
 
 def keys_in(text: str) -> list[CardKey]:
-    """Parse the keys of a JWK set, or the key of a PEM or JWK text. Raises ValueError without a usable key.
+    """Parse the keys of a JWK set, or the key of a PEM or JWK text. Raises ValueError if no key is usable.
 
-    Keys of other types in a set are ignored, since the set may have other purposes too.
+    Keys of other types in a set are ignored, because the set may have other purposes too.
     """
     try:
         listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None

@@ -39,21 +39,21 @@ _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTER
 """Invisible characters in other Unicode categories."""
 
 MAX_INVISIBLE = 16
-"""Maximum number of invisible characters before the first visible ones of a metadata key that is not reserved."""
+"""Maximum number of invisible characters before the first visible character of a metadata key that is not reserved."""
 
 M = TypeVar("M", bound=AnyMessage)
 
 
 def is_reserved(name: object) -> bool:
-    """Return True if a metadata key is reserved for Aion. Reserved keys begin with `aion:` or a look-alike of it.
+    """Return True if a metadata key is reserved for Aion: it begins with `aion:`, or with text that looks like it.
 
-    A key that begins with many invisible characters is reserved too: to search millions of them takes a second.
+    A key that begins with many invisible characters is reserved too, because searching millions of them takes a second.
     """
     if not isinstance(name, str):
         return False
     left, invisible = RESERVED, 0
     for char in name:
-        # NFKD normalizes variants, such as a fullwidth colon, and separates accents from their letters.
+        # NFKD normalises variants, such as a fullwidth colon, and separates accents from their letters.
         for visible in unicodedata.normalize("NFKD", char).casefold():
             if visible in _BLANK or unicodedata.category(visible) in _INVISIBLE:
                 invisible += 1
@@ -86,9 +86,9 @@ def without_reserved_keys(value: Any) -> Any:
 
 
 def without_reserved_metadata(message: M) -> M:
-    """Return a copy of a protobuf message without Aion's reserved keys in its metadata and its fields' metadata.
+    """Return a copy of a protobuf message without reserved keys in its metadata and in its fields' metadata.
 
-    The content of a data part stays the same.
+    The content of data parts is not changed.
     """
     copy = type(message)()
     copy.CopyFrom(message)
@@ -145,9 +145,9 @@ _CONTENTS = "one of text, raw, url or data"
 
 
 def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
-    """Check the fields of a SendMessage request. Raises InvalidMessage, with a remedy, for the first invalid field."""
+    """Check the fields of a SendMessage request. Raises InvalidMessage for the first invalid field, with a remedy."""
     if idempotency_key and not is_id(idempotency_key):
-        # Refuse an invalid key: a truncated or changed key could equal the key of another request.
+        # Refuse an invalid key instead of changing it: a changed key could equal the key of another request.
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
@@ -160,7 +160,7 @@ def check_request(request: SendMessageRequest, idempotency_key: str = "") -> Non
 
 
 def check_history_length(length: int, field: str) -> None:
-    """Raise InvalidMessage for a requested history length outside of 0 to 2^31 - 1 (A2A 3.2.4)."""
+    """Raise InvalidMessage if a requested history length is not between 0 and 2^31 - 1 (A2A 3.2.4)."""
     if not 0 <= length < 2**31:
         raise InvalidMessage(
             f"{field} is {length}: leave it out for the whole history, or give 0 or more, below 2^31.", field=field
@@ -168,8 +168,8 @@ def check_history_length(length: int, field: str) -> None:
 
 
 def is_id(value: str) -> bool:
-    """Return True if the text is a valid id. An id is an opaque text (A2A 4.1.4) of limited length."""
-    # Keys and hashes of several ids separate them by NUL. UTF-8 cannot encode a lone surrogate.
+    """Return True if the text is a valid id: any text (A2A 4.1.4) up to a maximum length."""
+    # Refuse NUL, which separates ids in keys and hashes. `surrogatepass` encodes lone surrogates, which UTF-8 cannot.
     return "\0" not in value and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
 
 
@@ -260,7 +260,7 @@ class Modes(msgspec.Struct, frozen=True):
 
 
 def modes_of(card: AgentCard) -> Modes:
-    """Return the default media types of a card and of all its skills, since a message names no skill."""
+    """Return the default media types of a card and those of all its skills, because a message names no skill."""
     return Modes(
         tuple(_each_once([*card.default_input_modes, *(mode for skill in card.skills for mode in skill.input_modes)])),
         tuple(
@@ -270,9 +270,9 @@ def modes_of(card: AgentCard) -> Modes:
 
 
 def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[str] = ()) -> None:
-    """Check a request against the agent's media types. Store its accepted modes and its extensions in its metadata.
+    """Check a request against the agent's media types. Store its accepted modes and extensions in its metadata.
 
-    The agent's turn may run in another process, so it reads them from the metadata. Raises InvalidMessage or
+    The agent's turn may run in another process, which reads them from the metadata. Raises InvalidMessage or
     ContentTypeNotSupported.
     """
     check_parts(request.message.parts, modes.takes)
@@ -290,7 +290,7 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
 
     Raises ContentTypeNotSupported for an unsupported part, and InvalidMessage for an invalid media type.
     """
-    # Import here: PushFunction uses this file for ids, and it must not load pydantic.
+    # Import here: PushFunction uses this file to check ids, but must not load pydantic.
     from aion_core.protocol.aion.extensions import is_payload
 
     for index, part in enumerate(parts):
@@ -301,13 +301,13 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
                 f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        # An event of the Aion extensions is not content, so an agent for text also accepts a command.
+        # An event of the Aion extensions is not content, so even an agent for text accepts a command.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
-    """Raise ContentTypeNotSupported if a client accepts no output type of the agent. An empty list accepts all."""
+    """Raise ContentTypeNotSupported if a client accepts none of the agent's output types. An empty list accepts all."""
     if (
         accepted
         and gives
@@ -320,9 +320,9 @@ def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
 
 
 def type_of(part: Part) -> str | None:
-    """Return the media type of a message part in lower case without parameters, or `None` for an invalid type.
+    """Return a message part's media type in lower case, without parameters; None if it is invalid.
 
-    A wildcard is invalid. Without a stated type, the type follows from the content, or from the name of a file.
+    A wildcard is invalid. Without a stated type, the type is derived from the content, or from the name of a file.
     """
     if part.media_type:
         stated = _essence(part.media_type)
@@ -333,17 +333,17 @@ def type_of(part: Part) -> str | None:
         case "data":
             return "application/json"
     guessed, encoding = guessed_type(part.filename)
-    # `report.csv.gz` is not a CSV file.
+    # A file with an encoding has another type: `report.csv.gz` is not a CSV file.
     return guessed if guessed and not encoding else ANY_FILE
 
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
-    """Guess the media type and the encoding, such as gzip, from a file name. Unknown values are `None`."""
-    # Cut the name, since Python reads dots at its beginning one by one.
+    """Guess the media type and the encoding (such as gzip) from a file name. Unknown values are None."""
+    # Shorten the name, because Python reads dots at its beginning one by one.
     name = name[-MAX_NAME:]
     if sys.version_info >= (3, 13):
-        # From this version `guess_type` parses names as URLs, and urllib caches them. File names would then stay in
-        # memory during the requests of other callers.
+        # Do not use `guess_type`: from Python 3.13 on it parses names as URLs, and urllib caches them, so that file
+        # names would stay in memory.
         return mimetypes.guess_file_type(name)
     return mimetypes.guess_type(name)
 
@@ -364,7 +364,7 @@ def _matches(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
     if {one, other} in ({"text/plain", "text/markdown"}, {"text/plain", "text/html"}):
-        # A model reads and writes Markdown and HTML as text.
+        # A model reads and writes Markdown and HTML as plain text.
         return True
     return all(a == b or "*" in (a, b) for a, b in zip(one.split("/"), other.split("/"), strict=True))
 

@@ -1,8 +1,8 @@
 """Signatures of cards: JSON Web Signatures (A2A 8.4, RFC 7515, RFC 8785).
 
-A client verifies a signature over the fields of its protocol version. A v1.0 client reads v1.0's fields, a v0.3 client
-reads v0.3's fields, and a tool may read the whole JSON. So a card has a signature for each of these payloads, all with
-the same key. A client needs one valid signature (A2A 8.4.3). No signature covers less than its client reads.
+A client verifies a signature over the fields that it reads: v1.0's fields, v0.3's fields, or, in a tool, the whole
+JSON. So a card has one signature for each of these payloads, all with the same key. One valid signature is enough for a
+client (A2A 8.4.3). Each signature covers everything that its client reads.
 """
 
 import json
@@ -29,11 +29,11 @@ V1, V03 = "v1.0", "v0.3"
 
 
 class NotVerified(Exception):
-    """Error for a card without a valid signature, with the reason."""
+    """Error: a card has no valid signature. The text gives the reason."""
 
 
 class _DeterministicES256(ECAlgorithm):
-    """ES256 with the nonce of RFC 6979, so that every process of a deployment signs a card with the same bytes."""
+    """ES256 with the nonce of RFC 6979, so that every process signs a card with the same bytes."""
 
     def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
         return der_to_raw_signature(key.sign(msg, ec.ECDSA(SHA256(), deterministic_signing=True)), key.curve)
@@ -45,7 +45,7 @@ _jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
 
 
 def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
-    """Return a copy of the card with a signature for each payload of its clients."""
+    """Return a copy of the card with a signature for each payload that its clients verify."""
     signed = AgentCard()
     signed.CopyFrom(card)
     if key.private is None:
@@ -62,8 +62,8 @@ def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
 def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
     """Verify the signatures of a card's JSON. Return the id of the signing key by protocol version.
 
-    `key_for` returns the trusted keys with an id. A version without a valid signature has the id "". Raises NotVerified
-    if the newest version of the card has no valid signature.
+    `key_for` returns the trusted keys with an id. The id is "" for a version without a valid signature. Raises
+    NotVerified if the newest version of the card has no valid signature.
     """
     versions = _versions(card)
     if not versions:
@@ -82,31 +82,31 @@ def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardK
 
 
 def _versions(card: Mapping[str, Any]) -> list[str]:
-    """Return the protocol versions in a card's JSON, the newest first. Each version has its own field for the URL."""
+    """Return the protocol versions in a card's JSON, newest first. Each version has its own field for the URL."""
     return [version for version, field in ((V1, "supportedInterfaces"), (V03, "url")) if card.get(field)]
 
 
 def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
-    """Return the possible payloads of a card signature for clients of this protocol version."""
+    """Return the payloads that clients of this protocol version may expect a card signature to cover."""
     whole = {name: value for name, value in card.items() if name != "signatures"}
     try:
         if version == V03:
             theirs = v03.AgentCard.model_validate(whole)
-            # The SDK of v0.3 signs the JSON without defaults, in ASCII.
+            # The SDK of v0.3 signs ASCII JSON without default values.
             fields = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
             return [
                 json.dumps(_clean_empty(fields), separators=(",", ":"), sort_keys=True).encode(),
                 canonical_json(whole),
             ]
         parsed = document_v1(ParseDict(whole, AgentCard(), ignore_unknown_fields=True))
-        # Payload of the specification, payload of the SDK without empty fields, and the whole JSON.
+        # Return the specification's payload, the SDK's payload without empty fields, and the whole JSON.
         return [canonical_json(parsed), canonical_json(_clean_empty(parsed)), canonical_json(whole)]
     except (ParseError, CanonicalizationError, ValueError) as error:
         raise NotVerified(f"This is not an agent card: {str(error)[:300]}") from error
 
 
 def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:
-    """Return the id of the first trusted key with a valid signature of a payload, or "" without one."""
+    """Return the id of the first trusted key with a valid signature of one of the payloads; "" without such a key."""
     for signature in signatures:
         header = _header(signature)
         for key in key_for(str(header.get("kid", ""))) if header else ():
@@ -115,7 +115,7 @@ def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str
                     (str(signature["protected"]), base64url_encode(payload).decode(), str(signature.get("signature")))
                 )
                 try:
-                    # Use the algorithm of the key: the header of a signature is not trusted.
+                    # Use the key's algorithm: the header of a signature is not trusted.
                     _jws.decode(token, key.public, algorithms=[key.algorithm])
                 except PyJWTError:
                     continue

@@ -1,6 +1,6 @@
 """Domain types: the protobuf types of the official SDK (A2A v1.0), and their JSON in v1.0 and v0.3. Pure.
 
-All of aion imports them from here, so that a change in the SDK affects one place.
+All other modules of aion import the types from here, so that a change in the SDK affects only this file.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ from a2a.types.a2a_pb2 import (
 
 for _enum in (Role, TaskState):
     for _name, _number in _enum.items():
-        # Without this attribute, protobuf searches the descriptor of the enum at each access.
+        # Store the number as an attribute: otherwise protobuf searches the enum's descriptor at each access.
         setattr(_enum, _name, _number)
 
 Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -133,10 +133,10 @@ def delta_event(
     reason: str,
     speaker: Mapping[str, str] | None = None,
 ) -> TaskArtifactUpdateEvent:
-    """Return the artifact update event of a text chunk. The artifact is never part of the task.
+    """Return the artifact update event for a text chunk. The artifact is never part of the task.
 
-    In the first and the last chunk, the artifact's metadata have the state of the stream for Aion's clients. The first
-    one also has the speaker: `messageId`, `node`, `agent` and `branch`, as far as they are known.
+    In the first and the last chunk, the artifact's metadata contain the state of the stream, for Aion's clients. In the
+    first chunk they also contain the speaker: `messageId` and, if known, `node`, `agent` and `branch`.
     """
     event = TaskArtifactUpdateEvent(
         task_id=task_id,
@@ -153,7 +153,7 @@ def delta_event(
 
 
 def typing_event(*, task_id: str, context_id: str) -> TaskArtifactUpdateEvent:
-    """Return the artifact update event of the typing indicator. It has no text."""
+    """Return the artifact update event for the typing indicator. Its text is empty."""
     return TaskArtifactUpdateEvent(
         task_id=task_id,
         context_id=context_id,
@@ -175,16 +175,16 @@ MAX_EXACT = 2**53
 
 
 def to_json(message: AnyMessage) -> Any:
-    """Return a protobuf message as JSON. Whole numbers in its data and metadata are integers."""
+    """Return a protobuf message as JSON. Whole numbers in its data and metadata become integers."""
     return with_integers(MessageToDict(message))
 
 
 def require_json(message: AnyMessage) -> None:
-    """Raise ValueError if the message contains a number without a JSON form, such as NaN."""
+    """Raise ValueError if the message contains a number that JSON cannot express, such as NaN."""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for each in value if field.is_repeated else (value,):
-                # Only data and metadata have such numbers.
+                # Such numbers occur only in data and metadata.
                 if isinstance(each, Struct | Value):
                     MessageToDict(each)
                 else:
@@ -192,12 +192,12 @@ def require_json(message: AnyMessage) -> None:
 
 
 def with_integers(value: Any) -> Any:
-    """Return a JSON value with its whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles.
+    """Return a JSON value with whole numbers below MAX_EXACT as integers. Protobuf has read them as doubles.
 
-    Negative zero stays a float, because no integer has its sign.
+    Negative zero stays a float, because integers have no negative zero.
     """
     match value:
-        # The most frequent types are the first, and Mapping, whose check takes most of the time, the last.
+        # Test the most frequent types first, and Mapping last, because its check takes the longest.
         case str() | None | int():
             return value
         case float():
@@ -217,7 +217,8 @@ DATA_PART_MARKER = "data_part_compat"
 def v03_json(model: "BaseModel") -> Any:
     """Return a v0.3 model of the SDK as JSON, with whole numbers as integers.
 
-    The data of a v0.3 part is an object. Other data of v1.0 is its `value`, without the SDK's marker in the metadata.
+    In v0.3 the data of a part must be an object. Other v1.0 data is in its field `value`. The SDK's marker is removed
+    from the metadata.
     """
     return with_integers(without_marker(model).model_dump(mode="json", by_alias=True, exclude_none=True))
 

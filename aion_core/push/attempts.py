@@ -1,4 +1,4 @@
-"""Attempts to deliver an event to a webhook, limited by the circuit breaker."""
+"""Attempts to deliver an event to a webhook. A circuit breaker limits them."""
 
 import logging
 from urllib.parse import quote
@@ -31,7 +31,7 @@ SKIPPED = "not tried: the same owner's earlier posts to its host were not answer
 
 
 class DeliveryAttempts:
-    """Sender of single notifications, with one circuit breaker per process."""
+    """Sender of single notifications. All attempts of a process share one circuit breaker."""
 
     def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
@@ -41,8 +41,8 @@ class DeliveryAttempts:
     async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
         """Post the event once to the webhook of the claimed config, and return the outcome.
 
-        With `may_be_skipped`, the attempt to a receiver with an open circuit counts as failed without a request. Raises
-        StoreUnavailable if the task for a v0.3 notification cannot be read now.
+        With `may_be_skipped`, send no request if the receiver's circuit is open: the attempt then counts as failed.
+        Raises StoreUnavailable if the task for a v0.3 notification cannot be read now.
         """
         task = claim.delivery.task
         config = claim.config
@@ -60,7 +60,8 @@ class DeliveryAttempts:
             raise
         except Exception:
             labels = {"task_id": task.task_id, "config_id": config.id, "generation": entry.generation}
-            # After enough failed attempts the event is given up. An exception would block the later events forever.
+            # Count this as a failed attempt: after several, the event is given up. An exception would block the later
+            # events forever.
             logger.exception("A notification cannot be made.", extra=labels)
             return Unreachable("it cannot be made")
         began = self._clock.now()
@@ -73,7 +74,7 @@ class DeliveryAttempts:
         return outcome
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task as of this event, or of its first stored event if that is later; None if no task exists."""
+        """Return the task after this event, or after its first stored event if that is later; None if it is missing."""
         log = await self._tasks.log(task)
         if log is not None and log.events[0].generation > entry.generation:
             log = await self._tasks.every_event(task)
@@ -84,8 +85,8 @@ class DeliveryAttempts:
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:
-    """Return the `webhook-id` of a notification, the same at each attempt to post this event for this config.
+    """Return the `webhook-id` of a notification: the same at each attempt to post this event for this config.
 
-    Standard Webhooks separates the signed parts by dots, so the id contains no dot.
+    The id contains no dot, because Standard Webhooks separates the signed parts by dots.
     """
     return f"{task.task_id}_{generation}_{quote(config_id, safe='')}".replace(".", "%2E")

@@ -1,8 +1,8 @@
-"""Circuit breaker for webhook receivers that do not answer.
+"""Circuit breaker for webhook receivers that do not respond.
 
-An unanswered post takes twenty seconds of a process. Many of them would occupy every delivery process. After several
-slow failures of a receiver in a row, its next attempts count as failed without a request, for a while. A receiver is
-identified by its owner and host: the webhooks of one owner do not affect another owner's.
+A post without a response takes twenty seconds. Many such posts would occupy every delivery process. After several slow
+failures of a receiver in a row, its circuit opens: for a while, its attempts count as failed without a request. A
+receiver is identified by its owner and host, so that the webhooks of one owner do not affect another owner's.
 """
 
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from aion_core.ports import Delivered, PostOutcome, WebhookGone
 
 SLOW_SECONDS = 5.0
-"""Failed posts of at least this duration count. A post refused at once costs no time."""
+"""Failed posts count only if they take at least this long. A post refused at once costs no time."""
 
 FAILURES_TO_OPEN = 3
-"""Slow failures in a row that open the circuit."""
+"""Number of consecutive slow failures that open the circuit."""
 
 OPEN_SECONDS = 120.0
 """Time for which a circuit stays open. Then one post is made as a probe."""
 
 MAX_RECEIVERS = 1000
-"""Number of remembered receivers; the longest unused ones are forgotten."""
+"""Maximum number of receivers in memory; those unused for longest are removed."""
 
 
 @dataclass(slots=True)
@@ -31,23 +31,23 @@ class _Circuit:
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """The circuits of this process's receivers, in memory only."""
+    """Circuits of all receivers to which this process posts. They are stored only in memory."""
 
     _circuits: dict[tuple[str, str], _Circuit] = field(default_factory=dict)
 
     def is_open(self, owner: str, url: str, now: datetime) -> bool:
-        """Return True if an attempt to this URL must be skipped. The first attempt after OPEN_SECONDS is a probe."""
+        """Return True if an attempt to post to this URL must be skipped. After OPEN_SECONDS, one attempt is a probe."""
         circuit = self._circuits.get(_receiver(owner, url))
         if circuit is None or circuit.open_until is None:
             return False
         if now < circuit.open_until:
             return True
-        # One probe at a time: other attempts are skipped until its outcome is recorded.
+        # Only one probe at a time: skip the other attempts until the probe's outcome is recorded.
         circuit.open_until = now + timedelta(seconds=OPEN_SECONDS)
         return False
 
     def record(self, owner: str, url: str, outcome: PostOutcome, seconds: float, now: datetime) -> None:
-        """Record the outcome and duration of a post, and open or close its receiver's circuit."""
+        """Record the outcome and duration of a post. Open or close the circuit of its receiver."""
         receiver = _receiver(owner, url)
         circuit = self._circuits.pop(receiver, _Circuit())
         if isinstance(outcome, Delivered | WebhookGone) or seconds < SLOW_SECONDS:
@@ -61,5 +61,5 @@ class CircuitBreaker:
 
 
 def _receiver(owner: str, url: str) -> tuple[str, str]:
-    """Return the key of a receiver: the owner, and the URL's scheme, host and port."""
+    """Return the key of a receiver: its owner and the scheme, host and port of its URL."""
     return owner, "/".join(url.split("/", 3)[:3]).lower()

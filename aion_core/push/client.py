@@ -1,4 +1,4 @@
-"""Webhook client: posts once to a checked address, with a time limit and without redirects."""
+"""Webhook client: posts once to a checked address, with a time limit and without following redirects."""
 
 import asyncio
 import email.utils
@@ -43,7 +43,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 class PinnedWebhookClient:
     """Implementation of `ports.WebhookClient` with `PinnedTransport`.
 
-    httpx's own client is not used: it stores cookies between posts.
+    httpx's own client is not used, because it stores cookies between posts.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PinnedWebhookClient:
         seconds: float = POST_SECONDS,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """Limit a post to `seconds`, and reading its response's body to `body_seconds`; see `PinnedTransport`."""
+        """Limit a post to `seconds`, and the time to read the response's body to `body_seconds`."""
         self._policy, self._clock = policy, clock
         self._seconds, self._body_seconds = seconds, body_seconds
         self._transport = PinnedTransport(policy, resolve, tls)
@@ -69,7 +69,7 @@ class PinnedWebhookClient:
         except WebhookBlocked as blocked:
             return Blocked(str(blocked))
         except Exception as error:
-            # Any other error counts as a failure of the receiver.
+            # Count any other error as a failure of the receiver.
             return Unreachable(_reason(error))
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
@@ -108,12 +108,12 @@ def retry_after(header: str, now: datetime) -> float | None:
         at = email.utils.parsedate_to_datetime(header)
         return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        # For example, the time zone of a hostile date overflows.
+        # A hostile date may raise OverflowError, for example by its time zone.
         return None
 
 
 async def _read(response: httpx.Response, seconds: float) -> None:
-    """Read the start of the response's body, and ignore errors and timeouts."""
+    """Read the start of the response's body. Ignore errors and timeouts."""
     read = 0
     try:
         async with asyncio.timeout(seconds):

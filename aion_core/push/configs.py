@@ -37,8 +37,8 @@ MAX_PAGE_SIZE = 100
 class PushRegistry:
     """Operations on the push configs of a caller's tasks.
 
-    Only the task's owner can read a config. Each method except `with_message` raises TaskNotFound for a missing task
-    and for the task of another owner or agent.
+    Only the task's owner can read a config. Each method except `with_message` raises TaskNotFound for a missing task,
+    and for a task of another owner or agent.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class PushRegistry:
         *,
         events: Mapping[str, PushEvents] | None = None,
     ) -> None:
-        """`events` maps each agent to the kinds of events for its webhooks."""
+        """`events` has the kinds of events that each agent's webhooks receive."""
         self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
         self._policy, self._clock, self._events = policy, clock, events or {}
 
     async def create(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Store a push config for a task, replacing one with the same id, and return it with its id.
+        """Store a push config for a task and return it with its id. A config with the same id is replaced.
 
         The webhook receives the task's events from now on. Raises InvalidMessage with the reason, and
         TooManyPushConfigs.
@@ -75,7 +75,7 @@ class PushRegistry:
     async def with_message(
         self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
     ) -> CallContext:
-        """Return the call with the push config of its message, if any, to store config and message in one transaction.
+        """Return the call with the push config of its message, if any. The store writes both in one transaction.
 
         Raises InvalidMessage with the reason if the config is invalid.
         """
@@ -85,7 +85,7 @@ class PushRegistry:
         check_config(
             config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        # In v0.3 a config without an id gets its task's id. A new task has no id yet.
+        # In v0.3, a config without an id gets its task's id. This task may be new and have no id yet.
         config_id = config.id or _id_for(version, task_id)
         stored = await self._stored(call, config, TaskKey(call.owner, task_id), config_id, version)
         return replace(call, push=stored)
@@ -95,7 +95,7 @@ class PushRegistry:
     ) -> pb.TaskPushNotificationConfig:
         """Return a push config of a task. Raises PushConfigNotFound.
 
-        In v0.3 the id may be missing: the config with the task's id is returned, otherwise the first config.
+        In v0.3 the request may have no id. It then gets the config with the task's id, or else the first config.
         """
         if not request.id and version is PushVersion.V1:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
@@ -128,7 +128,7 @@ class PushRegistry:
         )
 
     async def delete(self, call: CallContext, request: pb.DeleteTaskPushNotificationConfigRequest) -> None:
-        """Delete a push config of a task; a missing config is no error."""
+        """Delete a push config of a task, if it exists."""
         if not request.id:
             raise InvalidMessage("id is missing: the id of the config, from the answer to its creation.", field="id")
         key = await self._key(call, request.task_id)
@@ -142,7 +142,7 @@ class PushRegistry:
             )
         key = TaskKey(call.owner, task_id)
         head = await self._tasks.head(key) if is_id(task_id) else None
-        # The task of another agent must look like a missing one.
+        # Another agent's task must look like a missing task.
         if head is None or head.context.agent != call.agent:
             raise TaskNotFound(task_id)
         return key
@@ -163,11 +163,11 @@ class PushRegistry:
         try:
             return await self._configs.get(key, config_id)
         except StoreCorrupt:
-            # The new config replaces the unreadable one.
+            # Continue: the new config replaces the unreadable config.
             logger.warning("The replaced push config cannot be read.", extra={"task_id": key.task_id})
             return None
 
 
 def _id_for(version: PushVersion, task_id: str) -> str:
-    """Return an id for a config without one: its task's id in v0.3, as v0.3 clients expect; a new id in v1.0."""
+    """Return an id for a push config without one. In v0.3 clients expect the task's id; v1.0 gets a new id."""
     return task_id if version is PushVersion.V03 else str(uuid7())

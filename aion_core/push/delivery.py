@@ -1,6 +1,6 @@
 """Delivery of push notifications: posts each config's undelivered events in order, under a claim.
 
-No event is lost. The commit of an event with subscribers sets the event's timer. This timer stays until each config has
+No event is lost. The commit of an event with subscribers sets the event's timer. The timer stays until each config has
 passed the event or has its own timer. A claim sets the config's timer to the end of the claim; a failure sets it to the
 next attempt. The config's timer stays until the config has passed all events read after the claim.
 """
@@ -68,7 +68,7 @@ ROUNDS = 50
 
 
 class PushDelivery:
-    """Handler of the push queue's wake-up messages: posts events to webhooks."""
+    """Handler of the push queue's wake-up messages. It posts events to webhooks."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class PushDelivery:
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`render` makes the HTTP requests; `chance` returns numbers from 0 to 1 for the jitter of `retry_seconds`."""
+        """`render` makes the HTTP requests. `chance` returns random numbers (0 to 1) for the jitter of retries."""
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
@@ -94,7 +94,7 @@ class PushDelivery:
     async def deliver(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
         """Post the undelivered events of the wake-up message's task to its webhooks.
 
-        `until` is the end of this process. If the time does not suffice, a new message is enqueued for the rest. Raises
+        `until` is the end of this process. If the time is too short for all events, enqueue a new message. Raises
         StoreError if the table cannot be read: the queue must redeliver the message.
         """
         task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
@@ -118,7 +118,7 @@ class PushDelivery:
                 return
             if not self._has_time(until):
                 break
-            # The deliveries run concurrently: a slow receiver must not delay the others.
+            # Deliver to all webhooks concurrently: a slow receiver must not delay the others.
             ended = await asyncio.gather(
                 *(self._deliver_to(delivery, head.generation, passed, until) for delivery in ready),
                 return_exceptions=True,
@@ -129,17 +129,17 @@ class PushDelivery:
         await wake_delivery(self._work_queue, PushWakeUp(task))
 
     async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove the timers of the passed events if no config of the task needs them any more.
+        """Remove the timers of the events in `passed` that no config of the task needs any more.
 
-        The events were recorded before the deliveries were read. A config with a timer reads the log later and finds
-        them.
+        Each event was recorded before the deliveries were read. So a config with a timer finds the event when it reads
+        the log later.
         """
         for generation in sorted(passed):
             if all(schedule.covers(delivery, generation) for delivery in deliveries):
                 await self._configs.clear(task, generation)
 
     async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove all push timers of an expired task, since a timer of a failed config or an event may outlive it."""
+        """Remove all push timers of an expired task: a timer of a failed config or an event may outlive the task."""
         for delivery in deliveries:
             if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
                 continue
@@ -161,7 +161,7 @@ class PushDelivery:
             await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(waits))
 
     async def _deliver_to(self, delivery: Delivery, newest: int, passed: set[int], until: datetime) -> None:
-        """Claim a config and post its undelivered events in order, until a post fails or no time is left.
+        """Claim a config and post its undelivered events in order, until a post fails or the time is up.
 
         `newest` is the number of the newest known event.
         """
@@ -169,10 +169,10 @@ class PushDelivery:
         if claim is None:
             return
         try:
-            # Read the log after the claim: other processes leave the events before it to the claiming process.
+            # Read the log after the claim: from now on, other processes leave new events to this process.
             while (log := await self._log(claim)) is None:
-                # An unreadable log counts as a failed attempt. The event is given up in the end: later events may be
-                # readable.
+                # Count an unreadable log as a failed attempt, so that the event is given up in the end: later events
+                # may be readable.
                 cursor = claim.delivery.cursor
                 if cursor >= newest:
                     await self._configs.settle(claim, cursor=cursor)
@@ -214,7 +214,7 @@ class PushDelivery:
             if not self._has_time(until):
                 await self._release(claim, cursor)
                 return
-            # The last attempt must not be skipped: an event is given up only after a real post.
+            # Always post in the last attempt: an event may be given up only after a real post.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
             outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
             match outcome:
@@ -234,12 +234,12 @@ class PushDelivery:
         await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
 
     async def _release(self, claim: Claim, cursor: int) -> None:
-        """Release the claim when no time is left. The config's timer wakes another process for the remaining events."""
+        """Release the claim because the time is up. The config's timer wakes another process for the other events."""
         now = self._clock.now()
         await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
     async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
-        """Store a failed post and schedule the retry. After the last, give the event up and return the claim."""
+        """Store a failed post and schedule a retry. After the last retry, give the event up and return the claim."""
         reason, labels = _reason(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
         wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
@@ -250,7 +250,7 @@ class PushDelivery:
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
-        # A wait beyond the longest delay of the queue ends by the sweep of timers.
+        # If the wait exceeds the longest delay of the queue, the sweep of timers starts the retry.
         by_wake_up = wait.total_seconds() <= LONGEST_DELAY
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
         await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)
@@ -267,7 +267,7 @@ class PushDelivery:
         return self._clock.now() + timedelta(seconds=CLAIM_SECONDS)
 
     def _ends_soon(self, claim: Claim) -> bool:
-        """Return True if the claim on the config could end during another post."""
+        """Return True if the claim might end during the next post."""
         until = claim.delivery.claimed_until
         return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
 
@@ -290,6 +290,6 @@ def _reason(outcome: PostOutcome) -> str:
 
 
 def _labels(delivery: Delivery, generation: int = 0) -> dict[str, object]:
-    """Return the labels for log records of a delivery: ids, without content of the config."""
+    """Return the labels for log records of a delivery: ids, but nothing secret of the config."""
     labels: dict[str, object] = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
     return labels | ({"generation": generation} if generation else {})

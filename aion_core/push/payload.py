@@ -1,4 +1,4 @@
-"""HTTP request of a push notification: headers from its push config, a body in the config's A2A version. Pure."""
+"""HTTP request of a push notification: headers by its push config, and a body in the config's A2A version. Pure."""
 
 import base64
 import json
@@ -32,9 +32,9 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
 
 
 def _body(version: PushVersion, notification: Notification) -> bytes:
-    """Return the body as JSON: in v1.0 the event (A2A 4.3.3); in v0.3 the task as of the event."""
+    """Return the JSON body: in v1.0 the event (A2A 4.3.3), in v0.3 the task after the event."""
     if version is PushVersion.V03:
-        # Imported late: the conversions load slowly, and only v0.3 receivers need them.
+        # Import late: the conversions load slowly, and only receivers of v0.3 need them.
         from a2a.compat.v0_3 import conversions
 
         assert notification.snapshot is not None  # noqa: S101  # the port's promise
@@ -45,13 +45,13 @@ def _body(version: PushVersion, notification: Notification) -> bytes:
 
 
 def _authentication(config: PushConfig) -> Mapping[str, str]:
-    """Return the HTTP header with the credentials of the client's config; empty without credentials."""
+    """Return the HTTP header with the credentials from the client's config; empty without credentials."""
     if not config.credentials:
         return {}
     if header := api_key_header(config.scheme, config.credentials):
         return dict([header])
     credentials = config.credentials
     if config.scheme.lower() == "basic" and ":" in credentials:
-        # A colon separates a plain user and password; base64 contains no colon.
+        # A plain user and password contain a colon; base64 never does.
         credentials = base64.b64encode(credentials.encode()).decode()
     return {"Authorization": f"{config.scheme} {credentials}"}

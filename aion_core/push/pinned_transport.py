@@ -1,8 +1,8 @@
 """httpx transport that connects only to the checked addresses of a host, against DNS rebinding.
 
-The transport looks up a host name once. If one of the addresses is blocked, the request fails. The transport connects
-to a checked address, so a later DNS answer has no effect. The Host header, SNI and the certificate check use the name.
-The environment's proxies, certificates and netrc are ignored.
+It looks up a host name once. If one of the addresses is blocked, the request fails. Otherwise it connects to one of
+these addresses, so a later DNS response has no effect. The Host header, SNI and the certificate check use the name. The
+environment's proxies, certificates and netrc are ignored.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """Return the host's addresses from the system's resolver. Raises OSError if there is no address."""
+    """Return the host's addresses from the system's resolver. Raises OSError if the host has no address."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class PinnedTransport(httpx.AsyncBaseTransport):
-    """httpx transport to the URLs and addresses allowed by a policy, with one connection for each request.
+    """httpx transport to the URLs and addresses that a policy allows, with one connection per request.
 
-    Raises WebhookBlocked and the errors of httpx's own transport.
+    Raises WebhookBlocked, and the errors of httpx's transport.
     """
 
     def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
@@ -42,7 +42,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         self._tls = tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request to one of the host's checked addresses and return the response."""
+        """Send the request to one of the host's checked addresses, and return the response."""
         target = check_url(str(request.url), self._policy)
         clock = asyncio.get_running_loop().time
         until = clock() + CONNECT_SECONDS
@@ -60,7 +60,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             try:
                 return await self._send(request, address, target.host, until - clock())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # The connection failed before the request was sent: try the next address.
+                # The connection failed, so nothing was sent yet: try the next address.
                 refused = error
             if clock() >= until:
                 break
@@ -71,7 +71,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         pinned = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
-            # The Host header has the name.
+            # The headers contain the Host header with the host's name.
             headers=request.headers,
             stream=request.stream,
             extensions={
@@ -80,7 +80,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
                 "timeout": {**request.extensions.get("timeout", {}), "connect": max(seconds, 0.001)},
             },
         )
-        # Each request has its own transport: names with the same address must not share a connection.
+        # Use a new transport for each request: two names with the same address must not share a connection.
         transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
@@ -96,16 +96,16 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 
     def _trusted(self, scheme: str) -> ssl.SSLContext:
         if scheme != "https":
-            # A context is required, although http does not use it.
+            # httpx requires a context, although http does not use it.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._tls is None:
-            # Create the context once, at the first request: the certificate authorities load slowly.
+            # Create the context once, at the first request, because the certificate authorities load slowly.
             self._tls = httpx.create_ssl_context(trust_env=False)
         return self._tls
 
 
 class _Closing(httpx.AsyncByteStream):
-    """Body of a response. Closing the body closes the connection of its request."""
+    """Body of a response. When it is closed, it also closes the connection of its request."""
 
     def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # httpx's promise

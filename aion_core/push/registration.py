@@ -1,6 +1,6 @@
 """Validation of webhook configs, and their conversion to the stored form and back. Pure.
 
-The checks refuse tokens and credentials whose characters would inject headers.
+Tokens and credentials with characters that could inject headers are refused.
 """
 
 import re
@@ -43,7 +43,7 @@ _CONFIG_ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and be
 
 
 def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:
-    """Raise InvalidMessage for an invalid push config. `before` is the config's path in the request, for the error."""
+    """Raise InvalidMessage for an invalid push config. `before` is the path prefix of its fields in the error."""
     log.keep_out(config.token, config.authentication.credentials)
     try:
         if config.id and not _CONFIG_ID.fullmatch(config.id):
@@ -67,8 +67,8 @@ def stored_config(
 ) -> PushConfig:
     """Return the push config to store for a client's config. `before` is the stored config that it replaces.
 
-    A config without a token gets a signing key as its token. After a change of the token, the previous token signs too
-    for a day, so that the receiver has time to change it. A repeat of the same config does not prolong the day.
+    A config without a token gets a signing key as its token. If the token changes, the previous token also signs for
+    another day, so that the receiver has time to change it. A repeat of the same config does not extend this time.
     """
     token = config.token
     if not token:
@@ -93,7 +93,7 @@ def stored_config(
 
 
 def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPushNotificationConfig:
-    """Return a stored push config as A2A's message, with the id and token that the server may have generated."""
+    """Convert a stored push config to A2A's message. It has the id and token that the server may have generated."""
     config = TaskPushNotificationConfig(
         tenant=tenant, id=stored.id, task_id=task_id, url=stored.url, token=stored.token
     )
@@ -103,7 +103,7 @@ def client_config(stored: PushConfig, task_id: str, tenant: str = "") -> TaskPus
 
 
 def api_key_header(scheme: str, credentials: str) -> tuple[str, str] | None:
-    """Return the header name and value from an API key's credentials; None for credentials of another form."""
+    """Return the header name and value from an API key's credentials; None for credentials in another form."""
     name, colon, value = credentials.partition(":")
     if scheme.lower() != API_KEY or not colon:
         return None
@@ -139,7 +139,7 @@ def _check_authentication(authentication: AuthenticationInfo) -> None:
 
 
 def _is_reserved(header: str) -> bool:
-    # CGI and WSGI receivers read an underscore as a hyphen.
+    # Treat an underscore as a hyphen, as CGI and WSGI receivers do.
     return _RESERVED_HEADERS.fullmatch(header.replace("_", "-")) is not None
 
 

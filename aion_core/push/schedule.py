@@ -1,4 +1,4 @@
-"""Schedule of deliveries: retry delays, readiness, and fair order between owners. Pure."""
+"""Schedule of deliveries: retry delays, readiness, and a fair order of owners. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """Seconds to wait after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
 
 JITTER = 0.2
-"""Largest random extension of a delay, as a fraction: receivers that failed together are not called together."""
+"""Largest random extension of a delay, as a fraction, so that receivers that failed together do not retry together."""
 
 LONGEST_SECONDS = 86_400.0
 """Longest wait because of a Retry-After header: a day."""
@@ -19,9 +19,10 @@ LONGEST_SECONDS = 86_400.0
 def delay(
     tries: int, outcome: PostOutcome, chance: float, *, retry_seconds: Sequence[float] = RETRY_SECONDS
 ) -> timedelta | None:
-    """Return the time to wait after a failed post with `tries` failures before it; None to give the event up.
+    """Return the delay after a failed post, with `tries` failures before it; None to give the event up.
 
-    `chance` is a random number from 0 to 1 for the jitter. A Retry-After longer than the schedule's delay is honoured.
+    `chance` is a random number from 0 to 1 for the jitter. If Retry-After is longer than the scheduled delay, it is
+    used.
     """
     if tries >= len(retry_seconds):
         return None
@@ -37,13 +38,12 @@ def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
         return False
     if delivery.next_at is not None and delivery.next_at > now:
         return False
-    # A timer may be set although every event is delivered: after a registration, or after the death of a claiming
-    # process.
+    # Even if every event is delivered, a timer may be set: after a registration, or after a claiming process has died.
     return delivery.cursor < generation or delivery.due_at is not None
 
 
 def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushTimer]:
-    """Return at most `limit` expired timers: owners take turns, each with its longest overdue timer first."""
+    """Return at most `limit` expired timers. Owners take turns, each with its longest overdue timer first."""
     before = Counter[str]()
     ranked = []
     for timer in sorted(found, key=lambda timer: timer.at):
@@ -53,15 +53,15 @@ def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushT
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:
-    """Return True if a process has a valid claim on the delivery at this time."""
+    """Return True if a process has a valid claim on the delivery at the time `now`."""
     return delivery.claimed_until is not None and delivery.claimed_until > now
 
 
 def covers(delivery: Delivery, generation: int) -> bool:
     """Return True if this delivery does not need the timer of event `generation`.
 
-    The delivery has passed the event or is disabled. Or its own timer is set: the process that claims it later will
-    read the event.
+    The delivery has passed the event, or is disabled, or has its own timer: the process that claims it then will read
+    the event.
     """
     if delivery.disabled or delivery.cursor >= generation:
         return True

@@ -1,6 +1,6 @@
 """Signatures of push notifications by the Standard Webhooks specification. Pure.
 
-https://www.standardwebhooks.com; docs/decisions/0012 explains why a config's token is the signing key.
+See https://www.standardwebhooks.com. docs/decisions/0012 explains why a config's token is the signing key.
 """
 
 import base64
@@ -16,7 +16,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.ports import PushConfig
 
 PREFIX = "whsec_"
-"""Prefix of a token that is a signing key only: it is never sent to the webhook."""
+"""Prefix of a token that is only a signing key: it is never sent to the webhook."""
 
 _MIN_KEY_BYTES, _MAX_KEY_BYTES = 24, 64
 """Smallest and largest length of a key by Standard Webhooks."""
@@ -28,7 +28,7 @@ def new_token() -> str:
 
 
 def is_key(token: str) -> bool:
-    """Return True if the token is a signing key, and so must stay secret."""
+    """Return True if the token is a signing key and must stay secret."""
     return token.startswith(PREFIX)
 
 
@@ -49,12 +49,12 @@ def check_token(token: str) -> None:
 
 
 def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
-    """Return the three Standard Webhooks headers of a notification posted at this time.
+    """Return the three Standard Webhooks headers for a notification posted at this time.
 
-    The signature header has a signature for each secret, newest first: during a rotation, the receiver may know either
-    secret.
+    The signature header has one signature per secret, newest first: during a rotation the receiver may know only one of
+    the secrets.
     """
-    # The standardwebhooks library ignores the time zone.
+    # The standardwebhooks library ignores the time zone of the timestamp.
     at = at.astimezone(UTC)
     text = body.decode()
     return {
@@ -65,7 +65,7 @@ def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[s
 
 
 def is_signed(posted: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> bool:
-    """Return True if the headers of a posted notification contain a signature by one of the secrets.
+    """Return True if the headers of a posted notification contain a valid signature by one of the secrets.
 
     The age of the notification is not checked.
     """
@@ -78,7 +78,7 @@ def is_signed(posted: Mapping[str, str], body: bytes, secrets: Sequence[str]) ->
 
 
 def in_use(config: PushConfig, at: datetime) -> Sequence[str]:
-    """Return the config's secrets that sign at this time: the newest, and the previous one until `older_until`."""
+    """Return the config's secrets that sign at this time: the newest, and until `older_until` also the previous one."""
     over = config.older_until is not None and at >= config.older_until
     return config.secrets[:1] if over else config.secrets
 

@@ -1,6 +1,6 @@
-"""Addresses that are not public: IANA's special-purpose blocks, metadata services of clouds, IPv4 inside IPv6. Pure.
+"""Addresses that are not public: IANA's special-purpose blocks, cloud metadata services, IPv4 inside IPv6. Pure.
 
-`ipaddress.is_global` is not used: each version of Python has the registry of another date.
+`ipaddress.is_global` is not used, because its list of blocks differs between versions of Python.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ SPECIAL_PURPOSE: tuple[Network, ...] = tuple(
     map(
         ipaddress.ip_network,
         (
-            # IANA IPv4 Special-Purpose Address Registry (RFC 6890), without blocks inside of others.
+            # IANA IPv4 Special-Purpose Address Registry (RFC 6890), without blocks contained in other blocks.
             "0.0.0.0/8",
             "10.0.0.0/8",
             "100.64.0.0/10",
@@ -30,9 +30,9 @@ SPECIAL_PURPOSE: tuple[Network, ...] = tuple(
             "198.18.0.0/15",
             "198.51.100.0/24",
             "203.0.113.0/24",
-            "224.0.0.0/4",  # multicast, from another registry
+            "224.0.0.0/4",  # multicast addresses, which have their own IANA registry
             "240.0.0.0/4",
-            # IANA IPv6 Special-Purpose Address Registry, without blocks outside of 2000::/3.
+            # IANA IPv6 Special-Purpose Address Registry, only the blocks within 2000::/3.
             "2001::/23",
             "2001:db8::/32",
             "2002::/16",
@@ -67,25 +67,25 @@ _TRANSLATION_LENGTHS = (32, 40, 48, 56, 64, 96)
 
 
 def is_public(address: Address) -> bool:
-    """Return True for an address in the public internet."""
+    """Return True if the address belongs to the public internet."""
     if isinstance(address, ipaddress.IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
     return not any(address in network for network in SPECIAL_PURPOSE)
 
 
 def is_metadata(address: Address) -> bool:
-    """Return True if the address itself is in METADATA; see `leads_to_metadata` for IPv4 inside IPv6."""
+    """Return True if the address is in METADATA. For IPv4 inside IPv6, see `leads_to_metadata`."""
     return any(address in network for network in METADATA)
 
 
 def leads_to_metadata(address: Address) -> bool:
-    """Return True if a translator or a tunnel could send packets for the address to a metadata service."""
+    """Return True if a translator or tunnel could send packets for this address to a metadata service."""
     return isinstance(address, ipaddress.IPv6Address) and any(map(is_metadata, ipv4_inside(address)))
 
 
 def ipv4_inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
-    """Yield the IPv4 addresses that a translator or a tunnel may find in an IPv6 address."""
-    # RFC 6052 leaves out the ninth byte. IPv4-mapped, IPv4-compatible and ISATAP addresses have length 96 too.
+    """Yield the IPv4 addresses that a translator or tunnel may extract from an IPv6 address."""
+    # RFC 6052 skips the ninth byte. IPv4-mapped, IPv4-compatible and ISATAP addresses have prefix length 96 too.
     around = address.packed[:8] + address.packed[9:]
     for length in _TRANSLATION_LENGTHS:
         start = length // 8

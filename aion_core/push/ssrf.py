@@ -1,8 +1,7 @@
 """SSRF protection: checks of webhook URLs and of their hosts' addresses. Pure.
 
-A client chooses the URL, but this deployment sends the request from its network. Only allowed URLs and addresses are
-called. The URL is checked at its registration and at each attempt. The transport checks the addresses at each attempt,
-before it connects.
+A client chooses the URL, but this deployment sends the request from its own network. So only allowed URLs and addresses
+are called. The URL is checked at its registration and at each attempt, the addresses before each connection.
 """
 
 import ipaddress
@@ -36,7 +35,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class WebhookPolicy(Struct, frozen=True):
-    """A deployment's rules for webhook URLs; by default https to public addresses."""
+    """A deployment's rules for webhook URLs. By default it allows https to public addresses."""
 
     http: bool = False
     """True to allow http and any port, for development."""
@@ -46,7 +45,7 @@ class WebhookPolicy(Struct, frozen=True):
     networks: tuple[Network, ...] = ()
     """Allowed networks besides public addresses, such as a VPC's."""
     own: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports of this service: a webhook there would be a loop."""
+    """Hosts and ports of this service. A webhook to them would be a loop."""
     receiver: str = ""
     """The only allowed URL of this service: the receiver in the console of `aion dev`, which sends nothing."""
 
@@ -61,7 +60,7 @@ class WebhookPolicy(Struct, frozen=True):
         networks: Sequence[str] = (),
         receiver: str = "",
     ) -> Self:
-        """Return the policy of the service at `base_url`; raises ValueError for an invalid network."""
+        """Return the policy of the service at `base_url`. Raises ValueError for an invalid network."""
         return cls(
             http=http,
             ports=frozenset(ports) or cls().ports,
@@ -72,12 +71,12 @@ class WebhookPolicy(Struct, frozen=True):
         )
 
     def excluding(self, base_url: str) -> Self:
-        """Return this policy with one more URL of the service itself, forbidden for webhooks; "" changes nothing."""
+        """Return this policy with one more forbidden URL, an entry point of this service; "" changes nothing."""
         return replace(self, own=self.own | _own(base_url)) if base_url else self
 
 
 class WebhookTarget(Struct, frozen=True):
-    """An allowed webhook URL in its normal form: ASCII, and unambiguous for every parser."""
+    """An allowed webhook URL in normal form: ASCII, and unambiguous for every URL parser."""
 
     scheme: str
     host: str
@@ -89,27 +88,27 @@ class WebhookTarget(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """Host and port as in the URL and the Host header, without the scheme's default port."""
+        """Host and port for the URL and the Host header, without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The complete URL, in its normal form."""
+        """The complete URL in normal form."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
-    """Return the webhook URL in its normal form. Raises WebhookBlocked with the reason if the policy forbids it.
+    """Return the webhook URL in normal form. Raises WebhookBlocked with the reason if the policy forbids it.
 
-    The host's name is not looked up here: `check_addresses` checks its addresses.
+    The host name is not looked up here: `check_addresses` checks the addresses.
     """
     if not url:
         raise WebhookBlocked("it is missing; notifications are posted to it.")
     if len(url) > MAX_URL_CHARACTERS:
         raise WebhookBlocked(f"it has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}.")
     if any(not character.isprintable() or character in ' \\"<>^`{|}' for character in url):
-        # URL parsers disagree about these characters.
+        # Different URL parsers read these characters differently.
         raise WebhookBlocked("it contains a character that is not allowed in URLs: percent-encode it.")
     whole = _URL.fullmatch(url)
     if whole is None:
@@ -139,9 +138,9 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
 
 
 def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: WebhookPolicy) -> Sequence[str]:
-    """Return the host's addresses if the policy allows all of them, otherwise raise WebhookBlocked.
+    """Return the host's addresses if the policy allows all of them. Otherwise raise WebhookBlocked.
 
-    One forbidden address blocks the host, since DNS answers may alternate between two addresses. A host without
+    One forbidden address blocks the host, because DNS responses may alternate between two addresses. A host without
     addresses is blocked too.
     """
     checked = []
@@ -160,7 +159,7 @@ def check_addresses(target: WebhookTarget, addresses: Sequence[str], policy: Web
 
 
 def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bool:
-    """Return True if a webhook's address is public, or in one of these networks and not a metadata service's."""
+    """Return True if an address is public or in one of these networks. Metadata services are never allowed."""
     mapped = getattr(address, "ipv4_mapped", None) or address
     if getattr(address, "scope_id", None) or mapped.is_unspecified or is_metadata(address):
         return False
@@ -170,7 +169,7 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
 
 
 def _own(base_url: str) -> frozenset[tuple[str, int]]:
-    """Return the host and port of the service, with all names of a loopback host."""
+    """Return the host and port of the service. For a loopback host, return all its names."""
     host, port = _host_and_port(base_url)
     return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 
@@ -185,7 +184,7 @@ def _host_and_port(base_url: str) -> tuple[str, int]:
 
 
 def _host(written: str) -> tuple[str, Address | None]:
-    """Return the host in its normal form, and as an address if it is an address instead of a name."""
+    """Return the host in normal form, and the address if the host is an address instead of a name."""
     if written.startswith("["):
         try:
             inner = ipaddress.IPv6Address(written[1:-1])
@@ -210,7 +209,7 @@ def _host(written: str) -> tuple[str, Address | None]:
 
 
 def _ascii(name: str) -> str:
-    # Imported only for internationalised names: the tables of idna load slowly.
+    # Import only for internationalised names, because the tables of idna load slowly.
     import idna
 
     try:

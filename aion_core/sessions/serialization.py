@@ -1,4 +1,4 @@
-"""Serialization of ADK events and state, complete enough to resume a run. Pure."""
+"""Serialization of ADK events and state. It keeps all data needed to resume a run. Pure."""
 
 import json
 import logging
@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class UnserializableSession(AgentFailed):
-    """Error for an ADK event or a state value without a serialized form."""
+    """Error: an ADK event or a state value has no serialized form."""
 
 
 def event_bytes(event: Event) -> bytes:
     """Serialize an ADK event as JSON. Raises UnserializableSession for a value without a JSON form."""
     try:
         # Use aliases: a credential's scheme has a field `type_`, readable only by its alias. Use Python's json module
-        # and ASCII: a model may cut a surrogate pair in half, and half a pair has no UTF-8 form.
+        # and ASCII: a model may split a surrogate pair, and half a pair has no UTF-8 form.
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:
@@ -43,7 +43,7 @@ _UNKNOWN_TYPE = re.compile(r"unknown type: <class '([^']+)'>")
 
 
 def _unserializable_tool(event: Event) -> str:
-    """Return "The result of the tool 'name'" for the first result without a JSON form, "" if all results have one."""
+    """Return "The result of the tool 'name'" for the first result without a JSON form; "" if there is none."""
     for response in event.get_function_responses():
         try:
             response.model_dump(mode="json")
@@ -53,7 +53,7 @@ def _unserializable_tool(event: Event) -> str:
 
 
 def event_of(content: bytes) -> Event:
-    """Parse an ADK event from its stored JSON. Raises StoreCorrupt if it is invalid."""
+    """Parse an ADK event from its stored JSON. Raises StoreCorrupt if the JSON is invalid."""
     try:
         return Event.model_validate(json.loads(content))
     except ValueError as error:
@@ -61,9 +61,9 @@ def event_of(content: bytes) -> Event:
 
 
 def state_value(key: str, value: Any) -> Any:
-    """Convert a state value to plain data. Replace a value without a JSON form by its `repr`, like ADK's stores.
+    """Convert a state value to plain data. Replace a value without a JSON form by its `repr`, as ADK's stores do.
 
-    Raises UnserializableSession if this fails too.
+    Raises UnserializableSession if the `repr` cannot be stored either.
     """
     try:
         return to_jsonable_python(value)
@@ -78,7 +78,7 @@ def state_value(key: str, value: Any) -> Any:
 
 
 def plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the state as plain data. Raises UnserializableSession if a value has no such form."""
+    """Copy the state as plain data. Raises UnserializableSession if a value cannot be converted."""
     return {key: state_value(key, value) for key, value in state.items()}
 
 
@@ -88,7 +88,7 @@ def value_bytes(value: Any) -> bytes:
 
 
 def value_of(content: bytes) -> Any:
-    """Parse plain data from its stored JSON. Raises StoreCorrupt if it is invalid."""
+    """Parse plain data from its stored JSON. Raises StoreCorrupt if the JSON is invalid."""
     try:
         return json.loads(content)
     except ValueError as error:
@@ -96,5 +96,5 @@ def value_of(content: bytes) -> Any:
 
 
 def mapping_of(content: bytes) -> dict[str, Any]:
-    """Parse a session's state from its stored JSON. Raises StoreCorrupt if it is invalid."""
+    """Parse a session's state from its stored JSON. Raises StoreCorrupt if the JSON is invalid."""
     return cast("dict[str, Any]", value_of(content))

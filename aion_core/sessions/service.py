@@ -1,4 +1,4 @@
-"""ADK session service over stored session records."""
+"""ADK's session service over stored session records."""
 
 import asyncio
 from abc import abstractmethod
@@ -21,7 +21,7 @@ from aion_core.sessions.serialization import plain_state
 
 
 class ScopedState(Struct, frozen=True):
-    """ADK state, or a change of it, divided by scope. Keys have no prefix `app:` or `user:`."""
+    """ADK state, or a change of the state, divided by scope. Its keys have no prefix `app:` or `user:`."""
 
     app: Mapping[str, Any] = field(default_factory=dict)
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class ScopedState(Struct, frozen=True):
 
 
 def split_state(state: Mapping[str, Any]) -> ScopedState:
-    """Divide ADK state by scope and remove the scopes' prefixes. Leave out the state of the invocation (`temp:`)."""
+    """Divide ADK state by scope and remove the scopes' prefixes. Omit the state of one invocation (`temp:`)."""
     app: dict[str, Any] = {}
     user: dict[str, Any] = {}
     session: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def split_state(state: Mapping[str, Any]) -> ScopedState:
 
 
 def merge_state(state: ScopedState) -> dict[str, Any]:
-    """Merge the scopes of state into one mapping with the scopes' prefixes, as in an ADK session."""
+    """Merge the state of all scopes into one mapping, with the scopes' prefixes, as in an ADK session."""
     return {
         **state.session,
         **{State.APP_PREFIX + key: value for key, value in state.app.items()},
@@ -64,14 +64,14 @@ class SessionKey(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """Revision of a session: its number of events, and a random id (`made`) set at its creation."""
+    """Revision of a session: its number of events, and a random id (`made`) from its creation."""
 
     number: int
     made: str
 
     @property
     def marker(self) -> str:
-        """The revision as text for ADK's session object."""
+        """The revision as a text, to store in ADK's session object."""
         return f"{self.number}.{self.made}"
 
     @classmethod
@@ -82,7 +82,7 @@ class Revision(NamedTuple):
 
 
 class SessionRecord(Struct, frozen=True):
-    """Stored ADK session, with its own state and the requested events, oldest first."""
+    """Stored ADK session with its own state and the requested events, oldest event first."""
 
     key: SessionKey
     revision: Revision
@@ -94,14 +94,15 @@ class SessionRecord(Struct, frozen=True):
 class StoredSessions(BaseSessionService):
     """ADK's session service for one turn.
 
-    It decides three cases left open by ADK. A repeated append of the same event stores nothing. An append raises
+    It decides three cases that ADK leaves open. A repeated append of the same event stores nothing. An append raises
     StaleSessionError if the stored session has another revision than the session object, or was deleted and created
-    again. A listing requires a user, since every read must have an owner.
+    again. A list of sessions requires a user, because every read must have an owner.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Parallel branches share one session object, and each append needs the revision of the append before it.
+        # Parallel branches share one session object, so serialise appends: each needs the revision after the append
+        # before.
         self._append_lock = asyncio.Lock()
 
     # ── ADK's methods ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -109,7 +110,7 @@ class StoredSessions(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Store a new session, and generate its id if missing. Raises AlreadyExistsError or UnserializableSession."""
+        """Store a new session. Generate its id if missing. Raises AlreadyExistsError or UnserializableSession."""
         key = SessionKey(app_name, user_id, session_id or str(uuid4()))
         own = _plain(split_state(state or {}))
         made = SessionRecord(key, Revision(0, uuid4().hex), self._clock.now().timestamp(), dict(own.session))
@@ -119,7 +120,7 @@ class StoredSessions(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return the session with the events requested by the config, or None if the session does not exist."""
+        """Return the session with the events that the config requests, or None if the session does not exist."""
         config = config or GetSessionConfig()
         record, shared = await asyncio.gather(
             self._read(SessionKey(app_name, user_id, session_id), newest=config.num_recent_events),
@@ -133,7 +134,7 @@ class StoredSessions(BaseSessionService):
         return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the user's sessions without their events, sorted by the time of their last change."""
+        """Return the user's sessions without their events, sorted by the time of the last change."""
         if user_id is None:
             raise NotImplementedError("Sessions are listed by user: user_id is required.")
         records, shared = await asyncio.gather(self._all(app_name, user_id), self._shared(app_name, user_id))
@@ -145,14 +146,14 @@ class StoredSessions(BaseSessionService):
         await self._delete(SessionKey(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state shared by the user's sessions with the app. Its keys have no prefix `user:`."""
+        """Return the state that the user's sessions with the app share. Its keys have no prefix `user:`."""
         return dict((await self._shared(app_name, user_id)).user)
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store the event and its state changes atomically, then add the event to the session object.
 
-        A partial event is not stored. Raises StaleSessionError, SessionNotFoundError or UnserializableSession without
-        storing anything.
+        A partial event is not stored. If StaleSessionError, SessionNotFoundError or UnserializableSession is raised,
+        nothing is stored.
         """
         if event.partial:
             return event
@@ -169,10 +170,10 @@ class StoredSessions(BaseSessionService):
             return self._commit_event_to_session(session, event)
 
     async def _known(self, key: SessionKey, session: Session) -> Revision:
-        """Return the revision known to the session object, or read it if another service made the object."""
+        """Return the session object's revision. If another service made the object, read the stored revision."""
         if session._storage_update_marker is not None:
             return Revision.of(session._storage_update_marker)
-        # Another service made the object, so its last event must be the last stored event.
+        # Another service made the object, so check that its last event is also the last stored event.
         record = await self._read(key, newest=1)
         if record is None:
             raise not_found(key)
@@ -192,7 +193,7 @@ class StoredSessions(BaseSessionService):
 
     @abstractmethod
     async def _shared(self, app_name: str, user_id: str) -> ScopedState:
-        """Return the user's and the app's shared state. The state's `session` is empty."""
+        """Return the shared state of the user and the app. The field `session` is empty."""
 
     @abstractmethod
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
@@ -206,13 +207,13 @@ class StoredSessions(BaseSessionService):
     async def _append(self, key: SessionKey, known: Revision, event: Event, delta: ScopedState) -> Revision:
         """Store the event and its state changes atomically after revision `known`. Return the new revision.
 
-        If the same event is already stored after this revision, change nothing. Raises StaleSessionError if another
-        event is stored there, and SessionNotFoundError if the session is missing.
+        If the same event is already stored after `known`, change nothing. Raises StaleSessionError if another event is
+        stored after `known`, and SessionNotFoundError if the session is missing.
         """
 
 
 def stale() -> StaleSessionError:
-    """Return the error for an append to a session changed since it was read."""
+    """Return the error for an append to a session that has changed since it was read."""
     return StaleSessionError("The session has been changed since it was read. Read it again before you append to it.")
 
 

@@ -30,11 +30,11 @@ POLL = 0.2
 
 
 class CheckFailed(Exception):
-    """Error of a check that the deployment fails. The message states the finding."""
+    """Error if the deployment fails a check. The message states the finding."""
 
 
 class CheckSkipped(Exception):
-    """Error of a check that could not be made. The message states the reason."""
+    """Error if a check could not be made. The message states the reason."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class AgentUnderTest:
     streaming: Client
 
     def request(self, *, waits: bool = True, webhook: TaskPushNotificationConfig | None = None) -> SendMessageRequest:
-        """Return a request for a new task. Without `waits` the agent replies at once, with the task's first state."""
+        """Return a request for a new task. With `waits=False` the agent replies at once, with a running task."""
         message = Message(message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=self.text)])
         configuration = SendMessageConfiguration(return_immediately=not waits, task_push_notification_config=webhook)
         return SendMessageRequest(message=message, configuration=configuration)
@@ -83,7 +83,7 @@ class AgentUnderTest:
 def agent_under_test(
     url: str, deployment: str, card: AgentCard, http: httpx.AsyncClient, *, text: str, timeout: float
 ) -> AgentUnderTest:
-    """Return the card's agent, called at this URL instead of the card's, so that no other host gets credentials."""
+    """Return the agent with this card. Requests go to `url`, not to the card's URL: no other host gets credentials."""
     here = AgentCard()
     here.CopyFrom(card)
     del here.supported_interfaces[:]

@@ -1,4 +1,4 @@
-"""Checks of an agent with the official A2A client. Each returns its finding, or raises CheckFailed or CheckSkipped."""
+"""Checks of an agent with the official A2A client. They return findings, or raise CheckFailed or CheckSkipped."""
 
 import time
 from collections.abc import AsyncIterator
@@ -20,23 +20,23 @@ from aion_core.smoke.agent import (
 )
 
 TRIES = 3
-"""Number of attempts of a check, since a fast agent or a slow network may hide the behaviour."""
+"""Number of attempts of a check, because a fast agent or a slow network may hide the checked behaviour."""
 CONCLUSIVE_SECONDS, CONCLUSIVE_SECONDS_OF_SMALL = 1.0, 0.1
 """Shortest turn, in seconds, with a stream long enough to show buffering by a proxy.
 
-For small streams a shorter turn is enough, since a buffer would deliver all their bytes at one moment.
+For small streams a shorter turn is enough, because a buffering proxy would deliver all their bytes at once.
 """
 SMALL_BYTES = 10_000
 TOO_FAST = "the agent had answered before its task could be {}; choose a message (--text) that takes it a few seconds"
 
 
 async def card(agent: AgentUnderTest) -> str:
-    """Check that the agent card names the URL from which it was read."""
+    """Check that the agent card names the agent's URL."""
     interfaces = [i for i in agent.card.supported_interfaces if i.protocol_binding == BINDING]
     urls = [i.url for i in interfaces if i.protocol_version == VERSION]
     if not urls:
         raise CheckFailed(f"the card offers no {BINDING} {VERSION} interface")
-    # The default agent has two URLs, the deployment's root and its own path below it; its card may name the other one.
+    # The default agent has two URLs: the deployment's root and a path below it. Its card may name either.
     if not any(url.rstrip("/") in (agent.url, agent.deployment) or url.startswith(f"{agent.url}/") for url in urls):
         raise CheckFailed(
             f"the card names {urls[0]}, not {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "
@@ -46,7 +46,7 @@ async def card(agent: AgentUnderTest) -> str:
 
 
 async def send(agent: AgentUnderTest) -> str:
-    """Check the reply to a message, and that GetTask returns the same state of its task."""
+    """Check the reply to a message, and check that GetTask returns the same state of its task."""
     answer = await agent.send(agent.request())
     if not answer.HasField("task"):
         return "answered with a message"
@@ -184,7 +184,7 @@ class ReceivedStream:
 
     @property
     def is_spread(self) -> bool:
-        """True if the events arrived over at least half the turn's time. Neither clock has to be right for this."""
+        """True if the statuses arrived over at least half of the turn's time. Client and server clock may differ."""
         return self.spread >= self.turn / 2
 
     def __str__(self) -> str:

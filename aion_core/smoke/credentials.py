@@ -50,7 +50,7 @@ class Signer:
         """Return the headers with the signature of a request's method, URL, host, media type and body."""
         signed_names = {name: request.headers[name] for name in ("host", "content-type") if name in request.headers}
         signed = AWSRequest(request.method, str(request.url), headers=signed_names, data=request.content)
-        # Read the credentials for each request, because those of a role expire and botocore renews them.
+        # Read the credentials for each request, because a role's credentials expire and botocore renews them.
         SigV4Auth(self.credentials.get_frozen_credentials(), self.service, self.region).add_auth(signed)
         return {name: value for name, value in signed.headers.items() if name.lower() not in signed_names}
 
@@ -95,7 +95,7 @@ class SmokeCredentials(httpx.Auth):
         return " and ".join(filter(None, parts)) or "no credentials"
 
     def read_card(self, card: AgentCard) -> None:
-        """Read the name of the header for an API key from the card. Raises NoCredentials if the API key has none."""
+        """Read the name of the header for API keys from the card. Raises NoCredentials if an API key has no header."""
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""

@@ -1,4 +1,4 @@
-"""Request of a first streamed reply from a deployment, printed as it arrives."""
+"""First streamed reply of a deployment, printed while it arrives."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ async def first_reply(
 ) -> FirstReply:
     """Send a message to the agent at the URL, and pass each part of its reply to `write`. Raises CheckFailed.
 
-    The first turn may start two functions, so it may take longer than later ones.
+    The first turn may include the cold start of two functions, so it may take longer than later turns.
     """
     try:
         async with httpx.AsyncClient(auth=credentials, timeout=time_limit) as http:
@@ -66,7 +66,7 @@ async def first_reply(
 def _words(event: StreamResponse, *, has_words: bool) -> str:
     """Return the text in an event of the stream.
 
-    After the first words, the text of a status is left out, because it only repeats that of artifacts.
+    With `has_words`, the text of a status is left out, because it only repeats the text of artifacts.
     """
     if event.HasField("artifact_update"):
         return _text(event.artifact_update.artifact.parts)

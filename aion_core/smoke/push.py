@@ -64,7 +64,7 @@ async def delivery(agent: AgentUnderTest, url: str, port: int) -> str:
         except A2AError as error:
             raise CheckFailed(f"{url} was refused: {error}") from error
         try:
-            # Stop before the check's own time limit, so that the report shows the received requests.
+            # Stop before the check's time limit ends, so that the report shows the received requests.
             async with asyncio.timeout(agent.timeout * 0.8):
                 ended = await agent.wait_until_done(task.id)
                 while ended.status.state not in received.states:  # noqa: ASYNC110 - the webhook is in a thread of its own

@@ -1,4 +1,4 @@
-"""Report of `aion smoke` with a line for each check, and with hints on common failures."""
+"""Report of `aion smoke`, with a line for each check and hints on common failures."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ HINTS = {
 
 
 class Report:
-    """Printer of the checks' results, and counter of each kind of result."""
+    """Printer and counter of the checks' results."""
 
     def __init__(self) -> None:
         self.counts = {"ok": 0, "FAILED": 0, "skipped": 0}
@@ -51,7 +51,7 @@ class Report:
             self.print("FAILED", name, str(reason))
         except TimeoutError:
             self.print("FAILED", name, f"no result within {time_limit:g} s; set TIMEOUT to wait longer")
-        # Report any other error as a failure, so that the other checks still run.
+        # Report an unexpected error as a failure, so that the remaining checks still run.
         except Exception as error:
             self.print("FAILED", name, error_reason(error))
 
@@ -73,7 +73,7 @@ class SmokeOptions:
     webhook: str = ""
     webhook_port: int = 8765
     only: Sequence[str] = ()
-    """Names of the checks to run. Empty for all."""
+    """Names of the checks to run. Empty to run all checks."""
     timeout: float = 300.0
     """Time limit of each check, in seconds."""
 

@@ -28,16 +28,16 @@ CLEANING = 100
 """Number of puts between two deletions of expired blobs, and largest number of blobs in one deletion."""
 
 GRACE = timedelta(days=15)
-"""Extra life of a blob, beyond the longest life of an item referring to it, as in the bucket's lifecycle rules."""
+"""Time for which a blob outlives the items that refer to it, as in the lifecycle rules of the S3 bucket."""
 
 
 class SQLiteBlobs:
-    """`ports.Blobs` in a SQLite file of its own, so large payloads do not delay the table."""
+    """`ports.Blobs` in a separate SQLite file, so that large payloads do not delay the table."""
 
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version.
 
-        The blobs of most folders are deleted some time after `retention`, the life of tasks.
+        In most folders, a blob is deleted some time after the end of `retention`, the lifetime of tasks.
         """
         self._clock, self._retention = clock, retention
         self._database = Database(path, _SCHEMA, version=VERSION)

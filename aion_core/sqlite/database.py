@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """SQLite file for all threads of this process, and for other processes at the same time.
+    """SQLite file that all threads of this process and other processes may use at the same time.
 
     A commit survives a crash of the process. A loss of power may undo the last commits, but does not corrupt the file
     (WAL with synchronous=NORMAL). Turns would be many times slower if each commit waited for the developer's disk. The
@@ -46,7 +46,7 @@ class Database:
     def _open(self, schema: str, version: int) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite itself would make the file readable for other users. Its WAL files get the same mode.
+            # Create the file readable for this user only, because SQLite would not. Its WAL files get the same mode.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise ConfigurationError(f"{self._path} cannot be opened ({error.strerror}).") from error
@@ -73,7 +73,7 @@ class Database:
                 with self.reading() as connection:
                     connection.execute("PRAGMA journal_mode = WAL")
             except StoreUnavailable:
-                # SQLite does not wait for the lock needed by this statement.
+                # Retry, because SQLite does not wait for the lock that this statement needs.
                 if attempt == 99:
                     raise
                 time.sleep(self._busy_seconds / 100)
@@ -115,8 +115,8 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
-            # Take the write lock now (IMMEDIATE): SQLite refuses to turn a read transaction into a writing one after
-            # another process's write.
+            # Take the write lock now (IMMEDIATE). SQLite refuses the first write of a transaction that began with a
+            # read if another process has written since.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

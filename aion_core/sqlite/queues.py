@@ -30,7 +30,8 @@ CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 
 MAX_RECEIVES = 5
-"""Number of receives before a message is parked as a dead letter; more on AWS, which counts throttled receives."""
+"""Number of receives after which a message becomes a dead letter. AWS counts throttled receives too, so its limit is
+higher."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
@@ -47,14 +48,14 @@ B = TypeVar("B", WakeUp, PushWakeUp)
 
 
 class QueueMessage(NamedTuple):
-    """Message in a queue, received or parked."""
+    """Received message or dead letter of a queue."""
 
     id: int
     body: str
     sent_at: int
     """Time of sending, in milliseconds since 1970."""
     receives: int
-    """Number of receives so far. After a later receive, this receiver can no longer delete or prolong the message."""
+    """Number of receives so far. It changes with a later receive, and then this receiver cannot delete the message."""
 
 
 def open_queues(file: Path) -> Database:
@@ -63,7 +64,7 @@ def open_queues(file: Path) -> Database:
 
 
 def release_messages(file: Path, receiver: str = "") -> None:
-    """Make the messages received by an ended process visible again, or those of all processes, in a blocking call."""
+    """Make messages received by the ended process `receiver` visible again, or by any process if `receiver` is ""."""
     change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
     database = open_queues(file)
     try:
@@ -81,7 +82,7 @@ def release_messages(file: Path, receiver: str = "") -> None:
 class SQLiteQueue:
     """Queue with delay, visibility timeout and a limited number of receives, for several processes.
 
-    Its parked messages are dead letters, read by the methods of `ports.DeadLetters`. Every method may raise StoreError.
+    The queue also stores its dead letters, for the methods of `ports.DeadLetters`. Every method may raise StoreError.
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
@@ -109,8 +110,8 @@ class SQLiteQueue:
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
     async def receive(self, limit: int) -> list[QueueMessage]:
-        """Return the oldest visible messages and hide them. Park and log messages with MAX_RECEIVES receives."""
-        # Avoid the write lock: the queue is usually empty.
+        """Return the oldest visible messages and hide them. After MAX_RECEIVES receives, a message is a dead letter."""
+        # Do not take the write lock for an empty queue, which is the usual case.
         if await self.seconds_to_next() != 0.0:
             return []
         now = self._now()
@@ -165,7 +166,7 @@ class SQLiteQueue:
         await self._database.write(lambda connection: connection.executemany(change, values))
 
     async def delete(self, message: QueueMessage) -> None:
-        """Delete a handled message, unless it was received again."""
+        """Delete a handled message, unless another consumer has received it since."""
         values = message.id, message.receives
         statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
         await self._database.write(lambda connection: connection.execute(statement, values))
@@ -249,8 +250,8 @@ class SQLitePushQueue(_WakeUpQueue[PushWakeUp]):
 class QueueConsumer:
     """Consumer of a SQLiteQueue, running several handlers concurrently.
 
-    It deletes a message after its handler. The message is visible again later if the handler raises or this process
-    ends.
+    A message is deleted after its handler has returned. If the handler raises or this process ends, the message becomes
+    visible again later.
     """
 
     def __init__(self, queue: SQLiteQueue, handle: Callable[[str], Awaitable[None]], *, at_once: int) -> None:
@@ -266,7 +267,7 @@ class QueueConsumer:
         loop = asyncio.get_running_loop()
 
         def notice() -> None:
-            # An agent's thread may send a message after the server's end.
+            # Ignore a message sent by an agent's thread after the end of the server.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._noticed.set)
 
@@ -284,7 +285,7 @@ class QueueConsumer:
             await self._sleep(seconds)
 
     async def receive(self) -> int:
-        """Receive as many messages as handlers are free, and start these. Return the number of messages."""
+        """Receive one message for each free handler, and start the handlers. Return the number of messages."""
         now = self._queue.clock.now()
         if self._handling and (now - self._prolonged_at).total_seconds() >= VISIBILITY_SECONDS / 3:
             self._prolonged_at = now
@@ -311,7 +312,7 @@ class QueueConsumer:
         acknowledge = self._queue.delete
         try:
             await self._handle(message.body)
-        except Exception:  # A handler may raise anything.
+        except Exception:  # A handler may raise any exception.
             logger.exception("A message of the %s queue was not handled.", self._queue.name)
             acknowledge = self._queue.retry
         try:

@@ -65,9 +65,9 @@ CLEANING = 100
 """Number of writes between two deletions of expired items and tokens, and largest number of items in one deletion."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
-"""Limits in seconds, as in DynamoDB: an item stays readable for a time after its TTL, and a very old TTL is ignored.
+"""Limits in seconds. As in DynamoDB, an item stays readable for a time after its TTL, and a very old TTL is ignored.
 
-So code that does not check the TTL fails here as on AWS.
+So code that does not check the TTL fails in tests with SQLite as it does on AWS.
 """
 
 
@@ -182,7 +182,7 @@ class SQLiteTable:
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.table.ErasableTable.delete_all`. It always deletes all of the items."""
+        """See `ports.table.ErasableTable.delete_all`. This implementation always deletes all of the items."""
 
         def work(connection: sqlite3.Connection) -> None:
             for key in keys:

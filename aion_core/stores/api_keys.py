@@ -1,4 +1,4 @@
-"""API keys in the table, one item each. An index lists them."""
+"""API keys in the table: one item per key, listed by an index."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ class TableApiKeys:
         try:
             await self._table.write(Put(keys.api_key_key(key.id), _attributes(key), only_if=Absent()))
         except WriteRefused as error:
-            # An earlier attempt of this call may have stored the key, and its answer was lost.
+            # An earlier attempt of this call may have stored the key, but its response was lost.
             if await self.find(key.id) != key:
                 raise StoreError("An API key with this id exists already.") from error
 

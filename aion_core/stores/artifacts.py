@@ -1,6 +1,6 @@
 """ADK's artifact service over blobs.
 
-Each version is a blob with the artifact's content and a `VersionInfo` as metadata.
+Each version of an artifact is a blob. It has the content, and a `VersionInfo` as metadata.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LONGEST_NAME, MOST_METADATA = 800, 1800
 
 
 class ArtifactKey(NamedTuple):
-    """Key of an artifact. It belongs to a session, or without a session_id to the user."""
+    """Key of an artifact. Without a session_id the artifact belongs to the user, otherwise to the session."""
 
     app_name: str
     user_id: str
@@ -41,7 +41,7 @@ class ArtifactKey(NamedTuple):
 
 
 class VersionInfo(Struct, frozen=True):
-    """Description of an artifact's version, stored as the blob's metadata."""
+    """Description of one version of an artifact, stored as the blob's metadata."""
 
     created: float
     kind: str
@@ -55,8 +55,8 @@ class VersionInfo(Struct, frozen=True):
 class BlobArtifacts(BaseArtifactService):
     """ADK's artifact service for all turns.
 
-    A file name with the prefix `user:` belongs to the user in every session. Versions count from 0, and each save gets
-    its own number. After a delete they begin at 0 again. On S3, a session's artifact expires one retention after its
+    A file name with the prefix `user:` belongs to the user in every session. Version numbers begin with 0, and no two
+    saves share one; after a delete they begin with 0 again. On S3, a session's artifact expires one retention after its
     save, and a user's artifact never. Every method may raise StoreUnavailable.
     """
 
@@ -95,9 +95,9 @@ class BlobArtifacts(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Return a version of the artifact (by default the newest), or None if it is missing. Follow references."""
+        """Return a version of the artifact (by default the newest), or None. Follow references to other artifacts."""
         key = _key(app_name, user_id, filename, session_id)
-        # Loop once more than ADK's limit of references, since ADK raises in the last round.
+        # Loop once more than ADK's limit of references: ADK raises its error in the last round.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
             part = await self._part(key, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
@@ -114,7 +114,7 @@ class BlobArtifacts(BaseArtifactService):
         raise AssertionError("ADK limits the references")
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """Return the names of the user's artifacts, and of the session's if a session is given."""
+        """Return the file names of the user's artifacts and, if a session is given, of the session's artifacts."""
         names = await self._names(app_name, user_id, None)
         if session_id is not None:
             names = [*names, *await self._names(app_name, user_id, session_id)]
@@ -156,13 +156,13 @@ class BlobArtifacts(BaseArtifactService):
         return _version(key, number, info) if info is not None else None
 
     async def _part(self, key: ArtifactKey, version: int | None) -> types.Part | None:
-        # A version never changes, so its description and content match.
+        # Version and content belong together, because a stored version never changes.
         number, info = await self._found(key, version)
         content = await self._blobs.get(_folder(key) + str(number)) if info is not None else None
         if info is None or content is None:
             return None
         part = _part_of(info, content)
-        # After a rewind of the session, the newest version may be a tombstone: the artifact no longer exists.
+        # If ADK has rewound the session, the newest version may be a tombstone: the artifact no longer exists.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
     # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +173,7 @@ class BlobArtifacts(BaseArtifactService):
         return [int(number) for number in found if number.isascii() and number.isdecimal()]
 
     async def _put(self, key: ArtifactKey, version: int, info: VersionInfo, content: bytes) -> bool:
-        """Store a version of the artifact unless its number is taken. Return True if this call has stored it."""
+        """Store a version of the artifact and return True, or return False if its number is used already."""
         packed = base64.b64encode(json.dumps(asdict(info)).encode()).decode()
         if len(packed) > MOST_METADATA:
             raise InputValidationError("An artifact's custom_metadata and display name may have 1 KB of JSON together.")
@@ -187,12 +187,12 @@ class BlobArtifacts(BaseArtifactService):
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # An earlier attempt of this save may have stored the version, and its answer was lost.
+        # An earlier attempt of this save may have stored the version, but its response was lost.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 
     async def _found(self, key: ArtifactKey, version: int | None) -> tuple[int, VersionInfo | None]:
-        """Return the number and description of a version, by default the newest; None as the description if missing."""
+        """Return the number and description of a version, by default the newest. The description is None if missing."""
         number = version if version is not None else max(await self._versions(key), default=-1)
         return number, await self._info(key, number) if number >= 0 else None
 
@@ -264,7 +264,7 @@ def _stored(
 
 
 def _part_of(info: VersionInfo, content: bytes) -> types.Part:
-    """Rebuild a saved part from its description and content. Raises StoreCorrupt if they are invalid."""
+    """Restore a saved part from its description and content. Raises StoreCorrupt if they are invalid."""
     try:
         if info.kind == "file":
             return types.Part.model_validate(json.loads(content))

@@ -57,7 +57,7 @@ Items = list[Item]
 
 
 class _Stored(Struct, frozen=True):
-    """Item of a checkpoint, with the items of its tasks' writes."""
+    """Item of a checkpoint, with the items of its LangGraph tasks' writes."""
 
     place: keys.CheckpointSort
     item: Item
@@ -67,8 +67,8 @@ class _Stored(Struct, frozen=True):
 class TableSaver(BaseCheckpointSaver[int]):
     """LangGraph's checkpointer for one turn.
 
-    Every method may raise StoreUnavailable. A write raises LeaseLost, and stores nothing, if another holder has the
-    context. Expired items are not returned.
+    Every method may raise StoreUnavailable. If another holder has the context, a write stores nothing and raises
+    LeaseLost. Expired items are not returned.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class TableSaver(BaseCheckpointSaver[int]):
         types: Iterable[StoredType] = (),
         skips_input: bool = False,
     ) -> None:
-        """Check the fence with each write, if one is given. A checkpoint expires one retention after its write.
+        """Check the fence with each write, if a fence is given. A checkpoint expires one retention after its write.
 
         `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
-        `skips_input`, the checkpoint of a graph's input is not stored: the next one contains the input, and until then
-        no node has run.
+        `skips_input`, the checkpoint of a graph's input is not stored, because the next checkpoint contains the input
+        and no node runs before.
         """
-        # LangGraph's own initializer only checks that the serializer has its methods.
+        # LangGraph's initializer is not called: it only checks that the serializer has its methods.
         self.serde = serializer(frozenset(types))
         self._skips_input = skips_input
         self._input_id, self._before_input = "", ""
         """Id of the skipped checkpoint of the graph's input, and of the checkpoint before it; empty without one."""
         self._held_id, self._held = "", list[Write]()
-        """Id of the checkpoint before a step of one task, and the writes since then for the next transaction."""
+        """Id of the checkpoint before a one-task step, and the later writes that wait for the next transaction."""
         self._fenced = fence is not None
         self._newest: tuple[str, str, _Stored | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
@@ -103,8 +103,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
-        # Parallel branches end together, and two transactions on one CONTEXT conflict in DynamoDB. The lock is fair, so
-        # a subgraph's interrupt is stored before the interrupt of its parent node.
+        # Parallel branches end at the same time, and two transactions on one CONTEXT conflict in DynamoDB. The lock is
+        # fair, so a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,7 +116,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint with the graph's whole state, and return the config of this checkpoint."""
+        """Store a checkpoint with the graph's whole state. Return the config of the checkpoint."""
         thread_id, ns, parent = _place(config)
         if self._skips_input and metadata.get("source") == "input" and not ns:
             self._input_id, self._before_input = checkpoint["id"], parent or ""
@@ -139,10 +139,10 @@ class TableSaver(BaseCheckpointSaver[int]):
         return _finished(self._put(config, checkpoint["id"], packed, metadata))
 
     def join_step(self, checkpoint_id: str) -> None:
-        """Store the writes of the step after this checkpoint together with the next checkpoint.
+        """Store the writes of the step after this checkpoint in one transaction with the next checkpoint.
 
-        The step must belong to the graph itself, not to a subgraph, and have only one LangGraph task. Then no write of
-        another task comes between its writes and the checkpoint.
+        The step must belong to the graph itself, not to a subgraph, and have only one LangGraph task. Otherwise another
+        task could write between the step and the checkpoint.
         """
         self._held_id = checkpoint_id
 
@@ -151,11 +151,11 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Store the writes of a LangGraph task in one transaction. A repeat changes only writes to special channels.
 
-        Two kinds of writes never wait for the next checkpoint (`join_step`): writes to a special channel such as an
-        interrupt, since no checkpoint follows; and writes of a task called by a node, since the node may run for long.
+        Two kinds of writes never wait for the next checkpoint (`join_step`). After a write to a special channel, such
+        as an interrupt, no checkpoint follows. And a node may run for long after the writes of a task that it called.
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
-            return  # START's copy of the input is in the next checkpoint.
+            return  # The next checkpoint has START's copy of the input.
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
@@ -172,7 +172,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         _finished(self._put_writes(config, packed, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete the thread's checkpoints, oldest first. After an interruption the newest state is still readable."""
+        """Delete the thread's checkpoints, oldest first: if this is interrupted, the newest state stays readable."""
         pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), DELETES_AT_ONCE):
@@ -185,7 +185,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint named by the config, by default the thread's newest, or None if it is missing."""
+        """Return the checkpoint that the config names, by default the thread's newest; None if it is missing."""
         found = await self._found(config)
         return await self._tuple(config["configurable"]["thread_id"], found) if found is not None else None
 
@@ -208,7 +208,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         return newest
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See `aget_tuple`. A synchronous graph calls it first, and must run in a thread of its own."""
+        """See `aget_tuple`. A synchronous graph calls this method first, and must run in a separate thread."""
         self._log_first.check_thread()
         return _finished(self.aget_tuple(config))
 
@@ -222,7 +222,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield the thread's checkpoints, newest first. Without a checkpoint_ns in the config, include all namespaces.
 
-        `filter` requires values in the checkpoints' metadata. Threads cannot be listed, so a config is required.
+        `filter` requires these values in a checkpoint's metadata. `config` must have a thread_id.
         """
         if config is None:
             raise NotImplementedError("Checkpoints are listed by thread: the config must have a thread_id.")
@@ -261,9 +261,9 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return each channel's newest stored value before the checkpoint, and the channel's writes since that value.
+        """Return each channel's newest stored value before the checkpoint, and the writes to the channel since then.
 
-        Raises StoreCorrupt if a part of the history has expired, since a shorter history would give another state.
+        Raises StoreCorrupt if a part of the history has expired, because a shorter history would give another state.
         """
         thread_id, ns, target = _place(config)
         wanted = target
@@ -273,7 +273,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
-                    continue  # This checkpoint belongs to another branch.
+                    continue  # This checkpoint belongs to another branch of the thread.
                 ancestor = await self._tuple(thread_id, stored)
                 if target not in (None, this):
                     _add(history, ancestor)
@@ -302,7 +302,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        # A checkpoint from another source stores an input or an update, not the end of a step.
+        # Only the source `loop` ends a step. Checkpoints of other sources store an input or an update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
         return _config(thread_id, ns, checkpoint_id)
 
@@ -331,7 +331,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         await self._write(changes, holds=holds and len(changes) == 1)
 
     async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
-        """Make the writes and the held writes in one transaction; with `holds`, hold the new writes too."""
+        """Make the writes and the held writes in one transaction. With `holds`, also hold the new writes for later."""
         self._newest = None
         self._held += writes
         if not holds:
@@ -341,8 +341,8 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
         """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.
 
-        Without `last`, yield those with the prefix `first`. Writes sort after their checkpoint, so this query returns
-        them first. Writes without a checkpoint are left out.
+        Without `last`, yield the checkpoints with the prefix `first`. Writes sort after their checkpoint, so this query
+        returns the writes first. Writes without a checkpoint are left out.
         """
         written: list[tuple[keys.CheckpointSort, Item]] = []
         async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
@@ -376,7 +376,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         )
 
     async def _pending(self, writes: Iterable[Item]) -> Writes:
-        """Load the pending writes from their items, sorted in LangGraph's order of application."""
+        """Load the pending writes from their items, in the order in which LangGraph applies them."""
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
         for item in writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
@@ -389,8 +389,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         return StoredPayload.of(self.serde.dumps_typed(value), channel)
 
     def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
-        # Keep one write for each index: an expression may set an attribute only once, and the last write to a special
-        # channel counts.
+        # Keep one write per index: an update expression may set an attribute only once. For a special channel, the last
+        # write is valid.
         return {
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)
@@ -415,7 +415,7 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _slot(index: int) -> str:
-    """Return the attribute name for the write with this index, such as w0 for 0, or s1 for -1 (a special channel)."""
+    """Return the attribute name for the write with this index: w0 for 0, or s1 for -1 (a special channel)."""
     return f"w{index}" if index >= 0 else f"s{-index}"
 
 
@@ -424,7 +424,7 @@ def _index(slot: str) -> int:
 
 
 def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Prepend an ancestor checkpoint's writes, and add its value, to the history of each channel without a value."""
+    """Add the ancestor checkpoint's writes and value to the history of each channel that has no value yet."""
     values = ancestor.checkpoint["channel_values"]
     for channel, known in history.items():
         if "seed" not in known:
@@ -444,7 +444,7 @@ async def _all(found: AsyncIterator[T]) -> Sequence[T]:
 
 
 def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run the coroutine on a new event loop, in another thread if this thread has a running loop. Return its result."""
+    """Run the coroutine on a new event loop and return its result. Use a new thread if this one has a running loop."""
     if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as executor:

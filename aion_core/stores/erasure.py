@@ -74,16 +74,16 @@ class Erasure:
         return await self._survey.find(owners, agents, progress)
 
     async def delete(self, found: OwnedData, progress: Progress) -> None:
-        """Delete the data found by a survey. Missing items are no error. Raises StoreError.
+        """Delete the data found by a survey. Items may be missing. Raises StoreError.
 
-        Data written after the survey stays. A worker cannot write to a deleted task, but it may put an object or a
-        stream delta before its next write is refused. A second survey finds these.
+        Data written after the survey is not deleted. A worker cannot write to a deleted task, but may store an object
+        or a stream delta before its next write is refused. A second survey finds this data.
         """
         own = [row for row in found.rows if row.store != LEFTOVERS]
         api_keys = [row.key for row in own if row.store == owned.API_KEYS]
         await self._delete_items(api_keys)
         await self._fence_off(found)
-        # Delete the markers last: without its delete marker, an object's newest version would be visible again.
+        # Delete the delete markers last. Otherwise an object's newest version would become visible again.
         by_kind = sorted(found.versions, key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
@@ -102,7 +102,7 @@ class Erasure:
             await self._unless_gone(Update(mention.key, change))
 
     async def _fence_off(self, found: OwnedData) -> None:
-        """Raise the fences of busy contexts and running tasks, so that their workers' writes are refused."""
+        """Raise the fences of busy contexts and running tasks. The table then refuses their workers' writes."""
         for key in found.busy:
             await self._unless_gone(Update(key, FENCE_OFF))
         for task in found.running:
@@ -118,13 +118,13 @@ class Erasure:
                 left = await retry_unavailable(partial(self._table.delete_all, left))
                 if not left:
                     break
-                # DynamoDB throttles the table: wait before the rest.
+                # DynamoDB throttles the table: wait before deleting the other items.
                 await jitter(attempt)
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")
 
     async def _delete_leftover(self, key: Key) -> None:
-        """Delete an expired leftover item, unless its session exists again or its TTL was renewed."""
+        """Delete an expired leftover item. Keep it if its session exists again or its TTL was renewed."""
         writes: list[Write]
         if key.partition.startswith("SESSION#"):
             no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())
@@ -139,7 +139,7 @@ class Erasure:
 
 
 def _counted(whole: Iterable[T], size: int) -> Iterator[tuple[int, list[T]]]:
-    """Split the elements into lists of at most `size`. Yield each list with the number of elements so far."""
+    """Split the elements into lists of at most `size`. Yield each list with the number of elements up to its end."""
     rest, count = iter(whole), 0
     while part := list(islice(rest, size)):
         count += len(part)

@@ -18,7 +18,7 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 
 class ContextStatus(Struct, frozen=True):
-    """Record of a context, with the time of its timer."""
+    """Record of a context, with its timer."""
 
     record: ContextRecord
     due_at: datetime | None
@@ -31,7 +31,7 @@ class Inspection:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
-        """Return the status of a context; None if missing. An expired one has only its fence and queue version."""
+        """Return the status of a context, None if missing. If expired, it has only the fence and the queue version."""
         item = await self._table.get(keys.context_key(context))
         if item is None:
             return None
@@ -40,26 +40,26 @@ class Inspection:
         return ContextStatus(record, due_at)
 
     async def events_with_timers(self, task: TaskKey) -> list[int]:
-        """Return the numbers of the task's events with timers. Some webhook may not have received these events."""
+        """Return the numbers of the task's events that have timers: not every webhook may have received them."""
         first, last = keys.event_sort(0), keys.event_sort(9_999_999_999)
         found = await self._reads.query(keys.task_partition(task), first, last)
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Scan the table and yield the heads (state and last event number) of all tasks, or of those with this id."""
+        """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""
         async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield lifecycle.head_of(keys.task_of(keys.key_of(item)), item)
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Scan the table and yield the push deliveries of all tasks, or of those with this id."""
+        """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
         async for item in self._scan(deliveries.ATTRIBUTES):
             task = keys.task_of(keys.key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
-        """Yield these attributes of all items in tasks' partitions, without expired items."""
+        """Scan the table and yield these attributes of all items in task partitions, without expired items."""
         names = (PARTITION, SORT, TTL_ATTRIBUTE, *attributes)
         async for page in all_pages(lambda after: self._table.scan(after=after, attributes=names)):
             for item in page.items:

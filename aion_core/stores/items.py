@@ -19,7 +19,7 @@ from aion_core.tasks.contexts import VERSION, milliseconds
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Raise StoreCorrupt if the block finds invalid attributes in an item. `what` names the item in the error."""
+    """Context manager: raise StoreCorrupt if an item has invalid attributes. `what` names the item in the error."""
     try:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -30,7 +30,7 @@ P = TypeVar("P", Page, VersionPage)
 
 
 async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
-    """Yield every page of a query. `read` gets the previous page's end position, or None for the first page."""
+    """Yield all pages of a query. `read` gets the end position of the page before, or None for the first page."""
     after = None
     while True:
         page = await read(after)
@@ -41,7 +41,7 @@ async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, No
 
 
 class Reads:
-    """Reads of one table. The clock decides which items have expired."""
+    """Reads of one table. Its clock decides if an item has expired."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock = table, clock
@@ -52,7 +52,7 @@ class Reads:
         return item if item is not None and self.lives(item) else None
 
     async def query(self, partition: str, first: str, last: str) -> list[Item]:
-        """Return all items of the partition between the two sort keys, without expired ones."""
+        """Return all items of the partition between two sort keys, except expired items."""
         return [item async for page in self.pages(partition, first, last) for item in page if self.lives(item)]
 
     async def pages(
@@ -66,9 +66,9 @@ class Reads:
         newest_first: bool = False,
         keys_only: bool = False,
     ) -> AsyncGenerator[list[Item], None]:
-        """Yield the partition's items between the two sort keys, one list for each request. Expired items are included.
+        """Yield the items between two sort keys, one list per request, including expired items.
 
-        The first page has at most `limit` items. The limit of each further page is four times higher, up to `largest`.
+        The first page has at most `limit` items. The limit of each later page is four times higher, up to `largest`.
         """
         after = None
         while True:
@@ -98,26 +98,26 @@ class Reads:
                 yield item
 
     def lives(self, item: Item) -> bool:
-        """Return True unless the item's TTL has passed. Reads must check it: DynamoDB deletes expired items late."""
+        """Return True unless the item has expired. DynamoDB deletes expired items late, so each read must check."""
         return TTL_ATTRIBUTE not in item or int(item[TTL_ATTRIBUTE]) > self._clock.now().timestamp()
 
 
 class Ttl:
-    """Calculation of TTLs from a deployment's retention and the clock."""
+    """Computes TTLs from the clock and the deployment's retention."""
 
     def __init__(self, clock: Clock, retention: timedelta = timedelta()) -> None:
         self._clock, self._retention = clock, retention
 
     def now(self) -> int:
-        """Return the current time in seconds. An item has expired if its TTL is not later."""
+        """Return the current time in seconds. Items with this TTL or an earlier one have expired."""
         return self.after(timedelta())
 
     def after(self, life: timedelta) -> int:
-        """Return the TTL of an item written now and expiring after this time."""
+        """Return the TTL of an item that is written now and expires after `life`."""
         return int((self._clock.now() + life).timestamp())
 
     def end(self, retentions: float = 1) -> int:
-        """Return the TTL of an item written now that expires after this number of retention periods."""
+        """Return the TTL of an item that is written now and expires after this number of retention periods."""
         return self.after(retentions * self._retention)
 
     def attributes(self, retentions: float = 1) -> Item:
@@ -126,17 +126,17 @@ class Ttl:
 
 
 LARGE_BYTES = 32 * 1024
-"""Largest payload stored in an item. A larger one is stored as a blob: S3 costs less than DynamoDB's write units."""
+"""Largest payload stored in an item. A larger payload becomes a blob: S3 costs less than DynamoDB's write units."""
 
 FAST_BYTES = 256 * 1024
-"""Size from which values are compressed fast rather than well, since size costs little on S3."""
+"""Size from which compression is optimised for speed, because size costs little on S3."""
 
 
 SMALL_BYTES = 4096
-"""Size up to which zlib uses little memory. To allocate its usual 256 KB takes ten times as long as to compress."""
+"""Size up to which zlib gets little memory: to allocate its usual 256 KB takes ten times as long as to compress."""
 
 TINY_BYTES = 512
-"""Size up to which values stay uncompressed, in zlib's format: they fit into an item's first write unit of 1 KB."""
+"""Size up to which values are not compressed, only stored in zlib's format: they fit into one write unit of 1 KB."""
 
 
 def compress(content: bytes) -> bytes:
@@ -149,7 +149,7 @@ def compress(content: bytes) -> bytes:
 
 
 class StoredPayload(Struct, frozen=True):
-    """Stored form of a serialized value, with the serializer's type, the compressed bytes and LangGraph's channel."""
+    """Stored form of a serialized value: the serializer's type, the compressed bytes and LangGraph's channel."""
 
     type: str
     body: bytes
@@ -157,7 +157,7 @@ class StoredPayload(Struct, frozen=True):
 
     @classmethod
     def of(cls, serialized: tuple[str, bytes], channel: str = "") -> Self:
-        """Make the stored form from the serializer's output, a type and bytes."""
+        """Make the stored form from the serializer's output: a type and bytes."""
         return cls(serialized[0], compress(serialized[1]), channel)
 
     @property
@@ -167,7 +167,7 @@ class StoredPayload(Struct, frozen=True):
 
 
 class Payloads:
-    """Store for payloads: small ones are attributes of an item, large ones a blob."""
+    """Store for payloads. Small payloads become attributes of an item, large payloads a blob."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -176,7 +176,8 @@ class Payloads:
         """Return an item's attributes for the payloads. Store large payloads together as one blob in the folder."""
         if sum([len(payload.body) for payload in payloads.values()]) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
-        # Store the blob before the item: an item must not refer to a missing blob. Unused blobs expire by their folder.
+        # Store the blob before the item, because an item must not refer to a missing blob. Unused blobs expire with
+        # their folder.
         blob, at = f"{folder}/{uuid4()}", 0
         await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
         attributes: Item = {}

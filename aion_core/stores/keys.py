@@ -1,8 +1,8 @@
 """Keys of all items in the table. Pure.
 
-Each key of an owner's data contains the owner, or a hash of the owner and other ids, so isolation is structural. An id
-chosen by a client (contextId, messageId) ends its partition key or sort key, so no choice of characters leads to
-another owner's items.
+Each key of an owner's data contains the owner, or a hash of the owner and other ids: this isolates the owners. An id
+that a client chooses (contextId, messageId) is the last part of its key, so no choice of characters leads to another
+owner's items.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ TASKS = "TASK#"
 
 
 def key_of(item: Item) -> Key:
-    """Read the key of an item from its attributes. An index entry has the same attributes."""
+    """Return the key of an item or of an index entry."""
     return Key(item[PARTITION], item[SORT])
 
 
@@ -55,7 +55,7 @@ def event_key(task: TaskKey, generation: int) -> Key:
 
 
 def snapshot_sort(generation: int) -> str:
-    """Return the sort key of a task's snapshot made after event `generation`. It sorts right after this event."""
+    """Return the sort key of a task's snapshot made after event `generation`. It sorts directly after this event."""
     return f"{event_sort(generation)}#SNAP"
 
 
@@ -117,12 +117,12 @@ def context_of(key: Key) -> ContextKey:
 
 
 def message_key(context: ContextKey, message_id: str) -> Key:
-    """Return the key of a message's record. It is written once for each messageId of a context, to detect repeats."""
+    """Return the key of a message's record, written once per messageId and context to detect repeats."""
     return Key(f"MESSAGE#{quoted(context.owner)}#{context.agent}#{context.context_id}", message_id)
 
 
 def idempotency_key(owner: str, agent: str, key: str) -> Key:
-    """Return the key of an Idempotency-Key's record. It has an empty context id, unlike a message's record."""
+    """Return the key of an Idempotency-Key's record. Its context id is empty, unlike that of a message's record."""
     return message_key(ContextKey(owner, agent, ""), key)
 
 
@@ -131,22 +131,22 @@ TIMER_SHARDS = 16
 
 
 def timer_shard(context: ContextKey) -> str:
-    """Return the timer index partition for a context's timer."""
+    """Return the partition of the timer index with a context's timer."""
     return timer_partition(crc32(context_key(context).partition.encode()) % TIMER_SHARDS)
 
 
 def timer_partition(shard: int) -> str:
-    """Return the timer index partition for contexts with this number, from 0 to TIMER_SHARDS - 1."""
+    """Return the timer index partition with this number, from 0 to TIMER_SHARDS - 1, for contexts' timers."""
     return f"DUE#{shard:02d}"
 
 
 def push_timer_shard(task: TaskKey) -> str:
-    """Return the timer index partition for the timers of a task's events and push configs."""
+    """Return the partition of the timer index with the timers of a task's events and push configs."""
     return push_timer_partition(crc32(task_partition(task).encode()) % TIMER_SHARDS)
 
 
 def push_timer_partition(shard: int) -> str:
-    """Return the timer index partition for push timers with this number. Contexts have partitions of their own."""
+    """Return the timer index partition with this number for push timers. Contexts use other partitions."""
     return f"DUE#PUSH#{shard:02d}"
 
 
@@ -156,7 +156,7 @@ def push_timer_key(timer: ExpiredPushTimer) -> Key:
 
 
 def push_timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
-    """Return the expired timer of the event or push config with this key. The timer expired at the time `at`."""
+    """Return the push timer of the event or push config with this key. The timer expired at the time `at`."""
     task = task_of(key)
     kind, _, name = key.sort.partition("#")
     return ExpiredPushTimer(task, at, int(name)) if kind == "EVENT" else ExpiredPushTimer(task, at, config_id=name)
@@ -164,7 +164,7 @@ def push_timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
 
 @lru_cache(maxsize=4096)
 def quoted(owner: str) -> str:
-    """Escape "#" in an owner's name, since "#" separates a key's parts. The name may hold a token's issuer, a URL."""
+    """Escape "#" in an owner's name, since "#" separates a key's parts. A name may contain a URL (a token's issuer)."""
     return quote(owner, safe=":/@|. ")
 
 
@@ -174,20 +174,20 @@ def _escaped(text: str) -> str:
 
 
 def listing_agent(owner: str, agent: str) -> str:
-    """Return the partition of the index `by_agent` for the tasks of one owner with one agent."""
-    # Both parts have "#" escaped, so different owners and agents give different partitions.
+    """Return the partition of the index `by_agent` with an owner's tasks of one agent."""
+    # "#" is escaped in both parts, so that no two pairs of owner and agent share a partition.
     return f"{_escaped(owner)}#{_escaped(agent)}"
 
 
 def listing_context(context: ContextKey) -> str:
-    """Return the partition of the index `by_context` for the tasks of one context."""
+    """Return the partition of the index `by_context` with the tasks of one context."""
     return f"{listing_agent(context.owner, context.agent)}#{context.context_id}"
 
 
 def listing_at(milliseconds: int, task_id: str = "") -> str:
-    """Return a task's sort key in the indexes `by_agent` and `by_context`, made of its status time and its id.
+    """Return a task's sort key in the indexes `by_agent` and `by_context`: its status time and its id.
 
-    Without an id, the key sorts before every task with this time.
+    Without an id, the key sorts before all tasks with this time.
     """
     return f"{max(milliseconds, 0):015d}#{task_id}"
 
@@ -253,12 +253,12 @@ def thread_partition(thread_id: str) -> str:
 
 def namespace_sort(ns: str | None) -> str:
     """Return the prefix of the sort keys in a checkpoint namespace, or in all namespaces if `ns` is None."""
-    # Node names may contain a "#"; "|" and ":" are LangGraph's separators.
+    # "|" and ":" are LangGraph's separators. "#" must be escaped, because a node name may contain it.
     return "CHECKPOINT#" if ns is None else f"CHECKPOINT#{quote(ns, safe='|:')}#"
 
 
 def checkpoint_sort(ns: str, checkpoint_id: str) -> str:
-    """Return the sort key of a checkpoint. Checkpoint ids grow with time, so the newest one sorts last."""
+    """Return the sort key of a checkpoint. Checkpoint ids grow with time, so the newest checkpoint is last."""
     return f"{namespace_sort(ns)}{checkpoint_id}"
 
 
@@ -268,7 +268,7 @@ def checkpoint_key(thread_id: str, ns: str, checkpoint_id: str) -> Key:
 
 
 def writes_key(thread_id: str, ns: str, checkpoint_id: str, task_id: str, page: int) -> Key:
-    """Return the key of a page of a LangGraph task's writes. The page sorts right after the task's checkpoint."""
+    """Return the key of a page of a LangGraph task's writes. It sorts directly after the task's checkpoint."""
     return Key(thread_partition(thread_id), f"{checkpoint_sort(ns, checkpoint_id)}#{task_id}#{page:02d}")
 
 
@@ -292,7 +292,7 @@ def session_thread(user_id: str, app_name: str, session_id: str) -> str:
 
 
 def session_partition(thread: str) -> str:
-    """Return the partition of an ADK session. Its events sort before the head item, and its state after the head."""
+    """Return the partition of an ADK session: its events, then its head item, then its state, in sort order."""
     return f"SESSION#{thread}"
 
 
@@ -310,32 +310,32 @@ SESSION_STATE = "STATE"
 
 
 def session_state_key(thread: str) -> Key:
-    """Return the key of an ADK session's own state. It sorts right after the session's head."""
+    """Return the key of an ADK session's own state. It sorts directly after the session's head."""
     return Key(session_partition(thread), SESSION_STATE)
 
 
 def listing_sessions(user_id: str, app_name: str) -> str:
-    """Return the partition of the index `by_agent` for an owner's ADK sessions with an app. It contains no tasks."""
+    """Return the partition of the index `by_agent` with an owner's ADK sessions of an app. It has no tasks."""
     return f"#SESSIONS#{listing_agent(user_id, app_name)}"
 
 
 def user_state_partition(user_id: str, app_name: str) -> str:
-    """Return the partition of the state shared by an owner's ADK sessions with an app."""
+    """Return the partition with the state that all ADK sessions of a user with an app share."""
     return f"USER#{_hash(user_id, app_name)}"
 
 
 def app_state_partition(app_name: str) -> str:
-    """Return the partition of the state shared by all ADK sessions with an app."""
+    """Return the partition with the state that all ADK sessions of an app share."""
     return f"APP#{_hash(app_name)}"
 
 
 def shared_state_key(partition: str, name: str) -> Key:
-    """Return the key of a value of shared ADK state. The value's name is hashed, since it may be too long for a key."""
+    """Return the key of a value of shared ADK state. The name is hashed, because it may be too long for a key."""
     return Key(partition, f"STATE#{_hash(name)}")
 
 
 def memory_partition(owner: str) -> str:
-    """Return the partition of the owner's long-term memory with all agents."""
+    """Return the partition with the owner's long-term memory of all agents."""
     return f"MEMORY#{quoted(owner)}"
 
 
@@ -346,7 +346,7 @@ def memory_prefix(agent: str, namespace: tuple[str, ...]) -> str:
 
 
 def memory_sort(agent: str, namespace: tuple[str, ...], key: str) -> str:
-    """Return the sort key of an item of long-term memory. The items of a namespace are adjacent."""
+    """Return the sort key of an item of long-term memory. Items of one namespace are adjacent."""
     return f"{memory_prefix(agent, namespace)}.{key}"
 
 
@@ -372,5 +372,5 @@ def memory_of(sort: str) -> MemorySort:
 
 
 def _hash(*words: str) -> str:
-    # JSON gives different lists of words different texts.
+    # Use JSON, because it encodes different lists of words differently.
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Rate limits of owners, with one item each for an owner's requests, open streams and open tasks."""
+"""Rate limits of owners. Each owner has one item each for requests, open streams and open tasks."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -18,11 +18,11 @@ class TableRateLimits:
     """`ports.RateLimits` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Count a task as open for at most `retention`, the life of tasks."""
+        """Stop counting a task as open after `retention`, since tasks expire then."""
         self._table, self._clock, self._retention = table, clock, retention
 
     async def take(self, owner: str, *, per_minute: int) -> float:
-        """See `ports.RateLimits.take`. It makes one or two writes, and one read if the token bucket is empty."""
+        """See `ports.RateLimits.take`. Makes one or two writes, and one read if the token bucket is empty."""
         key = keys.requests_key(owner)
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
@@ -32,11 +32,11 @@ class TableRateLimits:
             wait = rules.seconds_until_token(await self._table.get(key), now, per_minute)
             if wait > 0:
                 return wait
-            # A token is available again: another request changed the bucket, or time has passed.
+            # A token has become available since the write: another request changed the bucket, or time has passed.
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
-        """See `ports.RateLimits.open_stream`. It makes one write, and one read at a limit or for `streams_per_task`."""
+        """See `ports.RateLimits.open_stream`. Makes one write, and one read at a limit or for `streams_per_task`."""
         key, most = keys.streams_key(owner), limits.streams_per_owner or MAX_STREAMS
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
@@ -46,30 +46,30 @@ class TableRateLimits:
                 )
             counted = rules.open_streams(await self._table.get(key))
             if any(each.id == stream.id for each in counted):
-                return True  # An earlier attempt succeeded, and its answer was lost.
+                return True  # An earlier attempt succeeded, but its response was lost.
             if ended := [each for each in counted if each.until <= now]:
                 await self._is_written(key, rules.closed(ended))
             elif len(counted) >= most:
                 return False
-            # Other streams were closed meanwhile, so there is room now.
+            # Another process has closed streams since the write, so there is room now.
         raise StoreUnavailable("Too many streams of one owner open at once.")
 
     async def close_stream(self, owner: str, stream: OpenStream) -> None:
-        """See `ports.RateLimits.close_stream`. It makes one write."""
+        """See `ports.RateLimits.close_stream`. Makes one write."""
         await self._is_written(keys.streams_key(owner), rules.closed([stream]))
 
     async def _is_in_limit(self, owner: str, stream: OpenStream, most: int) -> bool:
-        """Check the task's limit after its stream was counted. Above the limit, uncount the stream and return False."""
+        """Return True if the counted stream is within its task's limit; otherwise uncount it and return False."""
         counted, now = rules.open_streams(await self._table.get(keys.streams_key(owner))), self._clock.now()
         of_task = [each for each in counted if each.task_id == stream.task_id and each.until > now]
-        # The task of a stream that creates its task is not known yet.
+        # A stream that creates its task has no task id yet.
         if not stream.task_id or len(of_task) <= most:
             return True
         await self.close_stream(owner, stream)
         return False
 
     async def count_task(self, owner: str, task: OpenTask, *, most: int) -> Collection[OpenTask]:
-        """See `ports.RateLimits.count_task`. It makes one write, and one read at the limit."""
+        """See `ports.RateLimits.count_task`. Makes one write, and one read at the limit."""
         key = keys.tasks_key(owner)
         expires = int((self._clock.now() + self._retention).timestamp())
         change = rules.counted(owner, task, most=most, expires=expires)
@@ -78,10 +78,10 @@ class TableRateLimits:
                 return ()
             found = rules.open_tasks(owner, await self._table.get(key))
             if task in found:
-                return ()  # An earlier attempt succeeded, and its answer was lost.
+                return ()  # An earlier attempt succeeded, but its response was lost.
             if len(found) >= most:
                 return found
-            # Other tasks were removed meanwhile, so there is room now.
+            # Another process has removed tasks from the count since the write, so there is room now.
         raise StoreUnavailable("Too many tasks of one owner begin at once.")
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:

@@ -1,4 +1,4 @@
-"""Long-term memory over the table, with a partition for each owner."""
+"""Long-term memory over the table. Each owner has a partition."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -29,7 +29,7 @@ class TableLongTermMemory:
     """`ports.LongTermMemory` in one table."""
 
     def __init__(self, table: Table, clock: Clock, *, fence: Fence | None = None) -> None:
-        """With a fence, `write` raises LeaseLost if another lease holder has the context."""
+        """With a `fence`, `write` raises LeaseLost if another lease holder has the context."""
         self._table, self._clock = table, clock
         self._reads, self._ttl, self._writes = Reads(table, clock), Ttl(clock), FencedWrites(table, fence)
 
@@ -58,13 +58,14 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Skip the rest of a namespace once it is found. If all of the read items have expired, read on.
+            # Skip the other items of a namespace that was found. If all items of the page have expired, read the next
+            # page.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
         """See `ports.LongTermMemory.write`."""
-        # A transaction may write an item only once, so keep the last change of each.
+        # A transaction may write an item only once, so use only the last change of each item.
         writes = list({(change.namespace, change.key): self._write(scope, change) for change in changes}.values())
         for start in range(0, len(writes), WRITES_AT_ONCE):
             await self._writes.commit(*writes[start : start + WRITES_AT_ONCE])
@@ -101,7 +102,7 @@ class TableLongTermMemory:
         try:
             await self._table.write(Update(keys.memory_key(*scope, item.namespace, item.key), change))
         except WriteRefused:
-            return  # Another write has changed or deleted the item. A change renews the TTL too.
+            return  # Another write has changed or deleted the item. A change has renewed the TTL too.
 
 
 def _item_of(item: Item) -> MemoryItem:

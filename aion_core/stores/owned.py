@@ -1,7 +1,7 @@
-"""Inventory of owners' data: all kinds of partitions in the table and of folders in the bucket. Pure.
+"""List of all kinds of partitions in the table and of folders in the bucket that hold owners' data. Pure.
 
-Add new kinds of partitions and folders here. `aion data delete` does not report success while the table has a
-partition of an unknown kind.
+Add new kinds of partitions and folders here: `aion data delete` does not report success if the table has a partition of
+an unknown kind.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from aion_core.stores import keys
 
 
 class NamedBy(StrEnum):
-    """Part of a partition's key or an object's name that identifies the owner."""
+    """Part of a partition's key or an object's name that identifies the owner of the data."""
 
     OWNER = "owner"
     """Owner's name, escaped."""
@@ -35,7 +35,7 @@ class NamedBy(StrEnum):
 
 
 class Partitions(Struct, frozen=True):
-    """Kind of partition in the table, identified by the prefix of its key."""
+    """A kind of partition in the table, identified by the prefix of its key."""
 
     prefix: str
     named_by: NamedBy
@@ -43,12 +43,12 @@ class Partitions(Struct, frozen=True):
     """Names of stores in reports, by a pattern of the sort key. The first matching pattern counts."""
 
     def store_of(self, sort: str) -> str:
-        """Return the name of the store of an item with this sort key."""
+        """Return the store's name in reports for an item with this sort key."""
         return next(store for pattern, store in self.stores.items() if fnmatchcase(sort, pattern))
 
 
 class Folder(Struct, frozen=True):
-    """Kind of object in the bucket, identified by the prefix of its name. The prefix ends with a slash."""
+    """A kind of object in the bucket, identified by the prefix of its name. The prefix ends with a slash."""
 
     prefix: str
     named_by: NamedBy
@@ -101,12 +101,12 @@ def partitions_of(partition: str) -> Partitions | None:
 
 
 def owner_of(partition: str) -> str:
-    """Parse the owner's name from the key of a partition named by its owner."""
+    """Parse the owner's name from a partition's key that contains it."""
     return unquote(partition.split("#")[1])
 
 
 def id_of(partition: str) -> str:
-    """Parse a partition's key into its id, such as the hash of a thread, without the prefix."""
+    """Return a partition's key without its prefix, such as the hash of a thread."""
     return partition.partition("#")[2]
 
 
@@ -124,9 +124,9 @@ def context_of(item: Item) -> ContextKey | None:
 
 
 def rank_of(key: Key) -> int:
-    """Return the rank of an item in the order of deletion, lowest first.
+    """Return an item's rank in the order of deletion, lowest first.
 
-    Items that identify hashed partitions come last, so that a repeated deletion finds the rest.
+    Contexts, heads and message ids come last: a repeated deletion needs them to find partitions named by a hash.
     """
     if key.partition.startswith("CONTEXT#"):
         return 2

@@ -43,19 +43,19 @@ logger = logging.getLogger(__name__)
 
 
 class RegisteredConfig(Struct, frozen=True):
-    """Write of a push config, with the state of its delivery after the write."""
+    """Write of a push config, and its delivery state after the write."""
 
     write: Put | Update
     delivery: Delivery
 
 
 class PushItems:
-    """Push configs as items. The task store adds their writes to a message's transaction."""
+    """Items of push configs. The task store adds their writes to a message's transaction."""
 
     def __init__(
         self, table: Table, cipher: Cipher | None, clock: Clock, *, lease_seconds: float, retention: timedelta
     ) -> None:
-        """Encrypt the configs with the `cipher`. Without it, no config can be stored or read."""
+        """Encrypt the configs with the `cipher`. Without a cipher, no config can be stored or read."""
         self._reads, self._cipher = Reads(table, clock), cipher
         self._times = partial(Times.read, clock, lease_seconds, retention)
 
@@ -70,10 +70,10 @@ class PushItems:
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
     ) -> RegisteredConfig:
-        """Return the write to add or replace a push config. `known` are the deliveries of the task's stored configs.
+        """Return the write to add or replace a push config. `known` has the deliveries of the task's stored configs.
 
-        The webhook receives the events after number `after`. `due` sets the config's timer. Raises TooManyPushConfigs
-        if the task already has the maximum number.
+        The webhook receives the events after number `after`. With `due` the config gets a timer. Raises
+        TooManyPushConfigs if the task already has the maximum number.
         """
         lifecycle.check_room([delivery.config_id for delivery in known], config)
         before = deliveries.find(known, config.id)
@@ -88,13 +88,13 @@ class PushItems:
         return RegisteredConfig(Put(key, {**attributes, "sealed": encrypted, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
-        """Return the change of a push config's item from one state of its delivery to another."""
-        # A push config lives as long as its task, and until its webhook has received the events.
+        """Return the change of a push config's item from one delivery state to another."""
+        # Renew the TTL: a push config must live until its webhook has received all events of the task.
         shard = keys.push_timer_shard(after.task)
         return deliveries.change(before, after, shard, expires=self._times().expires, **more)
 
     async def decrypted(self, task: TaskKey, item: Item) -> PushConfig:
-        """Decrypt the push config in an item. Raises StoreCorrupt if it cannot be read."""
+        """Decrypt the push config in an item. Raises StoreCorrupt if the config cannot be read."""
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
             encrypted = item["sealed"]
@@ -114,7 +114,7 @@ class PushItems:
             )
 
     async def _encrypted(self, task: TaskKey, config: PushConfig) -> bytes:
-        # Encrypt the URL too, since its query may contain a secret.
+        # Encrypt the URL too, because its query may contain a secret.
         fields = {
             "url": config.url,
             "token": config.token,
@@ -162,7 +162,7 @@ class TablePushConfigs:
                 raise TaskNotFound(task.task_id)
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
-                return TransactionPlan(stored)  # An earlier attempt succeeded, and its answer was lost.
+                return TransactionPlan(stored)  # An earlier attempt succeeded, but its response was lost.
             head = lifecycle.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
@@ -201,7 +201,7 @@ class TablePushConfigs:
         except StoreUnavailable:
             raise
         except StoreError:
-            # No retry helps if the KMS key is deleted or forbidden.
+            # A retry would not help: the KMS key is deleted, or its use is forbidden.
             labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
             logger.exception("A push config cannot be read.", extra=labels)
             return Claim(claimed, None)
@@ -230,12 +230,12 @@ class TablePushConfigs:
 
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
-        # The table refuses the write if the event has expired.
+        # The table refuses the write if the event has expired. That is no error.
         await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
-        # The table refuses the write if a push config was added or the task has expired.
+        # The table refuses the write if a push config was added or the task has expired. That is no error.
         await self._write(Update(keys.head_key(head.key), lifecycle.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
@@ -260,7 +260,7 @@ class TablePushConfigs:
         return Claim(after, claim.config)
 
     async def _changed(self, before: Delivery, after: Delivery) -> Item | None:
-        """Store a delivery's new state and return its item; None if the stored state is no longer `before`."""
+        """Store a delivery's new state and return its item; None if the stored state differs from `before`."""
         key, lost_answers = keys.push_key(after.task, after.config_id), 0
         update = Update(key, self._items.change(before, after))
         for attempt in range(MAX_ATTEMPTS):
@@ -269,7 +269,7 @@ class TablePushConfigs:
             except WriteRefused as refused:
                 item = await self._reads.get(key)
                 if item is not None and item["revision"] == after.revision:
-                    return item  # An earlier attempt succeeded, and its answer was lost.
+                    return item  # An earlier attempt succeeded, but its response was lost.
                 if not refused.is_conflict:
                     return None
             except StoreUnavailable:

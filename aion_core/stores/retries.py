@@ -1,4 +1,4 @@
-"""Retries of writes after conflicts and lost answers, and writes with a check of the fence."""
+"""Retries of writes after conflicts and lost responses, and writes that check the fence."""
 
 import asyncio
 import random
@@ -31,18 +31,18 @@ FIRST_WAIT_SECONDS = 0.02
 """Longest wait before the second attempt. It doubles with each further attempt."""
 
 MAX_LOST_ANSWERS = 3
-"""Number of attempts without an answer before giving up. boto3 sends each of them twice."""
+"""Number of attempts without a response before giving up. boto3 sends each attempt twice."""
 
 T = TypeVar("T")
 
 
 class TransactionPlan(Struct, Generic[T], frozen=True):
-    """Writes of a transaction, and the outcome to return after them. It may have an outcome only."""
+    """Writes of a transaction, and the outcome to return after them. `writes` may be empty."""
 
     outcome: T
     writes: Sequence[Write] = ()
     again: bool = False
-    """True if the writes only prepare the transaction, so that it must be planned again after them."""
+    """True if the writes only prepare the transaction: after them, it must be planned again."""
 
 
 async def jitter(attempt: int) -> None:
@@ -53,9 +53,9 @@ async def jitter(attempt: int) -> None:
 async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
     """Plan a transaction, make its writes and return its outcome, with retries.
 
-    `plan` is called with the number of the attempt, from 0. After a refusal or a lost answer it must read again, look
-    for its own earlier write, and plan anew. Its exceptions end the commit. The same writes keep the same client token.
-    Raises StoreUnavailable, with the text `busy` after too many refusals.
+    `plan` gets the number of the attempt, from 0. After a refusal or a lost response, `plan` must read the records
+    again, look for its own earlier write, and return a new plan. If `plan` raises, the commit ends. The same writes
+    keep the same client token. Raises StoreUnavailable, with the text `busy` after too many refusals.
     """
     lost_answers, token = 0, ""
     before: Sequence[Write] = ()
@@ -82,7 +82,7 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T
 
 
 async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
-    """Make one write, and ignore the refusal of its condition. Repeat the write after conflicts with transactions.
+    """Make one write. Ignore a failed condition, and repeat the write after a conflict with a transaction.
 
     Raises StoreUnavailable after too many conflicts.
     """
@@ -103,19 +103,19 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
     if others or isinstance(first, ConditionCheck):
         await table.transact(writes, token=token)
     else:
-        # A transaction costs twice the write units.
+        # Use a single write, because a transaction costs twice the write units.
         await table.write(first)
 
 
 class Fence(Struct, frozen=True):
-    """Condition of a turn's writes: the context still has this fencing number."""
+    """Condition of a turn's writes: the context's fence still has this number."""
 
     context: ContextKey
     number: int
 
 
 class FencedWrites:
-    """Writes of a turn with a check of the context's fence, if one is given."""
+    """Writes of a turn. With a fence, each write checks the fence of the context."""
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table, self._fence = table, fence
@@ -123,13 +123,13 @@ class FencedWrites:
             [ConditionCheck(keys.context_key(fence.context), contexts.fence_is(fence.number))] if fence else []
         )
         self._advanced = False
-        """True after the first step of this lease: the context's record is marked."""
+        """True after the first step of this lease, when the context's record is marked."""
 
     async def commit_step(self, *writes: Write) -> None:
-        """Make the writes at the end of a step, as by `commit`. The first step also marks the context's record.
+        """Make the writes at the end of a step, as `commit` does. The first step also marks the context's record.
 
-        The mark costs no request, since it replaces the check of the fence. It shows the turn's progress to the next
-        holder.
+        The mark shows the next holder that the turn has made progress. It costs no request, because it replaces the
+        check of the fence.
         """
         check = self._fence_check
         if self._fence is not None and not self._advanced:
@@ -138,7 +138,7 @@ class FencedWrites:
         self._advanced = True
 
     async def commit(self, *writes: Write) -> None:
-        """Make the writes in one transaction, exactly once even after a lost answer.
+        """Make the writes in one transaction, exactly once even if a response is lost.
 
         Raises LeaseLost if another lease holder has the context, WriteRefused if a condition of the writes fails.
         """

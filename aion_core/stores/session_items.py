@@ -1,7 +1,7 @@
-"""Encrypted items of ADK's sessions, and the state shared between sessions.
+"""Encrypted items of ADK's sessions, and the state that sessions share.
 
-All content is encrypted, not only known credentials: a token may be in an event's answer to a credential request, in
-state under any name, or in a tool's answer.
+All content is encrypted, not only known credentials: a token may be in an event's response to a credential request, in
+state under any name, or in a tool's response.
 """
 
 import asyncio
@@ -27,29 +27,29 @@ _CONTENT = "kept"
 
 
 class EncryptedItems:
-    """Encryption of items' contents, each bound to its item's key."""
+    """Encryption of items' contents. Each ciphertext is valid only for the key of its item."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
         self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
-        """Encrypt the content into an attribute of the item with this key. No other item can use the attribute."""
+        """Encrypt the content into an attribute of the item with this key. Other items cannot use the attribute."""
         body = await self._cipher.encrypt(compress(content), about=_about(key))
         return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
-        """Decrypt the content of an item. Raises StoreCorrupt if it cannot be read."""
+        """Decrypt the content of an item. Raises StoreCorrupt if the content cannot be read."""
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
         return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
-        """Decrypt the contents of the items, in the same order."""
+        """Decrypt the contents of the items. Return them in the same order."""
         return list(await asyncio.gather(*map(self.content, found)))
 
     async def renew_blob(self, item: Item) -> None:
-        """Write an item's blob again, if it has one, since S3 expires objects by their age."""
+        """Store an item's blob again, if it has one, because S3 deletes objects by their age."""
         blob = blob_of(item)
         content = await self._blobs.get(blob) if blob is not None else None
         if blob is not None and content is not None:
@@ -57,7 +57,7 @@ class EncryptedItems:
 
 
 def blob_of(item: Item) -> str | None:
-    """Return the name of the blob with an item's content, or None if the item itself contains it."""
+    """Return the name of the blob with an item's content, or None if the content is in the item."""
     blob: str | None = item[_CONTENT].get("blob")
     return blob
 
@@ -67,7 +67,7 @@ def _about(key: Key) -> str:
 
 
 class SharedChange(Struct, frozen=True):
-    """Writes of shared state, with the names of the new and the replaced blobs by item key."""
+    """Writes of shared state. By item key, the names of the new blobs and of the replaced blobs."""
 
     writes: list[Put] = field(default_factory=list)
     fresh: dict[Key, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SharedChange(Struct, frozen=True):
 
 
 class SharedState:
-    """State shared by the sessions of a user or an app. Each value has an item of its own, to avoid conflicts.
+    """State that the sessions of a user or an app share. Each value has its own item, to avoid conflicts.
 
     Shared state and its blobs do not expire. Replaced blobs are deleted.
     """
@@ -86,14 +86,14 @@ class SharedState:
         """Names of the blobs read or written in this turn, by item key."""
 
     async def of(self, app_name: str, user_id: str) -> ScopedState:
-        """Return the shared state of the user's sessions with the app."""
+        """Return the state that the user's sessions with the app share."""
         app, user = await asyncio.gather(
             self._values(keys.app_state_partition(app_name)), self._values(keys.user_state_partition(user_id, app_name))
         )
         return ScopedState(app=app, user=user)
 
     async def change(self, session: SessionKey, state: ScopedState) -> SharedChange:
-        """Encrypt the values of shared state and return their writes, without making them."""
+        """Encrypt the values of shared state. Return their writes; the caller makes them."""
         change = SharedChange()
         partitions = [
             (keys.app_state_partition(session.app_name), state.app),
@@ -112,7 +112,7 @@ class SharedState:
         return change
 
     async def committed(self, change: SharedChange) -> None:
-        """Delete the blobs replaced by a change after its writes have been made."""
+        """Delete the blobs that a change has replaced. Call it after the writes were made."""
         self._known |= change.fresh
         for key, blob in change.replaced.items():
             if key not in change.fresh:
@@ -127,7 +127,8 @@ class SharedState:
             try:
                 contents = await self._items.contents(found)
             except StoreCorrupt:
-                # Another turn may have replaced a value after the query: query again for its new blob.
+                # Another turn may have replaced a value and deleted its blob after the query. Query again for the new
+                # blob.
                 if found == previous:
                     raise
                 previous = found

@@ -77,7 +77,7 @@ ROW = RETENTIONS[SESSIONS]
 
 
 class _Rows(Struct, frozen=True):
-    """Items of a session: its head, its state and the requested events, oldest first."""
+    """Items of a session: its head, its state and the requested events, oldest event first."""
 
     head: Item
     state: Item | None
@@ -87,8 +87,8 @@ class _Rows(Struct, frozen=True):
 class TableSessions(StoredSessions):
     """ADK's session service for one turn.
 
-    Every method may raise StoreUnavailable. A write raises LeaseLost, and stores nothing, if another holder has the
-    context. Expired sessions are not returned.
+    Every method may raise StoreUnavailable. If another holder has the context, a write stores nothing and raises
+    LeaseLost. Expired sessions are not returned.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class TableSessions(StoredSessions):
     ) -> None:
         """Check the fence with each write. Without a fence, only the session's revision detects other writers.
 
-        A session expires as a whole one retention after its last event. The state of users and apps does not expire.
+        A session expires as a whole, one retention after its last event. The state of users and apps does not expire.
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
@@ -127,7 +127,7 @@ class TableSessions(StoredSessions):
             await self._commit(record.key, state, *changes)
         except WriteRefused:
             there = await self._reads.get(keys.session_head_key(thread))
-            # An earlier attempt may have created the session, and its answer was lost.
+            # An earlier attempt may have created the session, but its response was lost.
             if there is None or _revision_of(there).made != record.revision.made:
                 raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
@@ -152,7 +152,7 @@ class TableSessions(StoredSessions):
         return revision
 
     async def _appended_already(self, key: SessionKey, revision: Revision, event: Event) -> Revision:
-        """Return the new revision if an earlier attempt has stored this event. Raise StaleSessionError otherwise."""
+        """Return the new revision if an earlier attempt has stored this event. Otherwise raise StaleSessionError."""
         thread = _thread(key)
         head = await self._reads.get(keys.session_head_key(thread))
         if head is None:
@@ -174,7 +174,7 @@ class TableSessions(StoredSessions):
         self._states.pop(thread, None)
 
     async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
-        """Write the session's changes and shared state in one transaction. Write surplus shared values before it."""
+        """Write the session's changes and shared state in one transaction. Write surplus shared values first."""
         change = await self._shared_state.change(key, shared)
         values = change.writes
         while len(values) > VALUES_AT_ONCE:
@@ -198,11 +198,11 @@ class TableSessions(StoredSessions):
             BY_AGENT.partition: keys.listing_sessions(key.user_id, key.app_name),
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
-        # DynamoDB deletes expired items late, so a new session may replace an expired one.
+        # DynamoDB deletes expired items late, so allow a new session to replace an expired session.
         return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
-        """Return the update of a session's head for one more event, on condition of the session's known revision."""
+        """Return the update of a session's head for one more event. It fails if the session has another revision."""
         values: dict[str, Any] = {
             "revision": known.number + 1,
             "updated": repr(event.timestamp),
@@ -224,19 +224,19 @@ class TableSessions(StoredSessions):
         return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
 
     async def _renew(self, thread: str) -> None:
-        """Renew the TTLs of a session's older items and their blobs, so that they do not expire before the head."""
+        """Renew the TTLs of a session's older items and their blobs. They must not expire before the head."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.25)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = rows[start : start + ROWS_AT_ONCE]
             await asyncio.gather(*map(self._items.renew_blob, part))
-            # Write only the TTL: another turn may change the rest of the item meanwhile.
+            # Write only the TTL, because another turn may have changed the rest of the item.
             change = Change({TTL_ATTRIBUTE: self._ttl.end(ROW)}, only_if=Exists())
             try:
                 await self._writes.commit(*(Update(keys.key_of(row), change) for row in part))
             except WriteRefused:
-                return  # Another process has deleted an item.
+                return  # Another process has deleted one of the items.
         self._renewed[thread] = self._ttl.now()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -275,7 +275,7 @@ class TableSessions(StoredSessions):
         raise StoreCorrupt("A part of the session is missing.")
 
     async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Query a session's items once. Leave out state of another revision. Return None if the session has expired."""
+        """Query a session's items once, without state of another revision. Return None if the session has expired."""
         head: Item | None = None
         state: Item | None = None
         events: list[Item] = []
@@ -288,7 +288,7 @@ class TableSessions(StoredSessions):
                         state = item
                     elif item[SORT] == keys.HEAD:
                         head = item
-                    # Events left over from a deleted session with the same id may have higher numbers.
+                    # Ignore events with other numbers: a deleted session with the same id may have left them.
                     elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
                         events.append(item)
                 if head is None or not self._reads.lives(head):
@@ -302,7 +302,7 @@ class TableSessions(StoredSessions):
         return _Rows(head, state, events[::-1])
 
     async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
-        """Return the session's own state at this revision, or None if the session has another revision."""
+        """Return the session's own state at this revision, or None if the session's revision is another."""
         if thread not in self._states or self._states[thread][0] != known:
             record = await self._read_thread(thread, newest=0)
             if record is None or record.revision != known:
@@ -313,7 +313,7 @@ class TableSessions(StoredSessions):
         return await self._shared_state.of(app_name, user_id)
 
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
-        # The index may lag, so read each listed session from the table.
+        # The index may be outdated, so read each listed session from the table.
         entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
         threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
         records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
@@ -331,7 +331,7 @@ def _thread(key: SessionKey) -> str:
 
 
 def _record_of(head: Item) -> SessionRecord:
-    """Make the session's record from its head item, without state and events."""
+    """Make the session's record, without state and events, from its head item."""
     key = SessionKey(head["app_name"], head["user_id"], head["session_id"])
     return SessionRecord(key, _revision_of(head), float(head["updated"]), {})
 
@@ -341,5 +341,5 @@ def _revision_of(head: Item) -> Revision:
 
 
 def _next_older(head: Item, events: Sequence[Item]) -> str:
-    """Return the sort key of the session's next older event. `events` are those already found, newest first."""
+    """Return the sort key of the session's next older event. `events` has the events found so far, newest first."""
     return keys.event_sort(head["revision"] - len(events))

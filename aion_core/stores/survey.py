@@ -1,8 +1,8 @@
 """Survey of all data of some owners, by a scan of the table and a listing of the bucket's object versions.
 
-The names of some partitions are hashes of the owner. The scan reads each item's key and the attributes with its owner,
-agent and context, and calculates the hashes from them. The owners of items of expired contexts and sessions are
-unknown. The survey returns these items as leftovers, since they may belong to one of the owners.
+Some partitions are named by a hash that includes the owner. The scan reads owner, agent and context from other items
+and calculates their hashes. If those items have expired, the owner of a partition is unknown. The survey then returns
+its items as leftovers, because they may belong to one of the owners.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ LEFTOVERS = "expired leftovers"
 """Name in reports for items without a living context or session."""
 
 MENTIONS = "counts of open tasks"
-"""Name in reports for references in other owners' items."""
+"""Name in reports for references to the owner in other owners' items."""
 
 READ = (
     PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
@@ -56,7 +56,7 @@ KeyOwner = Callable[[str, str], str]
 
 
 class OwnedItem(Struct, frozen=True):
-    """Item of the table to delete."""
+    """An item to delete from the table."""
 
     owner: str
     store: str
@@ -65,7 +65,7 @@ class OwnedItem(Struct, frozen=True):
 
 
 class OwnedVersion(Struct, frozen=True):
-    """Version of an object in the bucket, or a delete marker, to delete."""
+    """A version of an object, or a delete marker, to delete from the bucket."""
 
     owner: str
     store: str
@@ -76,7 +76,7 @@ class OwnedVersion(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """References to an owner's open tasks in another owner's item, such as a principal's count of a tenant's."""
+    """References to an owner's tasks in another owner's item: a principal's count of tasks names its tenants' tasks."""
 
     owner: str
     key: Key
@@ -84,7 +84,7 @@ class Mention(Struct, frozen=True):
 
 
 class OwnedData(Struct, frozen=True):
-    """All data of some owners, found by a survey."""
+    """All data of some owners, as found by a survey."""
 
     rows: list[OwnedItem] = field(default_factory=list)
     versions: list[OwnedVersion] = field(default_factory=list)
@@ -99,7 +99,7 @@ class OwnedData(Struct, frozen=True):
     """Agents included in the search for users' state and artifacts."""
 
     def without(self, store: str) -> "OwnedData":
-        """Return the data without the table items of one store."""
+        """Return the data without the table items of this store."""
         return replace(self, rows=[row for row in self.rows if row.store != store])
 
     @property
@@ -109,7 +109,7 @@ class OwnedData(Struct, frozen=True):
 
 
 class Survey:
-    """Search for owners' data in one table and one bucket."""
+    """Search for some owners' data in one table and one bucket."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ class Survey:
         owner_of_key: KeyOwner,
         retention: timedelta,
     ) -> None:
-        """Regard objects without a known owner as leftovers if they are older than `retention`, the life of tasks."""
+        """Objects without a known owner are leftovers if they are older than `retention`, the lifetime of tasks."""
         self._table, self._objects, self._clock = table, objects, clock
         self._owner_of_key, self._retention = owner_of_key, retention
 
     async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
-        """Find all data of the owners, and leftovers without a known owner.
+        """Find all data of the owners, and leftovers of unknown owners.
 
         A user's state and artifacts may outlive every reference to them. So the survey looks for each owner's state and
         artifacts with the `agents`, and with all agents found in the table. Raises StoreError.
@@ -187,7 +187,7 @@ class Survey:
             if first.next is None:
                 add(folder, first.versions)
             else:
-                # In a large folder, list only the needed prefixes, or all prefixes concurrently.
+                # The folder has more than one page. List only the needed prefixes, or list all prefixes concurrently.
                 await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
 
     def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:
@@ -196,7 +196,7 @@ class Survey:
 
 
 class _ScanResult:
-    """Results of the table's scan: the existing partitions, and their owners by hash."""
+    """Results of the table scan: the existing partitions, and their owners by hash."""
 
     def __init__(self, owners: frozenset[str], now: datetime, retention: timedelta, owner_of_key: KeyOwner) -> None:
         self.owners, self._now, self._owner_of_key = owners, now, owner_of_key
@@ -218,7 +218,7 @@ class _ScanResult:
         self._users: dict[str, str] | None = None
 
     def add(self, item: Item) -> None:
-        """Record the owner and context of a scanned item."""
+        """Record the owner and the context of a scanned item."""
         self.count += 1
         partition = item[PARTITION]
         kind = owned.partitions_of(partition)
@@ -265,7 +265,7 @@ class _ScanResult:
     # ── Conclusions ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def partitions(self) -> dict[str, str]:
-        """Return the partitions to read, each with its owner, or NOBODY for leftovers."""
+        """Return the partitions to read. Each has its owner, or NOBODY if it is a leftover."""
         found = dict(self._named)
         for named_by, prefix in ((NamedBy.THREAD, "THREAD#"), (NamedBy.SESSION, "SESSION#"), (NamedBy.USER, "USER#")):
             for hashed in self._there[named_by]:
@@ -277,35 +277,35 @@ class _ScanResult:
         return found
 
     def is_leftover(self, item: Item) -> bool:
-        """Return True if an item of a partition without a known owner is no longer in use."""
-        # Items of a session without a head are never read. They outlive the head by half a retention.
+        """Return True if an item without a known owner is no longer in use."""
+        # Session items without a head are never read. They expire half a retention after the head.
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
-        """Return the S3 prefixes to list in this folder: one per owner or user, else per first digit of a hash."""
+        """Return the S3 prefixes to list in this folder: one per owner or user, else one per first digit of a hash."""
         if folder.named_by is NamedBy.OWNER:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:
             return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
-        # The names are hashes, so each first digit selects a 16th of them.
+        # The names are hashes, so each first hexadecimal digit selects a 16th of them.
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
-        """Return the owner of an object's version, NOBODY for a leftover, or None for another owner's object."""
+        """Return the owner of an object's version; NOBODY for a leftover, None for an object of another owner."""
         if folder.named_by is NamedBy.OWNER:
-            # An owner's name may contain slashes. The task's id and the file name follow it.
+            # The owner's name may contain slashes. It is followed by the task's id and the file name.
             named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]
             return named if named in self.owners else None
         hashed = version.name.removeprefix(folder.prefix).partition("/")[0]
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        # An agent's code may use sessions and threads without a context, so keep unreferenced ones for a time.
+        # An agent's code may use sessions and threads that no context refers to, so keep new ones.
         is_old = version.modified < self._now - self._retention
         return NOBODY if is_old and self._is_unreferenced(folder.named_by, hashed) else None
 
     def _hashed(self, named_by: NamedBy) -> Mapping[str, str]:
-        """Return the owners by hash, for this kind of partition."""
+        """Return a map from the hash in this kind of partition to its owner."""
         if named_by is NamedBy.THREAD:
             return self._threads
         if named_by is NamedBy.SESSION:
@@ -323,7 +323,7 @@ class _ScanResult:
             return hashed not in self._threads and hashed not in self._living_threads
         if named_by is NamedBy.SESSION:
             return hashed not in self._heads and hashed not in self._sessions
-        # A user's state and artifacts do not expire.
+        # A user's state and artifacts do not expire, so they are never leftovers.
         return False
 
     def _has_expired(self, item: Item) -> bool:
@@ -331,7 +331,7 @@ class _ScanResult:
 
 
 async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
-    """Make the call and return its answer. Repeat the call after throttling and lost answers.
+    """Make the call and return its result. Repeat the call if it was throttled or its response was lost.
 
     Raises WriteRefused or StoreError.
     """
@@ -344,7 +344,7 @@ async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Await all of the awaitables, AT_ONCE of them concurrently."""
+    """Await all of the awaitables, at most AT_ONCE of them concurrently."""
     rest = iter(works)
 
     async def worker() -> None:

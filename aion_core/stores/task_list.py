@@ -1,6 +1,6 @@
 """Lists of an owner's tasks, read from two indexes over the tasks' heads.
 
-The indexes lag behind the table, so an entry may be outdated. The caller loads each task from the table.
+The indexes lag behind the table, so an entry may be outdated. The caller must load each task from the table.
 """
 
 import secrets
@@ -34,16 +34,17 @@ class TableTaskList:
     async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
         """See `ports.TaskList.page`.
 
-        No task is listed on two pages, unless its status time moves backwards. A task with a new status moves to the
-        first page, so a reader of later pages may miss it.
+        No task is on two pages, unless its status time moves backwards. A task with a new status moves to the first
+        page, so a reader of later pages may miss it.
         """
         found: dict[str, ListCursor] = {}
-        # Without a state, the filter removes only expired entries. Read one entry more, since `after` is read again.
+        # Without a state, the filter removes only expired entries. Read one more entry, because `after` itself is read
+        # again.
         first_read = limit + 1 if tasks.state is None else READ
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
                 cursor = _cursor(entry)
-                # A lagging index may hold a task's old entry beside its new one.
+                # The index may still have a task's old entry beside the new one.
                 if cursor != after and cursor.task_id not in found:
                     found[cursor.task_id] = cursor
             if len(found) >= limit:
@@ -66,7 +67,7 @@ class TableTaskList:
         try:
             await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
         except WriteRefused:
-            # Another process was first, or an earlier attempt succeeded and its answer was lost.
+            # Another process was first, or an earlier attempt of this process succeeded but its response was lost.
             stored = await self._stored_secret()
             if stored is None:
                 raise StoreCorrupt("The secret of the page tokens exists but cannot be read.") from None
@@ -89,7 +90,7 @@ class TableTaskList:
             index, partition = BY_CONTEXT, keys.listing_context(context)
         first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
         last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
-        # DynamoDB deletes expired items late, so filter them.
+        # Filter out expired entries, because DynamoDB deletes them late.
         only_if = [MoreThan(TTL_ATTRIBUTE, int(self._clock.now().timestamp()))]
         state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []
         limit, start = first_read, None
@@ -98,7 +99,7 @@ class TableTaskList:
                 index,
                 partition,
                 first,
-                # DynamoDB refuses a range with its end before its start.
+                # DynamoDB refuses a range if its end sorts before its start.
                 max(first, last),
                 newest_first=True,
                 limit=limit,
@@ -118,5 +119,5 @@ def _cursor(entry: Item) -> ListCursor:
 
 
 def _milliseconds_from(since: datetime) -> int:
-    """Convert a time to milliseconds since 1970, rounded up."""
+    """Return the time as milliseconds since 1970, rounded up."""
     return -((_EPOCH - since) // timedelta(milliseconds=1))

@@ -1,4 +1,4 @@
-"""Event log of a task: its items in the table, with blobs for payloads too large for an item."""
+"""Event log of a task: its items in the table, and blobs for payloads that are too large for an item."""
 
 import hashlib
 import json
@@ -77,7 +77,7 @@ class TaskLog:
         return await self._log_of(key, head_of(key, found[-1]), after, rows)
 
     async def _log_from_snapshot(self, key: TaskKey) -> Log | None:
-        """Return the log from the newest snapshot, or from the first event. Read the newest items first."""
+        """Return the log from the newest snapshot on, or from the first event. Read the newest items first."""
         rows: dict[str, Item] = {}
         pages = self._reads.pages(
             keys.task_partition(key),
@@ -119,8 +119,8 @@ class TaskLog:
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
         """Return the item of an event, or None if it is missing.
 
-        A query may see the task's new head before the new events (at most two) of the same transaction. Retry the
-        read of these events for a moment.
+        A query may return the task's new head without the new events (at most two) of the same transaction. So the read
+        of these events is retried for a moment.
         """
         for attempt in range(MAX_ATTEMPTS):
             item = await self._reads.get(keys.event_key(key, generation))
@@ -143,12 +143,12 @@ class TaskLog:
         return [delta_batch_of(row) for row in rows]
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
-        """Return True if the event with this token is stored. A caller checks this after a write without an answer."""
+        """Return True if the event with this token is stored. Callers use it after a write without a response."""
         item = await self._reads.get(keys.event_key(key, generation))
         return item is not None and item.get("token") == token
 
     async def queued(self, task: TaskKey, turn_id: str) -> QueuedMessage:
-        """Return the message queued for the turn. Return an empty QueuedMessage if it is missing or unreadable."""
+        """Return the message queued for the turn, or an empty QueuedMessage if it is missing or unreadable."""
         item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
             packed = await self._unpacked("asked", item) if item is not None else None
@@ -156,14 +156,14 @@ class TaskLog:
                 return QueuedMessage(_parsed(Message, packed), request_of(item))
         except StoreCorrupt:
             logger.exception("A queued message cannot be read.", extra={"task_id": task.task_id})
-        # Raise no error: the turn must begin and fail, since other turns are queued behind it.
+        # Do not raise an error: the turn must begin and fail, because other turns are queued behind it.
         logger.error("A queued message is missing.", extra={"task_id": task.task_id})
         return QueuedMessage()
 
     # ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def event_row(self, event: NewEvent, times: Times) -> Put:
-        """Return the write of an event's item. The item has a timer if a webhook may receive the event."""
+        """Return the write of an event's item. The item gets a timer if a webhook may receive the event."""
         row: Item = {
             "token": event.token,
             **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
@@ -180,12 +180,12 @@ class TaskLog:
         return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
-        """Return the write of a task's snapshot. `folded` is the task after the event `generation`."""
+        """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
         payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
     async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
-        """Return the write of the follow-up message, queued for a later turn of its task."""
+        """Return the write of a follow-up message that is queued for a later turn of its task."""
         task, turn = follow_up.head.key, follow_up.turn
         row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
         if follow_up.request:
@@ -204,11 +204,11 @@ class TaskLog:
         return Put(keys.delta_key(task, cursor_of(batch)), row)
 
     async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
-        """Return the attribute with a payload's bytes. Store a large payload as a blob, and return its name instead."""
+        """Return the attribute with a payload's bytes, or with the name of a new blob if the payload is large."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
-        # Store the blob before the item: an item must not refer to a missing blob. An unused blob expires by the
-        # bucket's lifecycle rule. The name contains a hash of the content, so another attempt writes the same blob.
+        # Store the blob before the item, because an item must not refer to a missing blob. The bucket's lifecycle rule
+        # deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
         blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
@@ -230,7 +230,7 @@ def _parsed(kind: Any, packed: bytes | None) -> Any:
         raise StoreCorrupt("A record of a task is empty.")
     try:
         return kind.FromString(packed)
-    except Exception as error:  # protobuf's DecodeError
+    except Exception as error:  # protobuf raises its own DecodeError
         raise StoreCorrupt("A record of a task cannot be read.") from error
 
 
@@ -251,7 +251,7 @@ def head_item(head: Head) -> Item:
 
 
 def listing_at(head: Head) -> str:
-    """Return a task's sort key in the list indexes, made of its status time and its id."""
+    """Return a task's sort key in the list indexes: its status time and its id."""
     return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
 
 
@@ -264,20 +264,20 @@ def event_of(packed: bytes) -> Event:
     """Parse an event from its stored protobuf bytes. Raises StoreCorrupt if they are invalid."""
     try:
         return unwrap(StreamResponse.FromString(packed))
-    except Exception as error:  # protobuf raises its own DecodeError, unwrap a ValueError
+    except Exception as error:  # protobuf raises its own DecodeError, and `unwrap` raises ValueError
         raise StoreCorrupt("An event of the log cannot be read.") from error
 
 
 def request_of(item: Item) -> Mapping[str, Any]:
-    """Parse the request's metadata from an item. Return an empty mapping if the item has no metadata."""
+    """Parse the request's metadata from an item. Return an empty mapping if there is no metadata."""
     with readable("A request's metadata"):
         found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
     return found
 
 
 def chunks_text(chunks: tuple[Delta, ...]) -> str:
-    """Serialize a batch's chunks as JSON."""
-    # ASCII, since a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
+    """Return the chunks of a batch as JSON."""
+    # Escape to ASCII: a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
     return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
 
 
@@ -305,26 +305,26 @@ _BEFORE = "before"
 
 
 def _speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
-    """Return the speakers in a batch by the place of their chunk. Earlier versions of aion ignore the attribute."""
+    """Return the speakers in a batch, by the position of their chunk. Older versions of aion ignore this attribute."""
     speakers = {str(place): chunk.speaker for place, chunk in enumerate(batch.chunks) if chunk.speaker}
     before = batch.continues.speaker if batch.continues is not None else None
     return {**speakers, _BEFORE: before} if before else speakers
 
 
 def cursor_of(batch: DeltaBatch) -> Cursor:
-    """Return the position of a batch's first chunk, for the batch's key."""
+    """Return the position of a batch's first chunk. The batch's key contains it."""
     return Cursor(batch.generation, batch.fence, batch.first)
 
 
 def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-    """Return the write of a message's record. The table refuses it while an earlier, living record exists."""
-    # DynamoDB deletes expired items late, so an expired record may be replaced.
+    """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
+    # DynamoDB deletes expired items late, so allow the write to replace an expired record.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
     return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
 
 
 def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the write for a context's change. If the change sets or removes the timer, the timer index changes too."""
+    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
     shard = {"due_shard": keys.timer_shard(context)}
     if "due_at" in change.values:
         change = replace(change, values={**change.values, **shard})
@@ -336,6 +336,6 @@ def context_update(context: ContextKey, change: Change) -> Update:
 
 
 def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys of a message's records, used to recognise repeats by messageId or Idempotency-Key."""
+    """Return the keys of a message's records: by messageId and, if it has one, by Idempotency-Key."""
     first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
     return [*first, keys.message_key(context, message_id)]

@@ -1,4 +1,4 @@
-"""Timers of items, found in an eventually consistent index and claimed by a write to the item."""
+"""Timers of items: found in an eventually consistent index, and claimed by a write to the item."""
 
 import asyncio
 import logging
@@ -26,14 +26,14 @@ PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SH
 
 
 class Expired(NamedTuple):
-    """Expired timer: its time, and the key of its item."""
+    """An expired timer: its time, and the key of its item."""
 
     at: datetime
     key: Key
 
 
 class TimerIndex:
-    """Timers of one kind. `shards` are their partitions of the timer index, CONTEXTS or PUSHES."""
+    """Timers of one kind. `shards` are the index partitions of this kind: CONTEXTS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._shards = table, shards
@@ -41,9 +41,9 @@ class TimerIndex:
         self._reads = Reads(table, clock)
 
     async def expired(self, limit: int) -> list[Expired]:
-        """Return the expired timers of all index partitions, longest overdue first, at most `limit` of each partition.
+        """Return the expired timers of all index partitions, longest overdue first, at most `limit` per partition.
 
-        A partition is logged and left out if it cannot be read. Raises StoreError if none can be read.
+        If a partition cannot be read, log the error and leave it out. Raises StoreError if no partition can be read.
         """
         if not limit:
             return []
@@ -68,9 +68,10 @@ class TimerIndex:
     async def claim(self, key: Key) -> bool:
         """Claim the timer of the item with this key, so that only one process handles it.
 
-        Return True if the timer has expired, the item has not, and no other process has the claim.
+        Return True if the claim succeeded. Return False if the timer is not due, its item has expired, or another
+        process has claimed it.
         """
-        # The index lags, so read the timer's current time from the item.
+        # The index may be outdated, so read the timer's current time from the item.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
         change = contexts.claimed_timer(item, self._times(), is_alive=is_alive)

@@ -35,7 +35,7 @@ from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
 KEEP_LONGER = 24 * 3600
-"""A follow-up extends a task's TTL only by more seconds (or half a retention): each extension costs a snapshot."""
+"""Least number of seconds (or half a retention) by which a follow-up extends a TTL: each extension costs a snapshot."""
 
 
 class KnownMessage(Struct, frozen=True):
@@ -45,7 +45,7 @@ class KnownMessage(Struct, frozen=True):
     content_hash: bytes
 
     def repeated(self, content_hash: bytes) -> Duplicate:
-        """Return the duplicate for a repeat with this hash. Raises MessageIdReused if the content differs."""
+        """Return the Duplicate outcome if this hash equals the stored one; otherwise raise MessageIdReused."""
         return repeat_of(content_hash, self.task_id, self.content_hash)
 
 
@@ -53,14 +53,14 @@ class KnownMessage(Struct, frozen=True):
 
 
 def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
-    """Return the outcome of an earlier attempt of the same call to create a task, after its response was lost."""
+    """Return the outcome of an earlier `create` with the same turn. The caller did not get its response."""
     if record.has(new.turn, holder):
         return TurnStarted(record.lease(new.context), head)
     return TurnQueued(head, record.held_until())
 
 
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
-    """Return the refusal if this context may not begin a new task, or None if it may."""
+    """Return the reason to refuse a new task in this context, or None if the task may be created."""
     if record.interrupted is not None:
         return Interrupted(record.interrupted)
     if record.busy and when_busy is not WhenBusy.ENQUEUE:
@@ -76,7 +76,7 @@ def is_full(record: ContextRecord) -> bool:
 def created(
     new: NewTask, record: ContextRecord, *, holder: str | None, when_busy: WhenBusy, times: Times
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Return the transition to create a task. Its turn gets the lease if the context is free, or waits in the queue."""
+    """Return the transition to create a task. Its turn gets the lease in a free context; otherwise it is queued."""
     head = first_head(new)
     if new.push is not None:
         head = lifecycle.head_with_subscriber(head, new.push)
@@ -94,7 +94,7 @@ def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: 
     if record.expired:
         return contexts.queued_anew(new.turn, record, times)
     if holder is not None:
-        # In a busy context, the lease holder of the turn before also runs this turn, without a wake-up message.
+        # In a busy context, the lease holder of the running turn also runs the next turn, without a wake-up message.
         return contexts.queued(new.turn, contexts.MAY_WAIT_BEHIND_OTHERS, times)
     only_if = contexts.MAY_WAIT if when_busy is WhenBusy.ENQUEUE else contexts.MAY_WAIT_ALONE
     return contexts.queued(new.turn, only_if, times)
@@ -111,20 +111,20 @@ def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
 
 
 def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) -> bool:
-    """Return True if the task takes the follow-up at once: it requires input, or the message interrupts its turn."""
+    """Return True if the message starts a turn at once: its task requires input, or it interrupts the task's turn."""
     head = follow_up.head
     return head.state in lifecycle.INTERRUPTED or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
 
 
 def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
-    """Return True if the follow-up's task requires input, but another turn runs in its context."""
+    """Return True if the task requires input, but another turn of its context is running."""
     return follow_up.head.state in lifecycle.INTERRUPTED and record.running is not None
 
 
 def followed_before(
     follow_up: FollowUp, record: ContextRecord, head: Head, holder: str | None
 ) -> TurnStarted | TurnQueued | None:
-    """Return the outcome of an earlier attempt of the same follow-up; None if another call stored the message."""
+    """Return the outcome of an earlier attempt to store this follow-up; None if another call stored the message."""
     if record.has(follow_up.turn, holder):
         return TurnStarted(record.lease(head.context), head)
     if any(turn.id == follow_up.turn.id for turn in record.waiting):
@@ -133,10 +133,10 @@ def followed_before(
 
 
 def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool = False) -> bool:
-    """Return True if the task's head has changed since `before` so that the message must be admitted again."""
+    """Return True if the task has changed since the head `before` was read, and the message must be admitted again."""
     if now is None:
         return True
-    # Both a commit and the addition of a subscriber must know all subscribers of the task.
+    # A commit notifies all push subscribers of the task, so it must have read all of them.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
         return True
     return now.generation != before.generation if takes else now.state in lifecycle.TERMINAL_OR_INTERRUPTED
@@ -151,7 +151,7 @@ def taken(
     token: str,
     times: Times,
 ) -> Transition[TurnStarted | TurnQueued]:
-    """Return the transition for a follow-up that `takes_over`. `expires` is the task's new TTL; None keeps its TTL."""
+    """Return the transition to start a follow-up's turn at once. `expires` is the new TTL, None for the old TTL."""
     before = follow_up.head
     answers = before.state in lifecycle.INTERRUPTED
     subscribed = lifecycle.head_with_subscriber(before, follow_up.push) if follow_up.push is not None else before
@@ -176,7 +176,7 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
     before = follow_up.head
     turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
-        # The queue has no timer while a task requires input: the answer to it sets the timer.
+        # While a task requires input, the queue has no timer. The client's answer sets the timer.
         change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
     else:
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
@@ -188,7 +188,7 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
 
 
 def new_expiry(head_expires: int | None, times: Times) -> int | None:
-    """Return the task's new TTL if a message sent now extends its life by enough, else None."""
+    """Return the task's TTL after a new message; None if the TTL would not grow by enough to be written."""
     if head_expires is None:
         return None
     grows_by = times.expires - head_expires
@@ -210,7 +210,7 @@ def new_task(
     idempotency_key: str = "",
     push: PushConfig | None = None,
 ) -> NewTask:
-    """Return a new task for a message, with its first two events, submitted and working."""
+    """Return a new task for a message. Its first two events set the task to submitted and to working."""
     stored = _with_ids(message, task_id, context)
     submitted = Task(
         id=task_id,
@@ -247,7 +247,7 @@ def follow_up(
     request: Mapping[str, Any] | None = None,
     push: PushConfig | None = None,
 ) -> FollowUp:
-    """Return the store's input for a message to an existing task, with the event that sets the task working."""
+    """Return the input of `TaskStore.follow_up` for a message to an existing task."""
     return FollowUp(
         head=head,
         task=task,
@@ -269,12 +269,12 @@ def _with_ids(message: Message, task_id: str, context: ContextKey) -> Message:
 
 
 def _with_config_id(push: PushConfig | None, task_id: str) -> PushConfig | None:
-    """Return the push config with an id. A config without an id, as allowed in v0.3, gets the id of its task."""
+    """Return the push config with an id. A v0.3 config may have no id; it gets the id of its task."""
     return replace(push, id=push.id or task_id) if push else None
 
 
 def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
-    """Return the status event that sets a task working, recorded together with a message."""
+    """Return the status event that sets a task to working when a message is recorded."""
     return TaskStatusUpdateEvent(
         task_id=head.key.task_id,
         context_id=head.context.context_id,
@@ -283,7 +283,7 @@ def working_event(head: Head, at: datetime) -> TaskStatusUpdateEvent:
 
 
 def canceled(head: Head, at: datetime, reason: str) -> TaskStatusUpdateEvent:
-    """Return the status event that cancels a task, with the reason as its message."""
+    """Return the status event that cancels a task. Its message has the reason."""
     message = Message(
         message_id=str(uuid7()),
         role=Role.ROLE_AGENT,
@@ -309,7 +309,7 @@ def content_hash(message: Message) -> bytes:
 
 
 def holds_message(task: Task, message: Message) -> bool:
-    """Return True if the task's history has the message. The history outlives the stored message id.
+    """Return True if the task's history has the message. The stored message key expires before the history.
 
     Raises MessageIdReused if the history has another message with this id.
     """
@@ -325,7 +325,7 @@ def holds_message(task: Task, message: Message) -> bool:
 
 
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:
-    """Return the duplicate with the task of a stored message. Raises MessageIdReused if the contents differ."""
+    """Return the Duplicate outcome for a repeated message. Raises MessageIdReused if its content has changed."""
     if content_hash != known_hash:
         raise MessageIdReused(
             "This messageId or Idempotency-Key was used with other content. Use a new one for the new message."
@@ -339,17 +339,17 @@ def queue_is_full() -> ContextBusy:
 
 
 def another_turn_runs() -> ContextBusy:
-    """Return the error for an answer while another turn runs in the context."""
+    """Return the error for an answer to an interrupted task while another turn runs in its context."""
     return ContextBusy("Another message of this context is being answered. Send this one afterwards.")
 
 
 def task_changed() -> LeaseLost:
-    """Return the error for a write to a task changed since it was read."""
+    """Return the error for a write to a task that another process has changed since it was read."""
     return LeaseLost("The task has changed since it was read.")
 
 
 def no_turn_waits() -> InvalidTransition:
-    """Return the error for a turn that ends with its task working, although no further turn of the task waits."""
+    """Return the error for a turn that leaves its task working, although no further turn of the task is queued."""
     return InvalidTransition("No turn waits for the task: its last turn has to end or interrupt it.")
 
 

@@ -1,6 +1,6 @@
-"""Output of a turn: events and chunks for a stream in the same process, stored chunks and wake-up messages for others.
+"""Output of a turn: live events and chunks for the same process, stored chunks and wake-up messages for others.
 
-A wake-up message may be lost. The work of each message also has a timer in the table, found later by the sweep.
+A wake-up message may be lost. So the table also has a timer for its work, and the sweep finds expired timers.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Resumed(Struct, frozen=True):
-    """First item of a resumed stream: ids of a task that the client already knows."""
+    """First item of a resumed stream: the ids of its task. The client already has the task."""
 
     id: str
     context_id: str
@@ -51,7 +51,7 @@ class StreamItem(Struct, frozen=True):
 
 
 class StreamStart(Enum):
-    """First item of a broadcast's stream, if it has a stream."""
+    """First item in the stream of a broadcast, or NO_STREAM."""
 
     NO_STREAM = auto()
     FIRST_EVENT = auto()
@@ -65,12 +65,12 @@ MAX_BATCH = 100
 
 
 class EventBroadcast:
-    """Events and chunks of one turn, and an optional stream of them for one reader."""
+    """Events and chunks of one turn, optionally streamed to one reader."""
 
     def __init__(self, log: Iterable[Numbered], *, start: StreamStart = StreamStart.NO_STREAM) -> None:
-        """`log` holds the task's events before this turn's new ones."""
+        """`log` holds the task's events at the start of this turn."""
         self.log = list(log)
-        """The durable events of the task known to this process."""
+        """The task's durable events that this process knows."""
         self._unsent: deque[StreamItem] | None = None
         if start is StreamStart.FIRST_EVENT:
             self._unsent = deque(StreamItem(str(entry.generation), entry.event) for entry in self.log)
@@ -81,10 +81,10 @@ class EventBroadcast:
         self._ended = asyncio.Event()
         self._replies_with_task = asyncio.Event()
         self.replies_with_message = False
-        """True if the turn is about to end with a Message for its client. From then on its events are not streamed."""
+        """True if the turn is about to end with a Message for its client. Its further events are then not streamed."""
 
     def record(self, entry: Numbered) -> None:
-        """Publish a new event of the task after it was stored in the log."""
+        """Publish a new event of the task. The caller has stored the event in the log."""
         self.log.append(entry)
         self.publish(str(entry.generation), entry.event)
         if not self.replies_with_task and not replies.may_be_message(self.log):
@@ -100,16 +100,16 @@ class EventBroadcast:
                 self.reply_with_task()
 
     def reply_with_task(self) -> None:
-        """Decide that the client receives the task, not its answer as a Message."""
+        """Decide that the client receives the task instead of a Message with the answer."""
         self._replies_with_task.set()
 
     @property
     def replies_with_task(self) -> bool:
-        """True if the client will receive the task: a chunk was streamed, or one Message cannot hold the task's log."""
+        """True if the client will receive the task instead of a Message."""
         return self._replies_with_task.is_set()
 
     async def wait_for_decision(self) -> None:
-        """Wait until it is decided that the client receives the task, or until the turn has ended."""
+        """Wait until `reply_with_task` was called or the turn has ended."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self._replies_with_task, self._ended)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -146,12 +146,12 @@ class EventBroadcast:
         return cursor_of(self._last_id) or Cursor()
 
     def entry(self, generation: int) -> Numbered | None:
-        """Return the log entry of event `generation`; None if the log lacks it or has it only within a snapshot."""
+        """Return the log entry of event `generation`; None if it is missing or only part of a snapshot."""
         first = self.log[0].generation if self.log else 1
         return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
 
     def knows_state(self) -> bool:
-        """Return True if this broadcast has the task's newest state: the turn runs or has stopped its task here."""
+        """Return True if the broadcast has the task's newest state: the turn runs, or has stopped the task."""
         return self.has_stopped() or not self._ended.is_set()
 
     def has_stopped(self) -> bool:
@@ -166,7 +166,7 @@ class EventBroadcast:
 
 
 def cursor_of(sse_id: str) -> Cursor | None:
-    """Return the cursor after the stream item with this SSE id; None if the id has another format than aion's ids."""
+    """Return the cursor after the stream item with this SSE id; None if it is not an SSE id of aion."""
     steps = sse_id.split(".")
     if len(steps) not in (1, 3) or not all(step.isascii() and step.isdecimal() and len(step) < 12 for step in steps):
         return None
@@ -198,9 +198,8 @@ class DeltaWriter:
     It stores each chunk once and in order, and never changes a batch. The first chunk is written at once. Later chunks
     are written together: after FLUSH_SECONDS, at FLUSH_CHARACTERS, or by `flush` before the next durable event. After a
     failed write, the same batch is written again before later ones. Chunks still unwritten after `flush` are dropped.
-
-    A text may continue after an event. The first batch after the event then also has the text before it, for readers
-    without that text: those who came later, or who miss a dropped chunk.
+    A text may continue after an event. The first batch after the event then repeats the text before the event. Readers
+    need it if they have just connected or have missed a chunk.
     """
 
     def __init__(self, store: TaskStore, key: TaskKey, clock: Clock, *, fence: int) -> None:
@@ -222,7 +221,7 @@ class DeltaWriter:
         self._writing = asyncio.Lock()
 
     def follow(self, generation: int) -> None:
-        """Number the next chunks from 0, since they follow event number `generation`. Call `flush` before."""
+        """Number the next chunks from 0: they follow event number `generation`. Call `flush` before this method."""
         if self._number:
             self._end = Cursor(self._generation, self._fence, self._number)
         self._generation, self._number = generation, 0
@@ -246,7 +245,7 @@ class DeltaWriter:
         return f"{self._generation}.{self._fence}.{number}"
 
     async def flush(self) -> None:
-        """Write all pending chunks now, and drop the chunks refused by the store."""
+        """Write all pending chunks now. Drop the chunks that cannot be written."""
         if self._pending or self._unwritten or self._writing.locked():
             await self._write()
         self._stop_timer()
@@ -264,7 +263,7 @@ class DeltaWriter:
         return "".join(self._open) if sum(map(len, self._open)) <= OPEN_CHARACTERS else None
 
     def _stop_timer(self) -> None:
-        # The timer is not cancelled within a write, since the next write would repeat the batch in progress.
+        # Do not cancel the timer during a write: the next write would repeat the batch.
         if self._timer is not None and not self._writing.locked():
             self._timer.cancel()
             self._timer = None
@@ -288,7 +287,7 @@ class DeltaWriter:
                 try:
                     await self._store.append_deltas(self._key, self._unwritten[0])
                 except StoreUnavailable as error:
-                    # The store may have written the batch: the repeat must be identical.
+                    # The failed write may have stored the batch. So the next attempt must write the same batch.
                     logger.warning(
                         "A batch of stream deltas could not be written; the next write repeats it: %s", error
                     )
@@ -299,7 +298,7 @@ class DeltaWriter:
 
 
 def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
-    """Yield the chunks in order, in batches small enough for an item."""
+    """Yield the chunks in order, in batches that fit into an item of the table."""
     page: list[Delta] = []
     characters = 0
     for chunk in chunks:
@@ -324,7 +323,7 @@ ENQUEUE_SECONDS = 1.0
 
 
 async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the context. Log an error of the queue instead of raising it."""
+    """Enqueue a wake-up message for the context. Log errors of the queue, but do not raise them."""
     try:
         await work_queue.enqueue(WakeUp(context), delay=delay)
     except StoreError as error:
@@ -332,7 +331,7 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0
 
 
 async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the push delivery of a task. Log an error of the queue instead of raising it."""
+    """Enqueue a wake-up message for the push delivery of a task. Log errors of the queue, but do not raise them."""
     try:
         await work_queue.enqueue(wake_up, delay=delay)
     except StoreError as error:
@@ -342,38 +341,38 @@ async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: fl
 class CommitNotifier:
     """Notifier of push delivery, called by the task store after each commit of a task.
 
-    It enqueues a wake-up message if the task has push subscribers. It enqueues a task's messages one after the other:
-    events recorded meanwhile share the next message.
+    It enqueues a wake-up message if the task has push subscribers. It enqueues the messages of a task one at a time.
+    Events recorded in the meantime share the next message.
     """
 
     def __init__(self, work_queue: PushQueue | None = None) -> None:
-        """Without a queue, as in deployments without push notifications, it enqueues no message."""
+        """Without a queue (a deployment without push notifications), the notifier enqueues no messages."""
         self._work_queue = work_queue
         self._enqueuing: dict[TaskKey, asyncio.Task[None]] = {}
         self._newest: dict[TaskKey, int] = {}
 
     async def committed(self, head: Head) -> None:
-        """Enqueue a message for a committed create, follow-up, finish or cancel, and wait up to ENQUEUE_SECONDS."""
+        """Enqueue a message after a create, follow-up, finish or cancel. Wait up to ENQUEUE_SECONDS for the queue."""
         if head.push_events is not None:
             self._enqueue_beside(head)
             await self.settle(head.key)
 
     async def begun(self, begun: TurnStarted) -> None:
-        """Enqueue a message if the client's message is the task's newest event: the turn may have recorded it."""
+        """Enqueue a message if the client's message is the task's newest event: `begin` may have recorded it."""
         if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 
     def appended(self, head: Head, event: Event) -> None:
-        """Enqueue a message for an appended event in the background, if a push subscriber receives the event."""
+        """Enqueue a message in the background if a push subscriber receives the appended event."""
         if has_subscriber_for(head, event):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:
-        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the rest. Call it before leaving a turn."""
+        """Wait up to ENQUEUE_SECONDS for the task's messages, then drop the rest. Call it at a turn's end."""
         enqueuing = self._enqueuing.get(task)
         if enqueuing is not None:
             await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)
-            # Lambda freezes the process after its response; timers replace the dropped messages.
+            # Lambda freezes the process after its response. The timers in the table replace the dropped messages.
             enqueuing.cancel()
 
     def _enqueue_beside(self, head: Head) -> None:

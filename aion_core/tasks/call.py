@@ -1,4 +1,4 @@
-"""Context of an A2A call, and reads of its caller's tasks."""
+"""Context of an A2A call, and functions to read the caller's tasks."""
 
 from msgspec import Struct, field
 
@@ -13,7 +13,7 @@ class CallContext(Struct, frozen=True):
     owner: str
     agent: str
     background: BackgroundTurns = field(default_factory=BackgroundTurns)
-    """Turns that the call has started; the creator of the call waits for them."""
+    """Turns that the call has started. The request's middleware waits for them."""
     deadline: Deadline = field(default_factory=Deadline)
     """Deadline of the process that handles the call."""
     idempotency_key: str = ""
@@ -33,7 +33,7 @@ class CallContext(Struct, frozen=True):
 async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
     """Return the event log of one of the caller's tasks. Raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
-    # The task of another agent must look like a missing one.
+    # Another agent's task must look like a missing task.
     if log is None or log.head.context.agent != call.agent:
         raise TaskNotFound(task_id)
     return log

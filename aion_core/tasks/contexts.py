@@ -41,7 +41,7 @@ VERSION = 2
 
 
 class Times(Struct, frozen=True):
-    """Current time, lease term and retention of one attempt to write, from one reading of the clock."""
+    """Current time, lease term and retention for one write attempt. The clock is read only once."""
 
     now: int
     """Current time in milliseconds since 1970."""
@@ -52,12 +52,12 @@ class Times(Struct, frozen=True):
 
     @classmethod
     def read(cls, clock: Clock, lease_seconds: float, retention: timedelta = timedelta()) -> Self:
-        """Return the times of an attempt that begins now."""
+        """Return the times for an attempt that begins now."""
         return cls(milliseconds(clock.now()), int(lease_seconds * 1000), int(retention.total_seconds()))
 
     @property
     def seconds(self) -> int:
-        """Return the current time in seconds: items with this TTL or a lower one have expired."""
+        """Return the current time in seconds. An item has expired if its TTL is not greater."""
         return self.now // 1000
 
     @property
@@ -67,12 +67,12 @@ class Times(Struct, frozen=True):
 
     @property
     def lease_until(self) -> int:
-        """Return the end of a lease acquired now, and the timer of a claim or of a wake-up message enqueued now."""
+        """Return the end of a lease acquired now. Claims and wake-up messages set their timers to the same time."""
         return self.now + self.lease
 
     @property
     def ttl(self) -> dict[str, int]:
-        """Return the version and TTL attributes of an item written now."""
+        """Return the schema version and the TTL, as attributes of an item written now."""
         return {"v": VERSION, "expires": self.expires}
 
 
@@ -106,15 +106,15 @@ class ContextRecord(Struct, frozen=True):
         return turn.task_id if turn else ""
 
     def runs(self, task_id: str) -> bool:
-        """Return True if a turn of this task runs in the context."""
+        """Return True if the running turn of the context belongs to this task."""
         return self.running is not None and self.running.task_id == task_id
 
     def waits_for(self, task_id: str) -> bool:
-        """Return True if a turn of this task waits in the context's queue."""
+        """Return True if the context's queue has a turn of this task."""
         return any(turn.task_id == task_id for turn in self.waiting)
 
     def without(self, task_id: str) -> tuple[Turn, ...]:
-        """Return the context's waiting turns without the turns of this task."""
+        """Return the queued turns of the context, except those of this task."""
         return tuple(turn for turn in self.waiting if turn.task_id != task_id)
 
     def held_until(self) -> datetime | None:
@@ -127,12 +127,12 @@ class ContextRecord(Struct, frozen=True):
         return Lease(context, self.running, self.holder, self.fence)
 
     def has(self, turn: Turn, holder: str | None) -> bool:
-        """Return True if this lease holder runs this turn."""
+        """Return True if this turn is running and this process holds its lease."""
         return self.running is not None and self.running.id == turn.id and self.holder == holder
 
 
 def task_of(context: ContextKey, turn: Turn) -> TaskKey:
-    """Return the key of the task of a turn in the context."""
+    """Return the key of the task to which a turn of the context belongs."""
     return TaskKey(context.owner, turn.task_id)
 
 
@@ -147,7 +147,7 @@ def moment(since_1970: int) -> datetime:
 
 
 def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
-    """Return the turn that may begin in the context: the turn of an expired lease, else the first waiting turn.
+    """Return the next turn to begin in the context: the turn of an expired lease, else the first queued turn.
 
     Return LeaseHeld while a lease is in force; None if the queue is empty, or while a task of the context requires
     input.
@@ -163,8 +163,8 @@ def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
 def record_of(item: Item | None, seconds: int) -> ContextRecord:
     """Parse a context's record from its item. `seconds` is the current time since 1970.
 
-    An item past its TTL gives only the fence and the queue version, so that the next lease still has a higher fence.
-    Raises StoreCorrupt if the item is invalid.
+    An expired item gives only the fence and the queue version, because the next lease needs a higher fence. Raises
+    StoreCorrupt if the item is invalid.
     """
     if item is None:
         return ContextRecord()
@@ -188,13 +188,13 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
 
 
 def turn_of(fields: Mapping[str, Any]) -> Turn:
-    """Parse a turn from its fields in a context's item. Items of version 1 have no `hops`."""
+    """Parse a turn from a context's item. Items of version 1 have no `hops`."""
     stopped_by = next((cause for cause in StoppedBy if cause == fields.get("stopped_by")), None)
     return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0), stopped_by)
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
-    """Return the fields of a turn for a context's item."""
+    """Return the turn in the form stored in a context's item."""
     return {
         "id": turn.id,
         "task_id": turn.task_id,
@@ -229,7 +229,7 @@ def _is_mine(lease: Lease) -> Condition:
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
-    # A queue that never changed has no `line`, and neither has an item of version 1.
+    # The attribute `line` is missing in items of version 1, and until the first change of the queue.
     return Equals("line", record.queue_version) if record.queue_version else Absent("line")
 
 
@@ -252,7 +252,7 @@ def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
 
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease a new message's turn in a context that is free, new or expired."""
+    """Return the change to lease the turn of a new message. The context is free, new or expired."""
     values = _leased(lease, times, **times.ttl)
     if not record.exists:
         return Change(values, only_if=Absent())
@@ -263,7 +263,7 @@ def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease the turn of a message with the required input."""
+    """Return the change to lease the turn of a message that answers the interrupted task."""
     requires_input = Equals("interrupted", lease.turn.task_id)
     return Change(
         _leased(lease, times, expires=times.expires),
@@ -282,12 +282,12 @@ def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
 
 
 def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease a suspended turn or a dead holder's turn, unless the lease was renewed meanwhile."""
+    """Return the change to lease a suspended turn or a dead holder's turn. It fails if the lease was renewed."""
     return Change(_leased(lease, times), only_if=Both((fence_is(record.fence), Equals("until", record.until))))
 
 
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease a turn in place of its task's running turn, whose holder may be alive."""
+    """Return the change to lease a turn that replaces the running turn of its task. The old holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
 
 
@@ -298,7 +298,7 @@ def renewed(lease: Lease, times: Times) -> Change:
 
 
 def advanced(fence: int) -> Change:
-    """Return the change to note that an agent has stored a step under the lease with this fence."""
+    """Return the change to record that an agent has stored a step under the lease with this fence."""
     return Change({"advanced": fence}, only_if=fence_is(fence))
 
 
@@ -308,7 +308,7 @@ def advanced(fence: int) -> Change:
 def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) -> Change:
     """Return the change to append a turn to the context's queue.
 
-    Pass `timer=False` while a task of the context requires input: the answer to it sets the timer.
+    Pass `timer=False` while a task of the context requires input: the client's answer sets the timer.
     """
     return Change(
         times.ttl,
@@ -320,7 +320,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 
 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
-    """Return the change to restart the queue of an expired context with this turn alone."""
+    """Return the change to replace the queue of an expired context by this turn."""
     return Change(
         {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
         remove=("interrupted", *LEASE_ATTRIBUTES),
@@ -329,9 +329,9 @@ def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
 
 
 def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *, answers: bool) -> Change:
-    """Return the change to put a turn first in the queue, and release the lease.
+    """Return the change to put a turn first in the queue and release the lease.
 
-    The turn answers required input if `answers`, otherwise it interrupts the running turn of its task.
+    With `answers` the turn answers the interrupted task. Otherwise it replaces the running turn of its task.
     """
     expected = Both((NOTHING_RUNS, Equals("interrupted", turn.task_id))) if answers else Exists("running")
     return Change(
@@ -351,19 +351,19 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 
 def released(lease: Lease) -> Change:
-    """Return the change to release the lease after a turn and free its context, if the queue is empty."""
+    """Return the change to release the lease after a turn. The context is then free. Requires an empty queue."""
     return Change(remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
-    """Return the change to release the lease and record that the turn's task requires input. The queue waits for it."""
+    """Return the change to release the lease and record that the task requires input. Queued turns wait for it."""
     return Change(
         {"interrupted": lease.turn.task_id}, remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=fence_is(lease.fence)
     )
 
 
 def released_for_next(record: ContextRecord, times: Times) -> Change:
-    """Return the change to release the lease while turns wait, so that another holder can run the next turn."""
+    """Return the change to release the lease after a turn, so that any process can run the next queued turn."""
     return Change(
         {"due_at": times.lease_until},
         remove=LEASE_ATTRIBUTES,
@@ -372,7 +372,7 @@ def released_for_next(record: ContextRecord, times: Times) -> Change:
 
 
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
-    """Return the change to lease the next turn of the queue to the same holder, at the end of its turn."""
+    """Return the change to end a turn and lease the next queued turn to the same holder."""
     return Change(
         _leased(lease, times, line=record.queue_version + 1),
         drop_first=("waiting",),
@@ -383,7 +383,7 @@ def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
 def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
     """Return the change to suspend a turn, so that another holder can lease it."""
     return Change(
-        # Remove the holder and the lease's end: a process with a slow clock must not see a lease in force.
+        # Remove the holder and set the lease's end to 0: a process with a slow clock must not see a lease in force.
         {"until": 0, "running": turn_value(turn), "expires": times.expires, "due_at": times.lease_until},
         remove=("holder",),
         only_if=_is_mine(lease),
@@ -391,7 +391,7 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
 
 
 def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Change:
-    """Return the change to remove an ended or deleted task from its context: its turns and its required input."""
+    """Return the change to remove an ended or deleted task from its context: its turns and its interrupt."""
     waiting = record.without(task_id)
     runs, requires_input = record.runs(task_id), record.interrupted == task_id
     another_runs = record.running is not None and not runs

@@ -37,16 +37,16 @@ class Conversation(Struct, frozen=True):
 
 
 class Conversations:
-    """Reader of conversations. It finds tasks by the task list, which may lag behind the log."""
+    """Reader of conversations. It finds the tasks in the task list, which may be outdated."""
 
     def __init__(self, store: TaskStore, task_list: TaskList) -> None:
         self._store, self._list = store, task_list
 
     async def get(self, call: CallContext, context_id: str, *, length: int | None, offset: int) -> Conversation:
-        """Return the conversation of a context: `length` messages (None for all), after skipping the `offset` newest.
+        """Return the last `length` messages of a context (None for all) before its `offset` newest messages.
 
-        It covers the newest 100 tasks and 4 MiB, but at least one whole task. `offset` reaches older messages of these
-        tasks. The result has the artifacts of all the covered tasks. Raises ContextNotFound, also for another caller's
+        Read at most the newest 100 tasks and 4 MiB, but at least one whole task. Messages of other tasks are not
+        returned. The result has all artifacts of the tasks read. Raises ContextNotFound, also for another caller's
         context.
         """
         window = _Window(length, offset)
@@ -60,7 +60,7 @@ class Conversations:
         return Conversation(context_id, window.history[::-1], window.artifacts[::-1], window.status)
 
     async def history(self, task: TaskKey, context: ContextKey, limit: int, before: str | None) -> Sequence[Message]:
-        """Return the last `limit` messages of the task's context, or the last before the message with id `before`."""
+        """Return the last `limit` messages of the task's context, or those before the message id `before`."""
         filter_ = TaskFilter(context.owner, context.agent, context.context_id)
         own = await self._load(filter_, task.task_id)
         messages = replies.messages_in(own) if own is not None else []
@@ -77,7 +77,7 @@ class Conversations:
         return found[max(0, len(found) - limit) :]
 
     async def ids(self, call: CallContext, *, length: int, offset: int) -> Sequence[str]:
-        """Return `length` context ids from the caller's newest 1000 tasks, newest task first, skipping `offset` ids."""
+        """Return up to `length` context ids of the caller's newest 1000 tasks, newest first. Skip `offset` ids."""
         tasks = TaskFilter(call.owner, call.agent)
         after: ListCursor | None = None
         found: dict[str, None] = {}
@@ -98,7 +98,7 @@ class Conversations:
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
             page = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
-            # A lagging index may list a task twice.
+            # The index is eventually consistent and may list a task twice.
             found = [task_id for task_id in dict.fromkeys(entry.task_id for entry in page) if task_id not in seen]
             seen.update(found)
             for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
@@ -116,18 +116,18 @@ class Conversations:
             return None
 
     async def _load(self, tasks: TaskFilter, task_id: str) -> Task | None:
-        """Return the task of this id from its log; None if it was deleted, is unreadable, or fails the filter."""
+        """Return the task with this id from its log; None if it is deleted, unreadable or excluded by the filter."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
-            # The operator has to repair this task; the other tasks are readable.
+            # An operator must repair this task. The caller still gets the other tasks.
             logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
         return lifecycle.fold(log.events) if log is not None and matches(log.head, tasks) else None
 
 
 class _Window:
-    """The requested part of a conversation, collected from its newest message backwards."""
+    """The requested part of a conversation, collected from the newest message to the oldest."""
 
     def __init__(self, length: int | None, offset: int) -> None:
         self.history: list[Message] = []
@@ -137,7 +137,7 @@ class _Window:
         self._wanted, self._skipped, self._bytes_left = length, offset, MAX_PAGE_BYTES
 
     def add(self, task: Task) -> None:
-        """Add the requested messages and the artifacts of a task. It must be older than the tasks added before."""
+        """Add the requested messages and the artifacts of a task. Call it with the newest task first."""
         messages = self._requested(replies.messages_in(task))
         size = sum(each.ByteSize() for each in (*messages, *task.artifacts))
         if size > self._bytes_left and (self.history or self.artifacts):
@@ -165,5 +165,5 @@ class _Window:
 
 
 def _before(messages: Sequence[Message], message_id: str | None) -> list[Message]:
-    """Return the messages before the message with this id; all messages if it is not among them."""
+    """Return the messages before the message with this id; all messages if none has this id."""
     return list(takewhile(lambda message: message.message_id != message_id, messages))

@@ -21,32 +21,32 @@ _OPTIONAL = (*_TIMES, "due_shard")
 def registered(
     task: TaskKey, config_id: str, before: Delivery | None, *, after: int, due_at: datetime | None
 ) -> Delivery:
-    """Return the delivery state of a push config registered after event `after`. `before` is the replaced state."""
+    """Return the delivery state of a push config registered after event `after`. `before` is the state it replaces."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    # The dead letters stay: the client may have replaced the URL in order to post them again.
+    # Keep the count of dead letters. The client may have replaced the URL to have the dead letters posted again.
     dead, dead_from = before.dead, before.dead_from
     return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 
 
 def claimed(delivery: Delivery, until: datetime) -> Delivery:
-    """Return the delivery claimed until this time. Its timer expires with the claim, in case the process dies."""
+    """Return the delivery, claimed until this time. Its timer expires at the same time, in case the process dies."""
     return replace(delivery, claimed_until=until, due_at=until)
 
 
 def advanced(delivery: Delivery, cursor: int, until: datetime) -> Delivery:
-    """Return the delivery after a successful post, with its cursor moved and its claim renewed."""
+    """Return the delivery after a successful post: its cursor is moved and its claim is renewed."""
     return claimed(_succeeded(replace(delivery, cursor=cursor)), until)
 
 
 def settled(delivery: Delivery, cursor: int, *, delivered: bool, due_at: datetime | None) -> Delivery:
-    """Return the delivery with its cursor moved and its claim released. Events after the cursor are due at `due_at`."""
+    """Return the delivery with a moved cursor and without a claim. `due_at` is the timer for the later events."""
     after = replace(delivery, cursor=cursor, claimed_until=None, due_at=due_at)
     return _succeeded(after) if delivered else after
 
 
 def failed(delivery: Delivery, failure: str, next_at: datetime, due_at: datetime) -> Delivery:
-    """Return the delivery after a failed post, with one more try and the time of the retry, without a claim."""
+    """Return the delivery after a failed post: one more try, the time of the next try, and no claim."""
     return replace(
         delivery, tries=delivery.tries + 1, failure=failure, next_at=next_at, claimed_until=None, due_at=due_at
     )
@@ -69,12 +69,12 @@ def buried(delivery: Delivery, cursor: int, failure: str, until: datetime) -> De
 
 
 def disabled(delivery: Delivery, failure: str) -> Delivery:
-    """Return the delivery disabled, without claim and timer: nothing more is posted to a receiver that is gone."""
+    """Return the delivery disabled, without claim and timer. The receiver's URL no longer exists (410)."""
     return replace(delivery, failure=failure, disabled=True, next_at=None, claimed_until=None, due_at=None)
 
 
 def redriven(delivery: Delivery, due_at: datetime) -> Delivery:
-    """Return the delivery reset so that events are posted again from the first dead letter on."""
+    """Return the delivery reset to post again all events from the first dead letter on."""
     cursor = delivery.dead_from - 1 if delivery.dead_from else delivery.cursor
     return Delivery(delivery.task, delivery.config_id, delivery.after, cursor, due_at=due_at)
 
@@ -84,12 +84,12 @@ def _succeeded(delivery: Delivery) -> Delivery:
 
 
 def lost() -> ClaimLost:
-    """Return the error for a push config changed by another process since it was claimed."""
+    """Return the error for a push config that another process has changed after this process claimed it."""
     return ClaimLost("Another process delivers for this config, or the config was deleted or replaced.")
 
 
 def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
-    """Return the delivery of the push config with this id; None if it is not among the known ones."""
+    """Return the delivery of the push config with this id; None if `known` does not contain it."""
     return next((delivery for delivery in known if delivery.config_id == config_id), None)
 
 
@@ -97,7 +97,7 @@ def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
 
 
 def attributes_of(delivery: Delivery, shard: str) -> Item:
-    """Return the item attributes of the delivery. `shard` is the timer shard of its task."""
+    """Return the item attributes of the delivery. `shard` is the timer index partition of its task."""
     found: Item = {
         "registered": delivery.after,
         "passed": delivery.cursor,
@@ -116,7 +116,7 @@ def attributes_of(delivery: Delivery, shard: str) -> Item:
 
 
 def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
-    """Return the delivery stored in the item of a push config."""
+    """Parse the delivery from the item of a push config."""
     next_at, claimed_until, due_at = (
         datetime.fromtimestamp(item[name] / 1000, UTC) if name in item else None for name in _TIMES
     )
@@ -138,7 +138,7 @@ def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
 
 
 def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
-    """Return the change of a config's item to `after`, if it has the revision of `before`. `more` sets attributes."""
+    """Return the change of a push config's item from `before` to `after`. `more` sets further attributes."""
     values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
     gone = tuple(name for name in _OPTIONAL if name not in values)
     return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

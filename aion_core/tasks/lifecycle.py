@@ -30,7 +30,7 @@ TERMINAL = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
-"""Final states of a task, without further transitions (A2A 4.1.3). `unknown` occurs in v0.3 responses only."""
+"""Final states of a task: no transition follows (A2A 4.1.3). `unknown` occurs only in v0.3 responses."""
 
 INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 """States of a task waiting for its client. A message resumes the task."""
@@ -65,7 +65,7 @@ def state_name(state: TaskState) -> str:
 def advance(head: Head, event: Event) -> Head:
     """Return the task's head after the event: the event number grows by one, and a status event sets the state.
 
-    Raises InvalidTransition if the task has ended, or if the event's state must not follow the current state.
+    Raises InvalidTransition if the task has ended, or if its state does not allow the event's state.
     """
     if head.state in TERMINAL:
         raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
@@ -80,15 +80,15 @@ def advance(head: Head, event: Event) -> Head:
 
 def timestamp_of(status: TaskStatus) -> datetime:
     """Return the timestamp of a task status as a datetime in UTC."""
-    # Faster than protobuf's ToDatetime, with the same result.
+    # This has the same result as protobuf's ToDatetime, but is faster.
     return _EPOCH + timedelta(seconds=status.timestamp.seconds, microseconds=status.timestamp.nanos // 1000)
 
 
 def status_at(state: TaskState, at: datetime) -> TaskStatus:
     """Return a task status with this state and time, rounded down to a millisecond.
 
-    Whole seconds get one millisecond more. The JSON of protobuf omits a zero fraction: clients that parse one fixed
-    format, or sort timestamps as text, would fail.
+    A time in whole seconds is increased by one millisecond. Protobuf's JSON omits a zero fraction, and some clients
+    parse only one timestamp format, or sort timestamps as text.
     """
     status = TaskStatus(state=state)
     since_1970 = (at - _EPOCH) // timedelta(milliseconds=1)
@@ -104,7 +104,7 @@ def time_of(event: Event) -> datetime | None:
 
 
 def milliseconds(since: datetime, until: datetime) -> float:
-    """Return the milliseconds between two times, at least 0, since the clocks of two machines may differ."""
+    """Return the milliseconds between two times. Return 0 instead of a negative number: clocks of machines differ."""
     return max(0.0, (until - since).total_seconds() * 1000)
 
 
@@ -123,7 +123,7 @@ def apply(task: Task | None, entry: Numbered) -> Task:
 
 
 def fold(log: Iterable[Numbered]) -> Task:
-    """Return the task that a log's events lead to. Raises StoreCorrupt if the log does not begin with a task."""
+    """Return the task resulting from a log's events. Raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
     for entry in log:
         if task is None or isinstance(entry.event, Task):
@@ -141,14 +141,14 @@ def _apply_to(task: Task, entry: Numbered) -> None:
         case Message():
             _add_message(task, event)
         case TaskStatusUpdateEvent():
-            # `status.message` is the latest message of the task; `history` has the earlier ones, each once.
+            # `status.message` is the task's latest message. `history` has each earlier message once.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
                 _add_message(task, task.status.message)
             if entry.message is not None:
                 _add_message(task, entry.message)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
-                # An answer may be an earlier message of the turn, repeated in the turn's last status.
+                # The turn's last status may repeat an earlier message of the turn as its answer.
                 _remove_message(task, event.status.message.message_id)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
@@ -168,7 +168,7 @@ def _remove_message(task: Task, message_id: str) -> None:
 
 
 def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
-    """Add an artifact to the task: replace the artifact with its id, or with `append` extend it (A2A 4.2.2)."""
+    """Add an artifact to the task. With the same id, replace it, or extend it if `append` is set (A2A 4.2.2)."""
     for artifact in task.artifacts:
         if artifact.artifact_id == event.artifact.artifact_id:
             if event.append:
@@ -217,12 +217,12 @@ HAS_NOT_ENDED = state_in(RUNNING | INTERRUPTED)
 
 
 def subscribers_as_read(head: Head) -> Condition:
-    """Return the condition that no push config was added since the head was read: a commit must know all configs."""
+    """Return the condition that no push config was added since the head was read: a commit notifies all of them."""
     return Either((Absent("push_epoch"), Equals("push_epoch", head.push_epoch)))
 
 
 def as_read(head: Head, *, fence: bool) -> Condition:
-    """Return the condition that the task has the event number, push subscribers and (with `fence`) fence of `head`."""
+    """Return the condition that the task's event number, subscribers and (if `fence`) fence equal those of `head`."""
     mine = (Equals("fence", head.fence),) if fence else ()
     return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
 
@@ -243,7 +243,7 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
 
 
 def fenced(fence: int) -> Change:
-    """Return the change that sets a new fence in a task's head, so that writes of earlier lease holders fail."""
+    """Return the change to set a new fence in a task's head. Writes under earlier leases then fail."""
     return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
 
 
@@ -255,13 +255,13 @@ def subscriber_attributes(head: Head) -> dict[str, str | int]:
 
 
 def subscribed(head: Head, after: Head, *, while_running: bool = False) -> Change:
-    """Return the change that adds a push subscriber to an existing task; with `while_running`, to a running one."""
+    """Return the change to add a push subscriber to a task. With `while_running`, the task must be running."""
     exists = IS_RUNNING if while_running else Exists()
     return Change(subscriber_attributes(after), only_if=Both((exists, subscribers_as_read(head))))
 
 
 def without_subscribers(head: Head) -> Change:
-    """Return the change that removes a task's push subscribers, unless one was added since `head` was read."""
+    """Return the change to remove a task's push subscribers. It fails if one was added since `head` was read."""
     return Change(
         {"push_epoch": head.push_epoch + 1},
         remove=("push_events",),
@@ -283,13 +283,13 @@ class NewEvent(Struct, frozen=True):
     request: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
     token: str = ""
-    """Identifies the write of the event, so that a repeat after a lost response finds it."""
+    """Identifies the write of the event. A repeated write after a lost response finds the event by it."""
     notifies: bool = False
     """True if a push subscriber may want the event."""
 
 
 class HeadMove(Struct, frozen=True):
-    """A change of a task's head item, and the head after the change."""
+    """A change of a task's head item, and the resulting head."""
 
     change: Change
     after: Head
@@ -303,11 +303,11 @@ class Transition(Struct, Generic[T], frozen=True):
     heads: tuple[HeadMove, ...] = ()
     events: tuple[NewEvent, ...] = ()
     recorded_message: tuple[TaskKey, str] | None = None
-    """Task and turn id of a formerly waiting message: the transaction records it in the log."""
+    """Task and turn id of a message that was queued until now. The transaction records the message in the log."""
 
 
 def new_event(head: Head, generation: int, event: Event, **more: Any) -> NewEvent:
-    """Return a new event for a task's log. It notifies if a push subscriber of `head` wants it."""
+    """Return a new event for a task's log. It notifies the push subscribers of `head`, if they receive this kind."""
     return NewEvent(head.key, generation, event, notifies=has_subscriber_for(head, event), **more)
 
 
@@ -315,7 +315,7 @@ def new_event(head: Head, generation: int, event: Event, **more: Any) -> NewEven
 
 
 def wants(events: PushEvents, event: Event) -> bool:
-    """Return True if a push subscriber to these kinds of events receives the event."""
+    """Return True if a push subscriber to `events` receives this event."""
     match event:
         case TaskStatusUpdateEvent():
             return True
@@ -339,7 +339,7 @@ def head_with_subscriber(head: Head, config: PushConfig) -> Head:
 
 
 def check_room(config_ids: Collection[str], config: PushConfig) -> None:
-    """Raise TooManyPushConfigs if a task with these push configs has no room for another."""
+    """Raise TooManyPushConfigs if a task with these push configs has the maximum and `config` would be one more."""
     if config.id not in config_ids and len(config_ids) >= MAX_PUSH_CONFIGS:
         raise TooManyPushConfigs(
             f"The task has {MAX_PUSH_CONFIGS} push notification configs already. Delete or replace one first."

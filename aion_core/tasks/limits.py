@@ -1,7 +1,8 @@
 """Rate limits of an owner: items that count requests, open streams and open tasks, and their changes. Pure.
 
-The token bucket is stored as one number, the time at which it will be full again. Each request adds the time in which
-one token arrives (a leaky bucket as a meter, ITU-T I.371). So one conditional write takes a token, without a read.
+A token bucket is stored as one number: the time when it will be full again. Each request moves this time by the
+interval between two tokens (a leaky bucket as a meter, ITU-T I.371). So a request needs one conditional write and no
+read.
 """
 
 import json
@@ -18,16 +19,16 @@ MINUTE = 60_000_000
 """A minute in microseconds. With a high limit, one token arrives in less than a millisecond."""
 
 BEING_CREATED = timedelta(minutes=1)
-"""Longest time from the counting of a task to its creation. After it, a missing task is uncounted."""
+"""Longest time between counting a task and creating it. Afterwards, a task that does not exist is no longer counted."""
 
 STREAM_COUNT_LIFE = timedelta(hours=1)
-"""Life of an owner's item with open streams after its last change. No Lambda invocation lasts as long."""
+"""Lifetime of an owner's item with open streams after its last change, longer than any Lambda invocation."""
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
-    """Return two changes to take a token: from a full bucket, and from one not full. At most one condition holds."""
+    """Return two changes to take a token, for a full bucket and for a partly used one. At most one of them succeeds."""
     at, step = _microseconds(now), _step(per_minute)
     expires = at // 1_000_000 + 120
     return (
@@ -40,7 +41,7 @@ def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
 
 
 def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> float:
-    """Return the seconds until the bucket of this item has a token; 0 or less if it has one now."""
+    """Return the seconds until the bucket in this item has a token; 0 or less if it has a token now."""
     if item is None:
         return 0.0
     over: int = item["full_at"] + _step(per_minute) - MINUTE - _microseconds(now)
@@ -48,7 +49,7 @@ def seconds_until_token(item: Item | None, now: datetime, per_minute: int) -> fl
 
 
 def _step(per_minute: int) -> int:
-    """Return the microseconds between two new tokens at this limit."""
+    """Return the microseconds between two new tokens, for a limit of `per_minute` requests."""
     return math.ceil(MINUTE / per_minute)
 
 
@@ -60,7 +61,7 @@ def _microseconds(at: datetime) -> int:
 
 
 def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
-    """Return the change to count an open stream of an owner, if fewer than `most` are counted."""
+    """Return the change to count an open stream of an owner. It fails if `most` streams are counted already."""
     return Change(
         values={"v": VERSION, "expires": int((now + STREAM_COUNT_LIFE).timestamp())},
         add_members={"open": frozenset({_stream_member(stream)})},
@@ -69,18 +70,18 @@ def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
 
 
 def closed(streams: Iterable[OpenStream]) -> Change:
-    """Return the change of the owner's item to uncount these streams."""
+    """Return the change to remove these streams from the owner's count."""
     return Change(remove_members={"open": frozenset(map(_stream_member, streams))}, only_if=Exists())
 
 
 def open_streams(item: Item | None) -> list[OpenStream]:
-    """Return the streams counted in the owner's item. The stream of a dead process counts until its `until`."""
+    """Return the streams counted in the owner's item. If a process dies, its streams count until their `until`."""
     members = (json.loads(member) for member in (item or {}).get("open", ()))
     return [OpenStream(id_, task_id, moment(until)) for until, id_, task_id in members]
 
 
 def _stream_member(stream: OpenStream) -> str:
-    """Return the stream as a JSON array of its last time, id and task."""
+    """Return the stream as a JSON array: the time until which it counts, its id and its task."""
     return json.dumps([milliseconds(stream.until), stream.id, stream.task_id], separators=(",", ":"))
 
 
@@ -88,7 +89,7 @@ def _stream_member(stream: OpenStream) -> str:
 
 
 def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
-    """Return the change to count an open task of the owner, if fewer than `most` are counted."""
+    """Return the change to count an open task of the owner. It fails if `most` tasks are counted already."""
     return Change(
         values={"v": VERSION, "expires": expires},
         add_members={"tasks": _members(owner, [task])},
@@ -97,30 +98,30 @@ def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
 
 
 def forgotten(owner: str, tasks: Iterable[OpenTask]) -> Change:
-    """Return the change of the owner's item to uncount these tasks."""
+    """Return the change to remove these tasks from the owner's count."""
     return Change(remove_members={"tasks": _members(owner, tasks)}, only_if=Exists())
 
 
 def open_tasks(owner: str, item: Item | None) -> list[OpenTask]:
-    """Return the open tasks counted in the owner's item; empty without an item."""
+    """Return the open tasks counted in the owner's item; empty if the item does not exist."""
     return [_open_task(owner, member) for member in (item or {}).get("tasks", ())]
 
 
 def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
-    """Return True if a counted task has ended, or was not created within a minute; `head` is the task's head."""
+    """Return True if a counted task has ended, or was counted over a minute ago and does not exist (`head` is None)."""
     if head is None:
         return now - task.since > BEING_CREATED
     return head.state in lifecycle.TERMINAL
 
 
 def owner_named_in(member: str) -> str:
-    """Return the task's owner named in a member of `tasks`; "" for a task of the item's own owner."""
+    """Return the owner in a member of `tasks`; "" if the task belongs to the owner of the item."""
     _, _, owner = (*json.loads(member), "")[:3]
     return str(owner)
 
 
 def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
-    """Return the tasks as JSON arrays of time, task id and, for the task of a tenant, its owner."""
+    """Return the tasks as JSON arrays of time, task id and, if it is not the item's owner, the task's owner."""
     fields = (
         [milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
         for task in tasks

@@ -43,10 +43,10 @@ class TaskLister:
     async def list_tasks(self, call: CallContext, request: ListTasksRequest) -> ListTasksResponse:
         """Return the requested page of the caller's tasks (A2A 3.1.4).
 
-        The tasks come from the log, not from the lagging index. A page may be short or empty although more pages
-        follow; the last page has an empty nextPageToken. A task that changes between two pages may be missed, but is
-        never repeated, unless its status timestamp went back. A new list from the first page includes it. Raises
-        InvalidMessage.
+        The tasks come from the log, because the index may be outdated. A page may be short or empty although more pages
+        follow; the last page has an empty nextPageToken. If a task changes between two pages, the list may miss it, but
+        does not repeat it (unless its status timestamp went back). A new list from the first page includes the task.
+        Raises InvalidMessage.
         """
         tasks, size = wanted(call, request), page_size(request)
         check_history_length(request.history_length, "historyLength")
@@ -63,12 +63,12 @@ class TaskLister:
     async def _page(
         self, tasks: TaskFilter, request: ListTasksRequest, after: ListCursor | None, size: int
     ) -> tuple[Sequence[Task], ListCursor | None]:
-        """Return the tasks of a page and the cursor of the next page, None on the last page."""
+        """Return the tasks of a page, and the cursor of the next page (None on the last page)."""
         page: list[tuple[ListCursor, Task]] = []
         bytes_left = MAX_PAGE_BYTES
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
-            # Read one entry more than the page has room for: if it exists, another page follows.
+            # Read one more entry than the page can hold, to learn if another page follows.
             entries = await self._list.page(tasks, after=after, limit=room + 1)
             more = len(entries) > room
             for some in (entries[start : min(start + LOADS, room)] for start in range(0, room, LOADS)):
@@ -86,16 +86,17 @@ class TaskLister:
         return _newest_first(page), after if more else None
 
     async def _load(self, tasks: TaskFilter, listed: ListCursor, *, is_first: bool) -> tuple[Head, Task] | None:
-        """Return a listed task and its head from the log; None if it was deleted or has moved to another page."""
+        """Return a listed task and its head from the log; None if it is deleted, unreadable or now on another page."""
         try:
             log = await self._store.log(TaskKey(tasks.owner, listed.task_id))
         except StoreCorrupt as error:
-            # The operator has to repair this task; the other tasks are readable.
+            # An operator must repair this task. The caller still gets the other tasks.
             logger.error("Task %s cannot be listed: %s", listed.task_id, error)
             return None
         if log is None or not matches(log.head, tasks):
             return None
-        # The index lags. A task that has moved up belongs on an earlier page, except on the first page.
+        # The index may be outdated. A task with a newer status belongs on an earlier page; only the first page may list
+        # it.
         now = list_cursor_of(log.head)
         if now != listed and not (is_first and now > listed):
             return None
@@ -103,7 +104,7 @@ class TaskLister:
 
 
 def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
-    """Return the task filter of a ListTasks request. Raises InvalidMessage for invalid fields."""
+    """Return the task filter for a ListTasks request. Raises InvalidMessage for invalid fields."""
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
     if request.status not in TaskState.values():
@@ -131,7 +132,7 @@ def page_size(request: ListTasksRequest) -> int:
 
 
 def matches(head: Head, tasks: TaskFilter) -> bool:
-    """Return True if the filter matches the task with this head."""
+    """Return True if the filter includes the task with this head."""
     return (
         (head.context.owner, head.context.agent) == (tasks.owner, tasks.agent)
         and tasks.context_id in (None, head.context.context_id)
@@ -141,12 +142,12 @@ def matches(head: Head, tasks: TaskFilter) -> bool:
 
 
 def list_cursor_of(head: Head) -> ListCursor:
-    """Return the position in a list of the task with this head."""
+    """Return the task's position in a list: its status time and its id."""
     return ListCursor(head.timestamp, head.key.task_id)
 
 
 def shaped(task: Task, request: ListTasksRequest) -> Task:
-    """Return a copy of the task with the requested history length, and with artifacts only if requested."""
+    """Return a copy of the task with the requested history length and, if requested, with its artifacts."""
     short = apply_history_length(task, request)
     if request.include_artifacts or not short.artifacts:
         return short
@@ -169,5 +170,5 @@ def _since(timestamp: Timestamp) -> datetime:
 
 
 def _newest_first(page: Sequence[tuple[ListCursor, Task]]) -> Sequence[Task]:
-    """Return the tasks of a page sorted by their current status time; the order of the index may be outdated."""
+    """Return the tasks of a page, newest status first. Sort them again because the index may be outdated."""
     return [task for _, task in sorted(page, key=lambda entry: entry[0], reverse=True)]

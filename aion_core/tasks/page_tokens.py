@@ -1,4 +1,4 @@
-"""Page tokens: signed cursors of the next page, each valid for one list only. Pure."""
+"""Page tokens: signed cursors. Each token is valid for one list only. Pure."""
 
 import base64
 import hashlib
@@ -21,30 +21,30 @@ _FIXED = struct.Struct(">Bq16s")
 """Start of a token: version, microseconds since 1970, hash of the list. The task's id and the signature follow."""
 _HASH_BYTES = 16
 _AFTER = b"after\0"
-"""Part of the signed text in tokens of other lists than task lists, so that the two kinds are not confused."""
+"""Part of the signed text in tokens of other lists than task lists, so that tokens of both kinds are distinguished."""
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def make(secret: bytes, tasks: TaskFilter, cursor: ListCursor) -> str:
-    """Return the page token for the page after `cursor` in the task list with this filter."""
+    """Return the token of the page after `cursor`, for the task list with this filter."""
     fixed = _FIXED.pack(VERSION, (cursor.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
     content = fixed + cursor.task_id.encode()
     return _text(content + _sign(secret, content))
 
 
 def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
-    """Return the cursor in a page token of the task list with this filter.
+    """Return the cursor in a page token, for the task list with this filter.
 
     Raises InvalidMessage for an invalid token, and for a token of another deployment or another list.
     """
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    # Content is parsed only after its signature was checked.
+    # Check the signature before parsing the content.
     if not hmac.compare_digest(signature, _sign(secret, content)):
         raise _unknown()
-    # Later formats must keep the version at this offset.
+    # Later formats must keep the version at the same offset.
     version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
         raise _unknown()
@@ -58,13 +58,13 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
 
 
 def make_after(secret: bytes, of: Sequence[str], after: str) -> str:
-    """Return the page token for the page after the entry named `after`. `of` identifies the list."""
+    """Return the token of the page after the entry with the name `after`. `of` identifies the list."""
     content = _hash(of) + after.encode()
     return _text(content + _sign(secret, _AFTER + content))
 
 
 def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
-    """Return the name of the last entry before the token's page. Raises InvalidMessage as `read` does."""
+    """Return the name in a token of `make_after`: the last entry of the page before. Raises InvalidMessage."""
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _sign(secret, _AFTER + content)) or content[:_HASH_BYTES] != _hash(of):
@@ -79,7 +79,7 @@ def _list_of(tasks: TaskFilter) -> bytes:
 
 
 def _hash(of: Sequence[Any]) -> bytes:
-    # JSON is unambiguous for any characters.
+    # JSON encodes different lists differently, whatever characters they contain.
     return hashlib.sha256(json.dumps(of).encode()).digest()[:_HASH_BYTES]
 
 
@@ -98,8 +98,8 @@ def _bytes(token: str) -> bytes:
         signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise _unknown() from None
-    # The decoder ignores invalid characters and unused bits, so several texts decode to the same bytes: accept only the
-    # one that `_text` makes.
+    # The decoder ignores invalid characters and unused bits, so several texts decode to the same bytes. Accept only the
+    # text made by `_text`.
     if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
         raise _unknown()
     return signed

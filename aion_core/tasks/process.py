@@ -1,4 +1,4 @@
-"""Process in which turns run: its deadline, background turns, heartbeats of leases, and a guard against exits."""
+"""Process in which turns run: its deadline, background turns, lease heartbeats, and a guard against `sys.exit`."""
 
 import asyncio
 import heapq
@@ -34,7 +34,7 @@ CANCEL_SECONDS = 0.5
 
 
 class Deadline(Struct, frozen=True):
-    """Deadline of the turns of one process, and events to stop them earlier."""
+    """Deadline for the turns of one process, and events to stop them earlier."""
 
     until: datetime | None = None
     """End of the process, None if it is unknown."""
@@ -43,14 +43,14 @@ class Deadline(Struct, frozen=True):
     grace: float | None = None
     """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
     leave: asyncio.Future[None] | None = None
-    """Completed before the process stops: streams end, and blocking sends return the current task. May be None."""
+    """Future, completed before the process stops: streams then end, and blocking sends return the current task."""
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
     """Return two margins in seconds before the deadline: to drain a turn to a step boundary, and to cancel it.
 
-    In a process with little time, the agent gets most of it. The turn is still cancelled before the runtime stops the
-    process; otherwise the turn would wait until its lease expires.
+    In a process with little time, the agent gets most of it. But the turn is always cancelled before the runtime stops
+    the process: otherwise the next holder would have to wait until the lease expires.
     """
     if deadline.until is None:
         return DRAIN_SECONDS, CUT_SECONDS
@@ -60,7 +60,7 @@ def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:
 
 
 class BackgroundTurns(set[asyncio.Task[None]]):
-    """Running turns that a request has started in this process. They may outlive its response."""
+    """Turns that a request has started in this process. They may run longer than the request."""
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a turn's coroutine in an asyncio task, and log its failure."""
@@ -76,12 +76,12 @@ class BackgroundTurns(set[asyncio.Task[None]]):
             )
 
     async def wait(self) -> None:
-        """Wait for the end of the turns, also of those started meanwhile."""
+        """Wait until all turns have ended, including turns started during the wait."""
         while self:
             await asyncio.wait(set(self))
 
     async def cancel(self) -> None:
-        """Cancel the turns, and wait shortly for their end, since canceled turns still record their metrics."""
+        """Cancel the turns, and wait shortly until they have recorded their metrics."""
         for task in self:
             task.cancel()
         if self:
@@ -90,10 +90,10 @@ class BackgroundTurns(set[asyncio.Task[None]]):
 
 # ── Heartbeat ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# Threads renew the lease of a running turn, since a node may block the event loop.
+# Threads renew the lease of a running turn, because an agent's code may block the event loop.
 
 WATCH_SECONDS = 1.0
-"""Shortest pause between two checks of a lease. A turn cancelled by another process runs on for about this long."""
+"""Shortest pause between two checks of a lease. A turn cancelled by another process may run about this long."""
 
 LOOKS_PER_SECOND = 20
 """Number of lease checks per second in one process. With many turns each lease is checked less often."""
@@ -109,26 +109,26 @@ class LeaseSignal(Protocol):
 
 
 class LeaseKeeper(Protocol):
-    """Factory of the context manager that renews a lease while its turn runs."""
+    """Factory of context managers that renew a lease while its turn runs."""
 
     def __call__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
     ) -> AbstractAsyncContextManager[LeaseSignal]:
-        """Return the context manager for this lease, as `Heartbeat` does."""
+        """Return a context manager that renews this lease, such as a `Heartbeat`."""
         ...
 
 
 def watch_seconds() -> float:
-    """Return the seconds between two checks of the same lease, longer with many leases in this process."""
+    """Return the seconds between two checks of one lease. The pause grows with the number of leases in this process."""
     return max(WATCH_SECONDS, len(_beating) / LOOKS_PER_SECOND)
 
 
 class LeaseRenewal:
     """Renewal and checks of one lease, in steps. It has no thread: the caller waits between the steps.
 
-    The first step enqueues a delayed wake-up message, visible after the earliest end of the lease. If this process
-    dies, the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message.
-    A retried turn (`tries` > 1) has its first step at once: the cause of the retry may end this process early too.
+    The first step enqueues a delayed wake-up message that arrives after the lease could expire. If this process dies,
+    the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message. A
+    retried turn (`tries` > 1) has its first step at once, because this process may die early too.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class LeaseRenewal:
         watch: Callable[[], float] = watch_seconds,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Renew every `renew_seconds`, check every `watch()`; delay the wake-up message by `wake_up_seconds`."""
+        """Renew every `renew_seconds`, check every `watch()` seconds, delay the message by `wake_up_seconds`."""
         self._store, self._work_queue, self._lease = store, work_queue, lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._now, self._renewed_at, self._enqueued = now, now(), False
@@ -150,17 +150,17 @@ class LeaseRenewal:
 
     @property
     def pause(self) -> float:
-        """Seconds for the caller to wait before the next call of `once`."""
+        """Seconds to wait before the next call of `once`."""
         return 0.0 if self._hurries else min(self._watch(), self._renew_seconds)
 
     def once(self) -> bool:
-        """Renew the lease if a renewal is due, else check it. Return False if the lease is lost.
+        """Renew the lease if a renewal is due, otherwise check it. Return False if the lease is lost.
 
-        The call blocks. After a StoreError the lease counts as held, and the next step tries again.
+        The call blocks. After a StoreError the lease is regarded as held, and the next step tries again.
         """
-        # Measure the time instead of adding the pauses: a check takes seconds if the store is slow.
+        # Read the clock instead of adding up the pauses: with a slow store, a check takes seconds.
         at, self._hurries = self._now(), False
-        # Tolerance for rounding errors, and for a pause that ends early.
+        # Allow for rounding errors, and for a pause that ends a little early.
         renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
@@ -177,7 +177,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager: renews a lease in threads, by `LeaseRenewal`, and completes its future `lost` after its loss."""
+    """Context manager that renews a lease in threads. It completes its future `lost` if the lease is lost."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -187,7 +187,7 @@ class Heartbeat:
         )
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
-        # The copied context variables add the turn's labels to the log records of a step.
+        # Copy the context variables, so that the log records of a step have the turn's labels.
         self._context, self._name = copy_context(), f"lease-{lease.turn.id}"
         self.stopped = False
         """True after the end of the turn or the loss of the lease."""
@@ -201,7 +201,7 @@ class Heartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the steps without waiting. A renewal in progress is harmless, since the store compares the fence."""
+        """End the steps without waiting. A renewal in progress does no harm: the store compares the fence."""
         _beating.discard(id(self))
         self.stopped = True
 
@@ -210,7 +210,7 @@ class Heartbeat:
         _timer.schedule(self._renewal.pause, self)
 
     def start_step(self) -> None:
-        """Run the next step in a thread of its own, since the store may take seconds to answer."""
+        """Run the next step in a new thread, because the store may take seconds to answer."""
         threading.Thread(target=self._context.run, args=(self._step,), name=self._name, daemon=True).start()
 
     def _step(self) -> None:
@@ -223,9 +223,9 @@ class Heartbeat:
 
 
 class _Timer:
-    """One thread that starts the steps of this process's heartbeats when they are due.
+    """One thread that starts the steps of all heartbeats of this process when they are due.
 
-    A turn shorter than its first pause costs no thread of its own.
+    The step itself runs in another thread, so a short turn without a step needs no thread of its own.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class _Timer:
         self._thread: threading.Thread | None = None
 
     def schedule(self, seconds: float, heartbeat: Heartbeat) -> None:
-        """Start the heartbeat's next step after this number of seconds, unless the heartbeat is stopped before."""
+        """Start the heartbeat's next step after this number of seconds, unless the heartbeat is stopped first."""
         with self._changed:
             heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), weakref.ref(heartbeat)))
             if self._thread is None:
@@ -258,9 +258,9 @@ class _Timer:
             del heartbeat
 
     def _expired(self) -> Heartbeat | None:
-        """Remove the first heartbeat and return it if its step is due. Also remove the ended heartbeats before it.
+        """Remove and return the first heartbeat if its step is due. Also remove ended heartbeats before it.
 
-        So the thread seldom wakes for an ended turn. Each time it wakes, it interrupts the event loop.
+        Without the removal the thread would wake for each ended turn and interrupt the event loop.
         """
         while self._due:
             at, _, reference = self._due[0]
@@ -275,7 +275,7 @@ class _Timer:
 
 
 def _renew_timer() -> None:
-    """Create the timer. A forked process needs a new one, since threads do not survive a fork."""
+    """Create the timer again in a forked process, because threads do not survive a fork."""
     global _timer
     _timer = _Timer()
     _beating.clear()
@@ -287,9 +287,9 @@ os.register_at_fork(after_in_child=_renew_timer)
 
 # ── Exits ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# The guard covers an agent's code and every asyncio task that it starts. asyncio passes SystemExit and
-# KeyboardInterrupt from a task straight to the event loop, past every awaiting caller. Only the task's own coroutine
-# can catch them earlier. So during a turn, a task factory wraps the coroutine of every task created by the agent.
+# The guard covers an agent's code and every asyncio task that the code starts. asyncio passes SystemExit and
+# KeyboardInterrupt from a task directly to the event loop, past the awaiting callers. Only the task's own coroutine can
+# catch them. So during a turn, a task factory wraps the coroutine of every task that the agent creates.
 
 PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
 """Exceptions that asyncio passes straight to the event loop."""
@@ -302,7 +302,7 @@ _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
 
 @contextmanager
 def exit_guard() -> Iterator[None]:
-    """Context manager that raises AgentFailed if the code within it, or a task of that code, exits the process."""
+    """Context manager that raises AgentFailed if its block, or an asyncio task of its block, exits the process."""
     loop = asyncio.get_running_loop()
     previous = loop.get_task_factory()
     factory = previous if isinstance(previous, _TaskFactory) else _TaskFactory(previous)
@@ -314,17 +314,18 @@ def exit_guard() -> Iterator[None]:
     except PROCESS_EXITS as error:
         raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
-        # The garbage collector closes the coroutine of an unfinished turn in another context.
+        # `reset` raises ValueError if the garbage collector closes the coroutine of an unfinished turn in another
+        # context.
         with suppress(ValueError):
             _in_a_turn.reset(token)
         factory.turns -= 1
-        # If other code has wrapped this factory since, that wrapper stays, and this factory no longer guards tasks.
+        # If other code has wrapped this factory, its wrapper stays in place, and this factory no longer guards tasks.
         if not factory.turns and loop.get_task_factory() is factory:
             loop.set_task_factory(factory.before)
 
 
 class _TaskFactory:
-    """Task factory of an event loop during turns. It guards the agents' tasks and calls the loop's previous factory."""
+    """Task factory for an event loop during turns. It guards the agents' tasks, then calls the previous factory."""
 
     def __init__(self, before: Any) -> None:
         self.before = before
@@ -343,7 +344,7 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work
-        # asyncio shows this name in the task's description.
+        # The `repr` of an asyncio task shows this name of the coroutine.
         self.__qualname__ = getattr(work, "__qualname__", type(work).__qualname__)
 
     def send(self, value: Any) -> Any:
@@ -358,8 +359,8 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
         finally:
-            # The error's traceback refers to this frame: if the frame kept the error, both would wait for the garbage
-            # collector.
+            # The traceback of the error refers to this frame. Delete the frame's reference, so that there is no
+            # reference cycle.
             del error
 
     def close(self) -> None:

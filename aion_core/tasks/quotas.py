@@ -1,7 +1,7 @@
 """Limit of the number of open tasks per caller.
 
-The end of a task does not lower the count, since that would cost each task one more write. When the limit is reached,
-the next new message uncounts ended tasks.
+The end of a task does not lower the count, because that would cost one more write per task. When the limit is reached,
+the next new message removes ended tasks from the count.
 """
 
 import asyncio
@@ -19,16 +19,15 @@ RETRY_SECONDS = 10
 
 
 class OpenTasks:
-    """Counter of each caller's open tasks, to refuse new tasks at the limit."""
+    """Counter of each caller's open tasks. It refuses new tasks at the limit."""
 
     def __init__(self, counts: RateLimits, store: TaskStore, clock: Clock, *, most: int) -> None:
         self._counts, self._store, self._clock, self._most = counts, store, clock, most
 
     async def admit(self, caller: str, new: NewTask) -> OpenTask:
-        """Count a task before its creation; raises TooManyRequests at the limit.
+        """Count a task before it is created. Raises TooManyRequests at the limit.
 
-        A message that creates no task is never refused: a repeated message, or the required input of a task in the
-        context.
+        A repeated message and an answer to an interrupted task are always admitted, because they create no task.
         """
         now = self._clock.now()
         task = OpenTask(new.key, now.replace(microsecond=now.microsecond // 1000 * 1000))
@@ -51,11 +50,11 @@ class OpenTasks:
         return task
 
     async def forget(self, caller: str, task: OpenTask) -> None:
-        """Uncount a task that was counted but not created."""
+        """Remove a task from the count if it was not created."""
         try:
             await self._counts.forget_tasks(caller, [task])
         except StoreError as error:
-            # A message at the limit uncounts the missing task when it is older than a minute.
+            # After a minute, the next message at the limit removes this missing task from the count.
             logger.warning("A task that was not created is still counted: %s", error)
 
     async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:

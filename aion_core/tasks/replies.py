@@ -1,7 +1,7 @@
 """Forms of a turn's answer: a status message, an artifact, or a Message in place of the task. Pure.
 
-At its end the turn decides between Message and task, and records the decision in the task's metadata. So each process
-gives the same response to a repeated message.
+The turn decides at its end if the client receives a Message or the task, and records this in the task's metadata. So
+every process returns the same response to a repeated message.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 
 
 def as_artifact(answer: Message, message: Message) -> Artifact:
-    """Return an artifact with the answer's id and content, marked as the answer to `message`."""
+    """Return an artifact with the id and content of `answer`, marked as the answer to `message`."""
     artifact = Artifact(
         artifact_id=answer.message_id,
         name=NAME,
@@ -50,12 +50,12 @@ def as_artifact(answer: Message, message: Message) -> Artifact:
 
 
 def is_answer(artifact: Artifact) -> bool:
-    """Return True if the artifact is the answer of a turn; authors cannot set its metadata key."""
+    """Return True if the artifact is a turn's answer. Its metadata key is reserved: agent authors cannot set it."""
     return ANSWERS in artifact.metadata
 
 
 def as_message(artifact: Artifact, task: Task) -> Message:
-    """Return the answer in the artifact as an agent's message of the task."""
+    """Return the answer in the artifact as a message of the agent."""
     message = Message(
         message_id=artifact.artifact_id,
         role=Role.ROLE_AGENT,
@@ -71,9 +71,9 @@ def as_message(artifact: Artifact, task: Task) -> Message:
 
 
 def messages_in(task: Task) -> list[Message]:
-    """Return the task's messages, oldest first and each once.
+    """Return the task's messages, oldest first, without duplicates.
 
-    An answer stored in an artifact becomes a message after the message that it answers.
+    An answer stored as an artifact becomes a message and follows the user's message that it answers.
     """
     last = [task.status.message] if task.status.HasField("message") else []
     known = {message.message_id for message in (*task.history, *last)}
@@ -101,11 +101,11 @@ def is_message(
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
 ) -> bool:
-    """Return True if a turn that ends by this event answers its client with a Message; `reply` must not be TASK.
+    """Return True if a turn with this last event answers its client with a Message. `reply` must not be TASK.
 
-    The turn must complete with an answer. For a message to an existing task the client gets the task: it knows the task
-    and has to see it complete. With `agent` the agent must have answered with a Message, and with `auto` the answer must
-    be quick; in both cases the log must hold no other content.
+    The turn must complete with an answer. A message to an existing task always returns the task, because the client has
+    to see that task complete. With `agent`, the agent must have answered with a Message; with `auto`, the answer must
+    be quick. In both cases the log must have no other content.
     """
     if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
@@ -120,7 +120,7 @@ def is_message(
 
 
 def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
-    """Return the seconds left at this time to answer with a Message with `reply: auto`; negative if it is too late."""
+    """Return the seconds left to answer with a Message under `reply: auto`; negative if it is too late."""
     first = log[0].event if log else None
     if not isinstance(first, Task):
         return -QUICK_SECONDS
@@ -128,7 +128,7 @@ def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
 
 
 def may_be_message(log: Sequence[Numbered]) -> bool:
-    """Return True if one Message can hold the log's content: at most one answer, nothing else."""
+    """Return True if one Message can hold the log's content: at most one answer and nothing else."""
     answers: set[str] = set()
     for entry in log:
         match entry.event:

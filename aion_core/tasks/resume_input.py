@@ -1,8 +1,8 @@
 """Interrupts of a task, and the check of client messages to resume it. Pure.
 
-The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. Several interrupts are
-listed in `metadata.interrupts`, each with its `id`; an answer must then name its interrupt. One message may answer
-several interrupts: each part names its interrupt in its own `metadata.interruptId`.
+The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. If the task has several
+interrupts, `metadata.interrupts` lists them, each with its `id`, and an answer must name its interrupt. One message may
+answer several interrupts: each part names its interrupt in its own `metadata.interruptId`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 
 
 def check_resume_input(task: Task, message: Message) -> None:
-    """Check that the message can resume the interrupted task. A running task takes any message.
+    """Check that the message can resume the interrupted task. A running task accepts any message.
 
     Raises TaskFinished if the task has ended, or InvalidMessage for a missing answer or a wrong interrupt id.
     """
@@ -64,9 +64,9 @@ def interrupt_id_of(message: Message) -> str:
 
 
 def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
-    """Return the value to resume each answered interrupt with, by interrupt id.
+    """Map each answered interrupt id to the value that resumes the interrupt.
 
-    A part answers the interrupt named in its own metadata, else the one in the message's metadata, else the only one of
+    A part answers the interrupt in its own metadata, else the one in the message's metadata, else the only one in
     `ids`. A message without a text or data part answers with "".
     """
     default = interrupt_id_of(message) or (ids[0] if len(ids) == 1 else "")
@@ -77,10 +77,10 @@ def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def resume_value(message: Message) -> Any:
-    """Return the value to resume an interrupt with: the message's text, or its data if it has no text.
+    """Return the value that resumes an interrupt: the message's text, or its data if it has no text.
 
-    The data of a network's event is its payload, such as the action on a card. The source network's original event is
-    left out.
+    For an event of a network such as Slack, the data is its payload, such as the action on a card. The original event
+    of the network is left out.
     """
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
     if text:

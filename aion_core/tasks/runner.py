@@ -45,16 +45,16 @@ from aion_core.tasks.turn import TurnExecution, TurnMetrics
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
-"""Number of tries of a turn before its task fails, since the turn itself may crash its process."""
+"""Maximum number of tries of a turn before its task fails: the turn itself may be crashing its process."""
 
 MAX_HANDOFFS = 200
-"""Number of handoffs of a turn between processes before its task fails: two days of work."""
+"""Maximum number of handoffs of a turn between processes before its task fails: two days of work."""
 
 STOP_SECONDS = 2.0
 """Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
 
 AFTER_END_SECONDS = 5.0
-"""Longest run of an agent's code after its turn has ended: another turn may have the lease by then."""
+"""Time limit for an agent's code after its turn has ended, because another turn may have the lease by then."""
 
 LAST_STOP: Mapping[StoppedBy | None, str] = {
     StoppedBy.DEADLINE: "The last try used up the time of its process: the agent may run without an end. ",
@@ -72,7 +72,7 @@ RENEWALS = 3
 
 
 class TaskRunner:
-    """Runner of leased turns with the agents of this deployment."""
+    """Runner of leased turns, with the agents of this deployment."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class TaskRunner:
         metrics: Metrics | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """`agents` returns the agent with an id. `reveal_errors` shows the error text of an agent to its client.
+        """`agents` returns the agent with an id. With `reveal_errors` clients see the text of the agent's errors.
 
         Turns read the history of their context from `conversations`. `replies` and `answers` map agents to their
         `reply` and `answer` settings, with the defaults `task` and `message`.
@@ -107,9 +107,9 @@ class TaskRunner:
     ) -> TurnStarted | None:
         """Run a leased turn until its end or the deadline, and publish its events to `broadcast`.
 
-        Return the next turn of the context's queue, already leased; None if the queue is empty or no time is left.
-        Errors of the agent or the store are not raised. The log has the outcome, and a wake-up message or timer
-        restarts an unfinished turn.
+        Return the next queued turn of the context, already leased; None if the queue is empty or no time is left.
+        Errors of the agent or the store are not raised: the log has the result, and a wake-up message or timer restarts
+        an unfinished turn.
         """
         agent_id = begun.lease.context.agent
         turn = TurnExecution(
@@ -149,7 +149,7 @@ class TaskRunner:
     async def _run(
         self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
     ) -> None:
-        """Run the turn while this process has its lease, and suspend it at the deadline."""
+        """Run the turn while this process holds its lease, and suspend it at the deadline."""
         try:
             async with self._keep_lease(
                 self._store,
@@ -163,9 +163,9 @@ class TaskRunner:
                 try:
                     await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
-                        # The turn is releasing its lease (the heartbeat may see that as a loss), or it is being
-                        # suspended. If it were cancelled after the write and before the wake-up message, only the sweep
-                        # would find the waiting turn.
+                        # The turn is being suspended, or it is releasing its lease, which may look like a loss to the
+                        # heartbeat. Wait for it: if it were cancelled between its write and its wake-up message, only
+                        # the sweep would find the next turn.
                         if not work.done():
                             await asyncio.wait({work})
                     elif beat.lost.done():
@@ -207,14 +207,14 @@ class TaskRunner:
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:
-            # The next lease holder continues from the records. It begins with a delay, since the store has just failed.
+            # The next holder continues from the stored records, after a delay because the store has just failed.
             logger.exception("The turn could not be recorded.")
             counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
             turn.stopped_by = StoppedBy.STORE if counts else None
             await self._suspend(turn, delay=self.lease_seconds / 2)
 
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
-        """Set the turn's `drain` event shortly before the deadline, and return when the turn must be cancelled."""
+        """Set `turn.drain` shortly before the deadline, and return when the turn must be cancelled."""
         drain_before, cut_before = margins(deadline, self._clock.now())
         if deadline.until is None:
             await deadline.now.wait()
@@ -238,13 +238,13 @@ class TaskRunner:
         await self._clock.sleep(grace)
 
     def _has_time(self, deadline: Deadline) -> bool:
-        """Return True if another turn may begin in this process."""
+        """Return True if this process has time for another turn."""
         if deadline.until is None:
             return not deadline.now.is_set()
         return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
     async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
-        """Suspend the turn and enqueue a wake-up message for it. If the store fails, the turn's lease runs out."""
+        """Suspend the turn and enqueue a wake-up message. If the store fails, the lease expires instead."""
         turn.over = True
         try:
             await turn.pause()
@@ -254,7 +254,7 @@ class TaskRunner:
             await wake(self._work_queue, turn.lease.context, delay=delay)
 
     def _lose(self, turn: TurnExecution) -> None:
-        """End the turn in this process after the loss of its lease, and log the loss once."""
+        """End the turn in this process because its lease is lost. Log the loss once."""
         if not turn.over:
             turn.over = True
             lease = turn.lease
@@ -264,7 +264,7 @@ class TaskRunner:
             )
 
     def _agent(self, turn: TurnExecution) -> Agent:
-        """Return the agent of the turn. Raises AgentFailed after too many tries or handoffs of the turn."""
+        """Return the agent of the turn. Raises AgentFailed if the turn had too many tries or handoffs."""
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
@@ -278,7 +278,7 @@ class TaskRunner:
     async def _record(
         self, turn: TurnExecution, metrics: TurnMetrics, emissions: AsyncGenerator[Emission, None]
     ) -> Ending:
-        """Record or stream each emission of the agent, and return the ending of its turn."""
+        """Record or stream each emission of the agent, and return the turn's ending."""
         async for emission in emissions:
             turn.agent_ran = True
             match emission:
@@ -299,7 +299,7 @@ class TaskRunner:
         return Reply(None)
 
     async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
-        """Let the agent's code finish after its turn has ended, for a short time, and ignore its emissions."""
+        """Give the agent's code a short time to finish after its turn has ended, and ignore its emissions."""
         try:
             async with asyncio.timeout(AFTER_END_SECONDS):
                 async for _ in emissions:
@@ -318,7 +318,7 @@ class TaskRunner:
             return reason
         try:
             return f"{reason} {error}".rstrip()
-        except Exception:  # the author's class may fail in its own __str__
+        except Exception:  # the error's `__str__` is the author's code
             return reason
 
 
@@ -327,39 +327,39 @@ AFTER_SECONDS = 1.0
 
 
 class Worker:
-    """Handler of wake-up messages. It runs the waiting turns of a context until the deadline of the process."""
+    """Handler of wake-up messages. It runs the queued turns of a context until the deadline of the process."""
 
     def __init__(self, store: TaskStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
 
     async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
-        """Run the next turns of the message's context, if a turn may begin there.
+        """Run the queued turns of the message's context, unless another holder has the lease.
 
         `until` is the end of this process; `deadline` replaces it in a process that may stop earlier. While a lease is
-        in force, its own wake-up message is enqueued again for the end of the lease. If the lease has nearly expired,
-        any message is enqueued again. Raises StoreError: the queue must deliver the message again.
+        in force, the message is enqueued again for the end of the lease, if it is the lease's own message or the lease
+        has nearly expired. Raises StoreError: the queue must deliver the message again.
         """
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
-            # Each lease has a wake-up message with its fence. The messages of earlier leases are dropped.
+            # Each lease has a wake-up message with its fence. Drop the messages of earlier leases.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
-                # A live holder would have renewed the lease earlier: this holder is dead, or its clock is slow.
+                # A living holder would have renewed the lease by now: this holder is dead, or its clock is slow.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
-        """Run a leased turn, then the next turns of its context. `broadcast` receives the first turn's events."""
+        """Run a leased turn, then the next turns of its context. `broadcast` receives the events of the first turn."""
         following = await self._runner.run(begun, broadcast, deadline)
         while following is not None and (next_broadcast := await self._broadcast_of(following)) is not None:
             following = await self._runner.run(following, next_broadcast, deadline)
 
     async def _broadcast_of(self, begun: TurnStarted) -> EventBroadcast | None:
-        """Return a broadcast for the turn, with the events of its task's log.
+        """Return a broadcast for the turn, with the events in its task's log.
 
         With a corrupt log, return a broadcast without events: the turn then fails. If the store cannot be read, suspend
-        the turn and return None; if it is only unavailable, this try does not count.
+        the turn and return None. The try does not count if the store is only unavailable.
         """
         try:
             log = await self._store.log(begun.head.key)
@@ -372,7 +372,7 @@ class Worker:
                 cause = None if isinstance(error, StoreUnavailable) else StoppedBy.STORE
                 await self._store.pause(begun.lease, made_progress=False, stopped_by=cause)
             except (LeaseLost, StoreError) as refused:
-                # The lease runs out. The sweep then finds the turn by its timer.
+                # The lease expires, and the sweep then finds the turn by its timer.
                 logger.warning("The turn could not be suspended: %s", refused)
             else:
                 await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)

@@ -46,7 +46,7 @@ CANCEL_RETRIES = 50
 
 
 class Admission(Struct, frozen=True):
-    """Result of the admission of a message: its task, and the source of the task's events."""
+    """Result of a message's admission: its task, and the source of the task's events."""
 
     key: TaskKey
     broadcast: EventBroadcast | None = None
@@ -60,11 +60,11 @@ class Admission(Struct, frozen=True):
 
 
 class _InputNotRequired(Exception):
-    """The interrupted task of the context is no longer interrupted."""
+    """Error: the task of the context is no longer interrupted."""
 
 
 class MessageAdmission:
-    """Admission of messages: stores each message once, and starts or enqueues its turn."""
+    """Admission of messages: stores each message once, then starts or queues its turn."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class MessageAdmission:
         double_texting: Mapping[str, WhenBusy] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`double_texting` is the policy for messages to a busy context, by agent; the default is ENQUEUE.
+        """`double_texting` has each agent's policy for messages to a busy context; the default is ENQUEUE.
 
-        `open_tasks` counts each caller's tasks, if they are limited.
+        `open_tasks` counts each caller's tasks; None means no limit.
         """
         self._store, self._worker, self._work_queue, self._clock = store, worker, work_queue, clock
         self._double_texting, self._open_tasks = double_texting or {}, open_tasks
@@ -86,7 +86,7 @@ class MessageAdmission:
     async def accept(
         self, call: CallContext, request: SendMessageRequest, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Store the message once, and start its turn in this process if `at_once`, otherwise enqueue the turn."""
+        """Store the message once. Start its turn in this process if `at_once`, otherwise queue the turn."""
         message = request.message
         if message.task_id:
             return await self._continue(call, request, message.task_id, start, at_once=at_once)
@@ -117,7 +117,7 @@ class MessageAdmission:
     async def _create(
         self, call: CallContext, request: SendMessageRequest, new: NewTask, start: StreamStart, *, at_once: bool
     ) -> Admission:
-        """Create a task for the message, unless the message repeats an earlier one or answers an interrupted task."""
+        """Create a task for the message, unless it repeats an earlier message or answers an interrupted task."""
         context = new.context
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         for attempt in range(RETRIES):
@@ -137,7 +137,8 @@ class MessageAdmission:
                     try:
                         return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
                     except _InputNotRequired:
-                        # Another message has answered the task. This message has no taskId, so it creates a new task.
+                        # Another message has already answered the task. This message has no taskId, so it creates a new
+                        # task.
                         continue
                 case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -154,7 +155,7 @@ class MessageAdmission:
             try:
                 return await self._follow_up(call, request, log, start, at_once=at_once)
             except LeaseLost:
-                # The task has changed since it was read.
+                # Another process has changed the task since it was read.
                 continue
         raise ContextBusy("The task changes too fast to add a message to it. Send it again in a moment.")
 
@@ -170,8 +171,8 @@ class MessageAdmission:
         task = lifecycle.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # The message may be stored with another task: if its first copy arrived while this task was running, the
-            # copy created a task.
+            # When the first copy of this message arrived, no task required input. So the copy created a task and is
+            # stored with that task.
             return self._existing(call, context, known.task_id, at_once=at_once)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once)
@@ -209,14 +210,15 @@ class MessageAdmission:
         return self._existing(call, context, outcome.task_id, at_once=at_once)
 
     def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
-        """Return the admission to an existing task. If its lease holder is dead, run its turn in this process."""
-        # A message found by its Idempotency-Key belongs to another context than the newly generated one.
+        """Return the admission to an existing task. Run its turn here if the lease holder is dead."""
+        # With an Idempotency-Key, the message belongs to the stored context, not to the contextId generated for this
+        # call.
         if at_once and not call.idempotency_key:
             call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
 
     async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
-        """Wake a process for a waiting turn, unless the lease holder of the turn before will run it."""
+        """Wake a process to run a queued turn, unless the current lease holder will run it."""
         context = waiting.head.context
         if not at_once:
             await wake(self._work_queue, context)
@@ -224,7 +226,7 @@ class MessageAdmission:
             call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
 
     async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
-        """Cancel the task running in the context, so that the new message can be admitted."""
+        """Cancel the task running in the context, so that the context can accept the new message."""
         try:
             await self.cancel(call, busy.task_id, "Canceled by a newer message.")
         except TaskNotCancelable:
@@ -263,7 +265,7 @@ READ_SECONDS = 1.0
 
 
 class TaskService:
-    """A2A operations on tasks. A started turn continues after its caller disconnects."""
+    """A2A operations on tasks. Once started, a turn continues even if its caller disconnects."""
 
     def __init__(
         self,
@@ -277,9 +279,9 @@ class TaskService:
         replies: Mapping[str, ReplyAs] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`blocking_wait` is the longest wait of a blocking send in seconds; `replies` is the `reply` setting by agent.
+        """`blocking_wait` is the longest wait of a blocking send in seconds; `replies` maps agents to `reply` settings.
 
-        `MessageAdmission` has the other arguments.
+        See `MessageAdmission` for the other arguments.
         """
         self._store, self._clock = store, clock
         self._blocking_wait, self._replies = blocking_wait, replies or {}
@@ -289,15 +291,15 @@ class TaskService:
         )
 
     def waits(self, call: CallContext, request: SendMessageRequest) -> bool:
-        """Return True if the response to the message waits for the agent; with `reply: message` it always does."""
+        """Return True if the response to the message waits for the agent, as it always does with `reply: message`."""
         return not request.configuration.return_immediately or self._replies.get(call.agent) is ReplyAs.MESSAGE
 
     async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
         """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
 
-        With `returnImmediately` (A2A 3.2.2) return the working task, run by another function. With `reply: message`,
-        wait for the answer and return it as a Message; with `reply: auto` do so for a quick answer, and with `reply:
-        agent` for a Message of the agent. A repeated message returns the first response again. Raises ClientError.
+        With `returnImmediately` (A2A 3.2.2), return the working task; another function runs it. With `reply: message`,
+        wait for the answer and return it as a Message. With `reply: auto`, return a quick answer as a Message, and with
+        `reply: agent` a Message of the agent. A repeated message gets the first response again. Raises ClientError.
         """
         reply = self._replies.get(call.agent, ReplyAs.TASK)
         at_once = self.waits(call, request)
@@ -311,9 +313,9 @@ class TaskService:
     async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
-        With `reply: message`, with `reply: auto` and a quick answer, or with `reply: agent` and a Message of the agent,
-        yield an empty batch to start the response, then the answer as one Message. A repeated message subscribes to its
-        task from the first event. The stream ends early before the end of this process. Raises ClientError before the
+        If the answer is to be one Message (`reply: message`, a quick answer with `auto`, a Message of the agent with
+        `agent`), yield an empty batch to start the response, then the Message. A repeated message subscribes to its
+        task from the first event. The stream ends early if the process is about to end. Raises ClientError before the
         first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
@@ -324,7 +326,7 @@ class TaskService:
                 yield [StreamItem("", message)]
                 return
             if reply is ReplyAs.MESSAGE:
-                # The client gets the task's events from the log.
+                # Read the task's events from the log from now on.
                 admitted = Admission(admitted.key)
         after = admitted.after
         if admitted.broadcast is not None:
@@ -332,7 +334,7 @@ class TaskService:
                 yield batch
             if admitted.broadcast.has_stopped():
                 return
-            # Another process took the turn over, or it was suspended: its further events are in the log.
+            # The turn was suspended or taken over. Its further events are in the log.
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
             yield [StreamItem(str(after.generation), admitted.task)]
@@ -344,8 +346,8 @@ class TaskService:
     ) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the current task, then its events until its state is one of `ends`, by default terminal (A2A 3.1.6).
 
-        With a Last-Event-ID of this task, yield only the items after that id. The stream ends early before the end of
-        this process; the client may resume it. Raises TaskNotFound, or TaskFinished if nothing can follow.
+        With a Last-Event-ID of this task, yield only the items after that id. The stream ends early if the process is
+        about to end; the client may resume it. Raises TaskNotFound, or TaskFinished if the task has no further events.
         """
         log = await log_of(self._store, task_id, call)
         after = subscription.resume_cursor(call.last_event_id, log.head)
@@ -360,14 +362,14 @@ class TaskService:
             yield batch
 
     async def get(self, call: CallContext, task_id: str) -> Task:
-        """Return the caller's task of this id. Raises TaskNotFound."""
+        """Return the caller's task with this id. Raises TaskNotFound."""
         return lifecycle.fold((await log_of(self._store, task_id, call)).events)
 
     async def cancel(self, call: CallContext, task_id: str) -> Task:
-        """Cancel the task and return the canceled task (A2A 3.1.5).
+        """Cancel the task and return it (A2A 3.1.5).
 
-        Later events of its agent are refused, and its process stops within seconds. Raises TaskNotFound, or
-        TaskNotCancelable after its end.
+        The store refuses later events of the agent, and the running turn stops within seconds. Raises TaskNotFound, or
+        TaskNotCancelable if the task has ended.
         """
         await self._admission.cancel(call, task_id, "Canceled.")
         return await self.get(call, task_id)
@@ -379,7 +381,7 @@ class TaskService:
         return await self.get(call, admitted.key.task_id)
 
     async def _message(self, call: CallContext, admitted: Admission, reply: ReplyAs) -> Message | None:
-        """Wait until the turn decides between Message and task. Return the Message, or None for the task."""
+        """Wait until the turn has decided between Message and task. Return the Message, or None for the task."""
         broadcast = admitted.broadcast
         if reply is ReplyAs.MESSAGE:
             if broadcast is not None:
@@ -390,7 +392,7 @@ class TaskService:
             seconds = replies.seconds_left(broadcast.log, self._clock.now()) if quick else None
             await self._wait(call, broadcast.wait_for_decision(), seconds)
             if broadcast.replies_with_message:
-                # The turn is recording its last event: repeated requests get the Message too.
+                # The turn is recording its last event. Wait for it: a repeated request gets the same Message then.
                 await self._wait(call, broadcast.wait_for_end(), None)
             else:
                 broadcast.reply_with_task()
@@ -421,10 +423,9 @@ class TaskService:
         return subscription.tail(self._reads, key, self._clock, after=after, until=until, leave=leave, ends=ends)
 
     async def _wait(self, call: CallContext, coroutine: Coroutine[Any, Any, None], seconds: float | None) -> None:
-        """Await the coroutine for at most these seconds, or without limit for None, and raise its error.
+        """Await the coroutine for at most these seconds (None for no limit), and raise its error.
 
-        The response must leave before the end of this process: the wait ends before the deadline, or when the process
-        stops.
+        The response must be sent before this process ends, so the wait ends at the deadline or when the process stops.
         """
         if call.deadline.until is not None:
             left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS

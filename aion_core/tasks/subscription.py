@@ -41,7 +41,7 @@ MOST_FAILURES = 6
 """Number of consecutive failed reads (a quarter of a minute) that make the stream fail."""
 
 LEAVE_SECONDS = 6.0
-"""Seconds before the end of its process at which a stream ends, so that it is not broken off."""
+"""Seconds before the end of its process at which a stream ends, so that it does not end abruptly."""
 
 FRESH_SECONDS = 0.08
 """Longest age of a shared read in seconds: a little less than the shortest pause between reads."""
@@ -50,7 +50,7 @@ _Position = tuple[TaskKey, int, Cursor]
 
 
 class Read(Struct, frozen=True):
-    """One read of a task's events and chunk batches after a position. `log` is None if the task does not exist."""
+    """One read of a task's events and chunk batches. `log` is None if the task does not exist."""
 
     log: Log | None
     deltas: Sequence[DeltaBatch] = ()
@@ -58,20 +58,20 @@ class Read(Struct, frozen=True):
 
 @dataclass(slots=True)
 class SharedRead:
-    """A read, the time of its start in seconds, and the number of its waiting readers."""
+    """A read, its start time in seconds, and the number of readers waiting for it."""
 
     at: float
     read: asyncio.Task[Read]
     readers: int = 0
 
     def serves(self, now: float) -> bool:
-        """Return True if a reader that starts at `now` may use this read: it is fresh and has not failed."""
+        """Return True if a reader may use this read at the time `now`: it is recent and has not failed."""
         failed = self.read.done() and (self.read.cancelled() or self.read.exception() is not None)
         return 0 <= now - self.at <= FRESH_SECONDS and not failed
 
 
 class SharedReads:
-    """Shared reads of one process. Readers at the same position share a read: a hundred cost about as much as one."""
+    """Shared reads of one process: readers at the same position share one read of the store."""
 
     def __init__(self, store: TaskStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -80,8 +80,8 @@ class SharedReads:
     async def after(self, key: TaskKey, generation: int, since: Cursor) -> Read:
         """Return the task's events after `generation` and its chunk batches from `since`, at most FRESH_SECONDS old.
 
-        The events are read first: a reader must have an event before the chunks after it. A read without waiting
-        readers is cancelled.
+        The events are read first, because a reader needs an event before the chunks that follow it. A read is cancelled
+        if no reader waits for it any more.
         """
         position, now = (key, generation, since), self._clock.now().timestamp()
         shared = self._reads.get(position)
@@ -91,7 +91,7 @@ class SharedReads:
             self._reads[position] = shared
         shared.readers += 1
         try:
-            # The read is shielded: cancelling one reader must not cancel the read of the other readers.
+            # Shield the read: if one reader is cancelled, the other readers still need it.
             return await asyncio.shield(shared.read)
         finally:
             shared.readers -= 1
@@ -120,7 +120,7 @@ async def tail(
     leave: asyncio.Future[None] | None = None,
     ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield a task's events and chunks after the cursor, until it is in one of the `ends` or idle for IDLE_SECONDS.
+    """Yield a task's events and chunks after the cursor, until its state is in `ends` or IDLE_SECONDS pass without any.
 
     `until` is the end of the process. The stream ends shortly before it, or when `leave` is done, and the client may
     resume it. Raises TaskNotFound.
@@ -157,7 +157,7 @@ async def tail(
 
 
 def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
-    """Return the cursor after the event or chunk with this SSE id; None if the task has no such event."""
+    """Return the cursor after the event or chunk with this SSE id; None if the id is not of this task."""
     cursor = cursor_of(last_event_id)
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
 
@@ -165,11 +165,11 @@ def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
 def merge(
     events: Sequence[Numbered], batches: Iterable[DeltaBatch], after: Cursor, shown: Cursor
 ) -> tuple[list[StreamItem], Cursor, Cursor]:
-    """Merge events and chunk batches into the ordered stream items for a reader at the cursor. Pure.
+    """Merge events and chunk batches into the ordered stream items for a reader at the cursor `after`. Pure.
 
-    `shown` is the position of the reader's last chunk. Returns the items, and both positions after them. Chunks after
-    an unread event are left for the next merge: the reader must have that event first. The module's docstring describes
-    the protocol.
+    `shown` is the position of the reader's last chunk. Return the items, and both positions after them. Chunks after an
+    unread event are left for the next merge: the reader needs that event first. The module's docstring describes the
+    protocol.
     """
     following: dict[int, list[DeltaBatch]] = {}
     for batch in batches:
@@ -188,7 +188,7 @@ def merge(
 
 
 def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
-    """Return the start of the next read of chunk batches for a reader at `after`; the last began at `since`. Pure."""
+    """Return the cursor to read chunk batches from next. `since` is the cursor of the last read. Pure."""
     reached = after == since or any(
         (batch.generation, batch.fence) == (after.generation, after.fence)
         and batch.first < after.n <= batch.first + len(batch.chunks)
@@ -216,9 +216,9 @@ def _add_chunks(
 
 
 def _continued(chunk: Delta, before: OpenText | None, shown: Cursor) -> Delta | None:
-    """Return the chunk for a reader at the end of the text before it, or the whole text for any other reader.
+    """Return the chunk if the reader has the text before it; otherwise a chunk with the whole text so far.
 
-    Return None if the text is not stored.
+    Return None if that text is not stored.
     """
     if before is not None and before.until == shown:
         return chunk

@@ -1,4 +1,4 @@
-"""Sweep of expired timers: enqueues new wake-up messages, since the earlier ones may have been lost."""
+"""Sweep of expired timers: enqueues a new wake-up message for each, because the first one may be lost."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ PARALLEL = 16
 
 
 class Swept(Struct, frozen=True):
-    """Result of one sweep: the numbers of found timers and enqueued messages."""
+    """Result of one sweep: the numbers of expired timers and of enqueued messages."""
 
     found: int
     """Number of expired timers of contexts and notifications, as found in the index."""
@@ -60,8 +60,8 @@ class Sweep:
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
         """Claim the expired timers of contexts and notifications, and enqueue a wake-up message for each.
 
-        If a claim or an enqueue fails, the timer stays for a later sweep. If the timers of contexts or of notifications
-        cannot be read, it still sweeps the others, then raises StoreError.
+        If a claim or an enqueue fails, a later sweep finds the timer again. If one kind of timer cannot be read, sweep
+        the other kind, then raise StoreError.
         """
         found, enqueued, failure = 0, 0, None
         for sweep, limit in ((self._contexts, at_once), (self._pushes, pushes_at_once)):
@@ -82,7 +82,8 @@ class Sweep:
         enqueued = 0
         for timer in found:
             try:
-                # Claim first: if the message is lost, the claim expires, and a later sweep finds the context again.
+                # Claim before enqueuing: if the message is lost, the claim expires, and a later sweep finds the context
+                # again.
                 if await self._store.claim(timer):
                     await self._work_queue.enqueue(WakeUp(timer.context))
                     enqueued += 1
@@ -97,8 +98,8 @@ class Sweep:
         if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
         found = await self._push_configs.expired_timers(limit=at_once)
-        # The retry timer of a push config expires as planned. An event's timer expires only if its wake-up message was
-        # lost.
+        # Count only the timers of events, which expire only if a wake-up message was lost. The timer of a push config
+        # is a planned retry.
         self._metrics.count(Metric.SWEEP_FOUND, sum(1 for timer in found if timer.generation))
         # The coroutines share one iterator: each takes the next timer from it.
         left = iter(found)

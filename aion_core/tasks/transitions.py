@@ -1,8 +1,7 @@
 """Transitions of a turn (begin, append, suspend, end, cancel), computed from the records as read. Pure.
 
-A transition holds the outcome and the changes of one transaction. The condition of each change covers
-the parts of its record that the decision depends on. If a condition fails, the store reads the records again and
-computes another transition.
+A transition holds the outcome and the changes of one transaction. Each change has a condition on the data that the
+decision used. If a condition fails, the store reads the records again and computes another transition.
 """
 
 import hashlib
@@ -23,21 +22,21 @@ from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
 
 class QueuedMessage(Struct, frozen=True):
-    """A message waiting for the running turn of its task, with the metadata of its request."""
+    """A message to a running task, queued until its own turn begins, with the metadata of its request."""
 
     message: Message | None = None
-    """None if the message's item is missing or unreadable: its turn then begins and fails."""
+    """None if the message's item is missing or unreadable. Its turn then begins and fails."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
-    """Return the idempotency token for writing this event; a retry after a lost response has the same token."""
+    """Return the idempotency token for the write of this event. A repeated write has the same token."""
     digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
     return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 
 def lost() -> LeaseLost:
-    """Return the error for a write under a lease that another holder has replaced."""
+    """Return the error for a write under a lease that another holder has since taken over."""
     return LeaseLost("Another holder runs this context now.")
 
 
@@ -45,21 +44,21 @@ def lost() -> LeaseLost:
 
 
 def is_over(head: Head | None) -> bool:
-    """Return True if no turn of the task with this head can begin: the task has ended, or expired while waiting."""
+    """Return True if the task can have no further turn: it has ended, or it expired in the queue."""
     return head is None or head.state in lifecycle.TERMINAL
 
 
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
-    """Return the transition to remove an ended task from its context's record: it must not block the context."""
+    """Return the transition to remove an ended task from its context's record, so that the context is not blocked."""
     return Transition(None, contexts.removed(task_id, record, record.fence + 1, times))
 
 
 def taken_over(turn: Turn, record: ContextRecord) -> Turn:
-    """Return the turn for its next holder. If its last holder died, `stopped_by` is WORKER.
+    """Return the turn for its next holder. If the last holder died, `stopped_by` is WORKER.
 
-    If the dead holder stored a step, `tries` is 1, for its own try at the unfinished step. The tries before it count as
-    handoffs, so that a turn with progress but without an end finally fails. Recorded events are no
-    progress, since a repeated step repeats them.
+    If the dead holder stored a step, `tries` is 1, for its own try at the unfinished step. The earlier tries count as
+    handoffs, so that a turn with progress but without an end finally fails. Recorded events do not count as progress,
+    because a repeated step repeats them.
     """
     if not record.holder:
         return turn
@@ -81,7 +80,7 @@ def begun(
 ) -> Transition[TurnStarted]:
     """Return the transition to begin a turn.
 
-    `queued` is the turn's message if the message waited for a running turn of its task.
+    `queued` is the turn's message if it was queued while its task was running.
     """
     lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
@@ -127,9 +126,9 @@ def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[
 
 
 def still_mine(head: Head, now: Head | None) -> Head:
-    """Return the task's head with its current push subscribers, for another attempt.
+    """Return the task's head with its current push subscribers, for a second attempt to write.
 
-    Raises LeaseLost if the task has other events or another fence than in `head`.
+    Raises LeaseLost if the task's events or fence have changed since `head` was read.
     """
     if now is None or (now.generation, now.fence) != (head.generation, head.fence):
         raise lost()
@@ -137,10 +136,10 @@ def still_mine(head: Head, now: Head | None) -> Head:
 
 
 def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: StoppedBy | None) -> tuple[Turn, Change]:
-    """Return the turn as suspended, and the change of its context's record.
+    """Return the suspended turn, and the change of its context's record.
 
-    A suspension with progress counts as a handoff and resets the tries. A try without progress does not count if
-    `stopped_by` is None, since the agent never ran.
+    A suspension after progress counts as a handoff and resets the tries. If `stopped_by` is None, the agent never ran,
+    and the try does not count.
     """
     turn = lease.turn
     if made_progress:
@@ -162,7 +161,7 @@ class TurnEnding(Struct, frozen=True, dict=True):
     head: Head
     event: Event
     run_next: bool
-    """True if the same lease holder is to run the next waiting turn."""
+    """True if the same lease holder is to run the next queued turn."""
 
     @cached_property
     def after(self) -> Head:
@@ -186,7 +185,7 @@ class TurnEnding(Struct, frozen=True, dict=True):
 
 
 def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
-    """Return the transition to end a turn without a next turn: the queue is empty, or it waits for required input."""
+    """Return the transition to end a turn when no turn follows: the queue is empty, or the task requires input."""
     after = ending.after
     release = contexts.released_for_input if ending.requires_input else contexts.released
     return Transition(
@@ -198,10 +197,10 @@ def finished_alone(ending: TurnEnding) -> Transition[TurnFinished]:
 
 
 def next_turn(ending: TurnEnding, record: ContextRecord) -> Turn | None:
-    """Return the next waiting turn of the context, None if the queue is empty.
+    """Return the next queued turn of the context, None if the queue is empty.
 
-    Raises LeaseLost, PendingInput if the event ends a task with a waiting message, or InvalidTransition if it leaves
-    the task working without a waiting message.
+    Raises LeaseLost. Raises PendingInput if the event ends the task while a message for it is queued, and
+    InvalidTransition if the event leaves the task working without a queued message.
     """
     if record.fence != ending.lease.fence:
         raise lost()
@@ -222,7 +221,7 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """Return the transition to end a turn while another turn waits, for the same lease holder or another."""
+    """Return the transition to end a turn while another turn is queued. The same or another holder runs it."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after.generation, ending.event, token=ending.token)
     move = HeadMove(lifecycle.moved(head, after), after)
@@ -234,7 +233,7 @@ def finished(
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
-    # A transaction can write an item only once: one change of the task's head covers both events.
+    # A transaction may write each item only once, so one change of the task's head covers both events.
     moves = (HeadMove(lifecycle.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
         TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
@@ -246,7 +245,7 @@ def finished(
 
 
 def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head | None) -> TurnFinished:
-    """Return the outcome of an earlier attempt to end the turn, after its response was lost.
+    """Return the outcome of an earlier attempt to end the turn. Its response was lost.
 
     `next_head` is the head of the task whose turn now runs in the context.
     """
@@ -258,7 +257,7 @@ def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head |
 
 
 def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[TurnFinished]:
-    """Return the transition to cancel a task, with its running and waiting turns."""
+    """Return the transition to cancel a task and remove its running and queued turns."""
     task_id = head.key.task_id
     # Cancelling a queued task must not change the fence: another task's turn may be running.
     takes = record.running is None or record.runs(task_id)
@@ -274,7 +273,7 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
 
 
 def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> TurnFinished:
-    """Return the outcome of an earlier attempt to cancel the task, after its response was lost."""
+    """Return the outcome of an earlier attempt to cancel the task. Its response was lost."""
     after = now if now is not None else lifecycle.advance(head, event)
     return TurnFinished(after, waiting=_has_free_turn(record))
 

@@ -81,20 +81,20 @@ class TurnExecution:
         self.over = False
         """True if the turn is suspended, or belongs to another lease holder."""
         self.made_progress = False
-        """True if this try of the turn recorded an event or a checkpoint. The next try continues after it."""
+        """True if this try of the turn has recorded an event or a checkpoint. The next try continues after it."""
         self.agent_ran = False
         """True if the agent has emitted anything in this try of the turn."""
         self.stopped_by: StoppedBy | None = StoppedBy.DEADLINE
         """Cause of a suspension; None if the store failed before the agent's first emission: the try does not count."""
         self.ended: TurnFinished | None = None
-        """The recorded end of the turn; None before it."""
+        """The recorded end of the turn; None until the end."""
         self.drain = asyncio.Event()
         self._history = partial(conversations.history, self.key, self.lease.context) if conversations else None
         self._keys = {entry.key for entry in broadcast.log if entry.key}
 
     @property
     def labels(self) -> dict[str, str]:
-        """Fields of the turn's log records: task, context, agent and, if the request has one, trace."""
+        """Fields of the turn's log records: task, context, agent and, if the request has one, `traceparent`."""
         entry = self._broadcast.entry(self.lease.turn.message_generation)
         traceparent = traceparent_of(entry.request) if entry is not None else ""
         context = self.lease.context
@@ -116,7 +116,7 @@ class TurnExecution:
 
     @property
     def start(self) -> dict[str, str | int]:
-        """Fields of the log record of the turn's start: turn, lease, tries, handoffs, and the stop of the last try."""
+        """Fields of the log record for the start of the turn: turn, lease, tries, handoffs and the last stop."""
         turn, lease = self.lease.turn, self.lease
         return {
             "turn_id": turn.id,
@@ -150,17 +150,17 @@ class TurnExecution:
         return lifecycle.fold(earlier) if earlier else None
 
     def add_chunk(self, chunk: Chunk) -> None:
-        """Stream a text chunk of the agent at once. Each model call is a stream delta of its own.
+        """Stream a text chunk of the agent at once. The chunks of one model call form a stream delta.
 
         A stream delta stays open until its last chunk, an abort, its whole message, the next text or the end of the
-        turn. Other emissions are recorded meanwhile.
+        turn. Other emissions may be recorded while it is open.
         """
         if chunk.breaks_off and self._open_call == chunk.message_id:
             self._close_delta(CUT)
         if self._open_call not in (None, chunk.message_id) and chunk.text:
-            # Readers see one text at a time.
+            # Readers receive one text at a time, so close the earlier one.
             self._close_delta(COMPLETE)
-        # A long chunk is split into pages, since the size of an item is limited.
+        # Split a long chunk into pages: the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
             opens = self._open_call is None
             page = chunk.text[start : start + PAGE_CHARACTERS]
@@ -170,16 +170,16 @@ class TurnExecution:
             self._close_delta(COMPLETE)
 
     def type(self) -> None:
-        """Stream a typing indicator to the client, without storing it."""
+        """Stream a typing indicator to the client. It is not stored."""
         self._broadcast.publish("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
 
     def use_task(self) -> None:
-        """Respond to the client with the task at once, if the agent decides between Message and task."""
+        """With `reply: agent`, decide now that the client receives the task."""
         if self._reply_as is ReplyAs.AGENT:
             self._broadcast.reply_with_task()
 
     async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
-        """Record an agent's emission as an event of the task, unless a node that runs again repeats its key."""
+        """Record an agent's emission as an event of the task. Skip it if its key was recorded by an earlier try."""
         if emission.key and emission.key in self._keys:
             return
         match emission:
@@ -208,8 +208,8 @@ class TurnExecution:
     async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
         """Record the answer or the interrupt as the turn's last event, and release the lease.
 
-        With `run_next`, the same holder gets the lease of the next turn. If a message waits for this task, the task
-        does not end: the answer becomes a message of the working task.
+        With `run_next`, the same holder gets the lease of the next turn. If a further message to this task is queued,
+        the task does not end: the answer becomes a message of the working task.
         """
         self._close_delta(
             COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
@@ -222,7 +222,7 @@ class TurnExecution:
         if ending.metadata:
             event.metadata.update(ending.metadata)
         if self._ends_as_message(ending, event):
-            # Set this before recording the event: from here on no reader receives the task.
+            # Set this before recording the event: no reader receives the task afterwards.
             self._broadcast.replies_with_message = True
             event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
@@ -235,11 +235,11 @@ class TurnExecution:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
-        # Clients receive the answer before the agent's code after its answer runs.
+        # End the broadcast now: clients should not wait for the agent's remaining code.
         self._broadcast.end()
 
     async def _answer(self, ending: Reply | InputRequired) -> Message | None:
-        """Record the answer as an artifact if configured. Return the message for the turn's last status, or None."""
+        """Record the answer as an artifact if configured. Return the message for the turn's last status, if any."""
         if ending.message is None:
             return None
         message = Message()
@@ -251,7 +251,8 @@ class TurnExecution:
         key = f"{replies.NAME}:{self.lease.turn.id}"
         recorded = next((entry.event for entry in self._broadcast.log if entry.key == key), None)
         if isinstance(recorded, TaskArtifactUpdateEvent):
-            # An earlier try of the turn has recorded an answer. The answer of this try may differ.
+            # An earlier try of the turn has recorded its answer. Return this answer, because the answers of two tries
+            # may differ.
             message = replies.as_message(recorded.artifact, self._broadcast.task())
         else:
             turn = self.lease.turn
@@ -266,12 +267,12 @@ class TurnExecution:
         return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
 
     async def fail(self, reason: str, *, run_next: bool) -> None:
-        """End the task as failed with the reason as its message, and release the lease."""
+        """End the task as failed, with the reason as its message, and release the lease."""
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
         await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
 
     async def pause(self) -> None:
-        """Suspend the turn: write its chunks and release its lease, so that another process can resume it."""
+        """Suspend the turn: write its chunks and release its lease. Another process can then resume it."""
         self._close_delta(CUT)
         await self._deltas.flush()
         await self._store.pause(self.lease, made_progress=self.made_progress, stopped_by=self.stopped_by)
@@ -289,13 +290,13 @@ class TurnExecution:
         self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
-        # A value without a JSON form must not reach the log: no client could read it.
+        # Refuse a value without a JSON form: no client could read the log.
         require_json(event)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True
         self._publish(event, key)
-        # Let the readers send the event before the agent continues: this halves the time to the first event.
+        # Give the readers time to send the event before the agent continues: this halves the time to the first event.
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:
@@ -319,13 +320,13 @@ class TurnExecution:
         self._broadcast.record(Numbered(self._head.generation, event, key=key))
 
     def _snapshot(self, event: Event) -> Task | None:
-        """Return a snapshot of the task with the turn's last event if its log is long, else None."""
+        """Return a snapshot of the task after the turn's last event if its log is long, else None."""
         if len(self._broadcast.log) < SNAPSHOT_EVERY:
             return None
         return lifecycle.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
 
     def _set_server_fields(self, message: Message) -> None:
-        """Set the message's role, task id and context id in place of the agent's values, and an id if it has none."""
+        """Set the message's role, task id and context id, and an id if it has none."""
         message.message_id = message.message_id or str(uuid7())
         message.role = Role.ROLE_AGENT
         message.task_id, message.context_id = self.key.task_id, self.lease.context.context_id
@@ -338,7 +339,7 @@ class TurnExecution:
 
 
 def inbound_message(entry: Numbered | None, turn: Turn) -> Message:
-    """Return the client's message in this log entry. Raises StoreCorrupt if it has no message."""
+    """Return the client's message from this log entry. Raises StoreCorrupt if the entry has no message."""
     if entry is not None and entry.message is not None:
         return entry.message
     if entry is not None and isinstance(entry.event, Task) and entry.event.history:
@@ -353,7 +354,7 @@ class TurnMetrics:
     """Metrics of one turn in this process: duration, lag, chunks and failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock, turn: Turn, inbound: Numbered | None, *, agent: str) -> None:
-        """`inbound` is the log entry with the client's message; None if it is unknown."""
+        """`inbound` is the log entry with the client's message, None if that is unknown."""
         self._metrics, self._clock, self._turn, self._agent = metrics, clock, turn, agent
         self._arrived = lifecycle.time_of(inbound.event) if inbound is not None else None
         self._began = clock.now()
@@ -365,20 +366,20 @@ class TurnMetrics:
         return self._turn.tries <= 1 and not self._turn.handoffs
 
     def begin(self) -> None:
-        """Count the beginning of the turn, as a retry or with the lag since the client's message."""
+        """Count a retry of the turn, or at its first try the lag since the client's message."""
         if self._turn.tries > 1:
             self._count(Metric.TURN_RETRIES)
         if self._is_first and self._arrived is not None:
             self._count(Metric.TURN_LAG, lifecycle.milliseconds(self._arrived, self._began))
 
     def count_chunk(self) -> None:
-        """Count a streamed text chunk, and measure the time to the first one."""
+        """Count a streamed text chunk. Measure the time to the first chunk."""
         self._deltas += 1
         if self._first_token is None:
             self._first_token = lifecycle.milliseconds(self._began, self._clock.now())
 
     def end(self, ended: TurnFinished | None) -> None:
-        """Count the end of this execution. `ended` is None if the turn was suspended or lost and may run again."""
+        """Record the metrics of this try. `ended` is None if the turn was suspended or lost and may run again."""
         if self._deltas:
             self._count(Metric.STREAM_DELTAS, self._deltas)
         if self._first_token is not None and self._is_first:

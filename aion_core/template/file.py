@@ -7,12 +7,12 @@ from typing import Any
 import yaml
 
 try:
-    # The loader in C is several times as fast, but not every build of PyYAML has it.
+    # PyYAML's loader in C is several times as fast, but not every build of PyYAML includes it.
     from yaml import CSafeLoader as _SafeLoader
 except ImportError:
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
-# Short tags with a long form without "Fn::": !Ref is {"Ref": …}, but !GetAtt is {"Fn::GetAtt": …}.
+# Short tags whose long form has no prefix "Fn::": !Ref is {"Ref": …}, while !GetAtt is {"Fn::GetAtt": …}.
 _BARE_TAGS = {"Ref", "Condition"}
 
 
@@ -21,7 +21,7 @@ class TemplateError(Exception):
 
 
 class UnresolvableError(TemplateError):
-    """Error of a correct reference to a resource whose name or attribute this reader does not know."""
+    """Error for a valid reference to a resource's name or attribute that this reader cannot compute."""
 
 
 class _Loader(_SafeLoader):
@@ -46,7 +46,7 @@ _Loader.add_multi_constructor("!", _tagged)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a template file into dicts and lists, not to be changed. Raises TemplateError if it is not a template."""
+    """Read a template file into dicts and lists, which must not be changed. Raises TemplateError for another file."""
     try:
         document = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -69,4 +69,4 @@ def parsed(text: str) -> Any:
 
     Raises yaml.YAMLError.
     """
-    return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader with more tags
+    return yaml.load(text, _Loader)  # noqa: S506 - it inherits from SafeLoader

@@ -59,7 +59,7 @@ class _ParentValue(Struct, frozen=True):
 class Template:
     """SAM template with its nested stacks. `parameters` replace the defaults of the template's parameters.
 
-    Logical ids are unique over all files, so a resource of a nested stack is found by its own id.
+    Logical ids are unique over all template files, so a resource of a nested stack is found by its logical id alone.
     """
 
     def __init__(self, path: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> None:
@@ -85,7 +85,7 @@ class Template:
         return own + [name for names in nested for name in names]
 
     def owner(self, logical_id: str) -> "Template":
-        """Return the template that contains the resource in its own file. It is this one or a nested stack's."""
+        """Return the template whose own file contains the resource: this template or the template of a nested stack."""
         if logical_id not in self._owners:
             raise TemplateError(f"{self.path} has no resource {logical_id!r}")
         return self._owners[logical_id]
@@ -102,7 +102,7 @@ class Template:
         return properties
 
     def resolved(self, logical_id: str, *names: str) -> dict[str, Any]:
-        """Return the resolved properties of a resource with these names. Without names, return all of them."""
+        """Return these properties of a resource, resolved. Without names, return all its properties."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.resolved(logical_id, *names)
@@ -117,7 +117,7 @@ class Template:
         return {name: _text(value) for name, value in variables.items()}
 
     def environment_values(self, variable: str) -> set[str]:
-        """Return the different values of an environment variable in all functions."""
+        """Return the set of values that an environment variable has in all functions."""
         environments = [self.environment(name) for name in self.resources(FUNCTION)]
         return {environment[variable] for environment in environments if variable in environment}
 
@@ -151,7 +151,7 @@ class Template:
         return {name: member for name, member in members.items() if member is not _NOTHING}
 
     def attribute(self, logical_id: str, name: str | None, where: str) -> str:
-        """Return the value of GetAtt for an attribute of a resource. With the name None, return the value of Ref."""
+        """Return the value of GetAtt for an attribute of a resource or, if `name` is None, the value of Ref."""
         owner = self.owner(logical_id)
         if owner is not self:
             return owner.attribute(logical_id, name, where)
@@ -185,7 +185,7 @@ class Template:
     def _read_nested(self, name: str) -> "Template":
         given = (self._resources[name].get("Properties") or {}).get("Parameters") or {}
         parameters = {each: _ParentValue(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
-        # CloudFormation adds a random suffix to this name too.
+        # On AWS, CloudFormation also adds a random suffix to the name of a nested stack.
         place = replace(self.place, stack_name=f"{self.place.stack_name}-{name}")
         return Template(self._nested_files()[name], place, parameters)
 
@@ -217,7 +217,7 @@ class Template:
         if given is not None:
             return str(self.resolve(given, f"{logical_id}.{NAME_PROPERTY[kind]}"))
         name = f"{self.place.stack_name}-{logical_id}"
-        # Bucket names are lower case and unique over all accounts.
+        # Bucket names must be in lower case and unique over all AWS accounts.
         return f"{name}-{self.place.account}".lower() if kind == BUCKET else name
 
     def _parameter_values(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,7 +327,7 @@ class Template:
     def _condition(self, argument: Any, where: str) -> Any:
         if isinstance(argument, str):
             return self._holds(argument, where)
-        # Here `Condition` is an ordinary key, for example of an IAM statement.
+        # This `Condition` is not the intrinsic function, but an ordinary key, for example of an IAM statement.
         return {"Condition": self.resolve(argument, where)}
 
 
@@ -349,9 +349,9 @@ _INTRINSICS: dict[str, Callable[[Template, Any, str], Any]] = {
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge a function's properties (`above`) into those of Globals (`below`).
+    """Merge a function's properties (`above`) into the properties of Globals (`below`).
 
-    Maps are merged and lists concatenated. Other values of the function replace those of Globals.
+    Maps are merged and lists concatenated. Any other value of the function replaces the value of Globals.
     """
     merged = {**below, **above}
     for name in below.keys() & above.keys():

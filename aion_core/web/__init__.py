@@ -1,1 +1,1 @@
-"""HTTP server of the agents: ASGI app, operations, JSON-RPC and HTTP+JSON bindings, streams."""
+"""HTTP server for the agents: ASGI app, operations, JSON-RPC and HTTP+JSON bindings, streams."""

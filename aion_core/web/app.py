@@ -63,7 +63,7 @@ _V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
 
 
 class ServedAgent(Struct, frozen=True):
-    """Agent of the app, with its public card and its extended card."""
+    """Agent served by the app, with its public card and its extended card."""
 
     agent: Agent
     card: AgentCard
@@ -72,7 +72,7 @@ class ServedAgent(Struct, frozen=True):
 
 
 class CallerLimits(Struct, frozen=True):
-    """Rate and stream limits of each caller, with the stored counters and the clock."""
+    """Rate and stream limits for each caller, with the stored counters and the clock."""
 
     limits: Limits
     counters: RateLimits
@@ -100,25 +100,26 @@ def build_app(
     traces: Traces | None = None,
     operations: Sequence[Operation] = OPERATIONS,
 ) -> FastAPI:
-    """Return the ASGI app of the agents. The `default` agent, or else the first one, also answers at the root.
+    """Return the ASGI app of the agents. The `default` agent, or else the first agent, is also served at the root.
 
-    `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set of the cards' signatures. Without a
-    `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
+    `publisher` adapts the cards to the base URL of a request. `keys` is the JWK set for the cards' signatures. Without
+    a `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
-    this machine. `cors` has the policies of the agents that pages of other origins may call. With `console` browsers
-    get a page at the root. A `DevelopmentConsole` has requests beyond A2A, too. `startup` loads the agents before the
-    first request; without it they load in the background. The app flushes `metrics` and `traces` after each request.
+    this machine. `cors` has the policies of the agents that pages of other origins may call. With `console`, browsers
+    get a page at the root; a `DevelopmentConsole` also has requests beyond A2A. `startup` loads the agents before the
+    first request; without `startup` they load in the background. The app flushes `metrics` and `traces` after each
+    request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
     app = _new_app(background_task, startup)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
-    # Clients read the public routes before they can authenticate (A2A 8.2). All other routes require credentials.
+    # The public routes need no credentials: clients read the card before they can authenticate (A2A 8.2).
     public_routes = _public_routes(agents, at_root, publisher, keys)
     app.router.routes.extend(public_routes)
     counted = limits and limits.limits.of_streams
     streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
-    # Add the root last, since a tenant's path at the root matches any path with one more segment.
+    # Add the root last: a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         card, modes = served.extended_card, served.input_modes
@@ -128,7 +129,7 @@ def build_app(
             build_context = CallContextBuilder(agent_id, served.card).build
             app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
         _add_routes(app, services, agent_id, prefix, operations)
-    # The middleware added last runs first.
+    # The middleware that is added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
@@ -152,7 +153,8 @@ def _new_app(background_task: BackgroundTask | None, startup: Startup | None) ->
         openapi_url=None,
         lifespan=_lifespan(background_task, startup),
         redirect_slashes=False,
-        # FastAPI's spans contain the query, and its log records contain texts of exceptions. Both may be confidential.
+        # FastAPI's spans contain the query, and its log records contain the texts of exceptions. Both may be
+        # confidential.
         telemetry={"tracing": False, "logs": False},
     )
 
@@ -160,21 +162,21 @@ def _new_app(background_task: BackgroundTask | None, startup: Startup | None) ->
 def _add_routes(
     app: FastAPI, services: AgentServices, agent_id: str, prefix: str, operations: Iterable[Operation]
 ) -> None:
-    """Add the routes of an agent. v0.3's routes come before v1.0's, whose tenant routes would also match `/v1`."""
+    """Add the routes of an agent. v0.3's routes come before v1.0's, because v1.0's tenant routes also match `/v1`."""
     build_context = CallContextBuilder(agent_id, services.card).build
     app.router.routes += [
         extended_card_route(prefix, services, build_context),
         *RestV03(services, agent_id, operations).routes(prefix),
         *RestV1(services, agent_id, operations).routes(prefix),
     ]
-    # Starlette takes the first matching route, and most requests are JSON-RPC. No other POST route has these paths.
+    # Starlette takes the first matching route, and most requests are JSON-RPC. No other POST route has the same paths.
     app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
 
 
 def _lifespan(
     background_task: BackgroundTask | None, startup: Startup | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[Any]]:
-    """Return the app's lifespan function, which loads the agents and runs the background task."""
+    """Return the app's lifespan function. It loads the agents and runs the background task."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, Any] | None]:
@@ -182,7 +184,7 @@ def _lifespan(
         if startup is not None:
             state = await asyncio.to_thread(startup)
         else:
-            # The list is empty if the server loaded the agents itself before its start.
+            # The list is empty if the server has loaded the agents itself.
             running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))
@@ -206,7 +208,7 @@ def _public_routes(
 
 
 def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -> None:
-    """Add the middleware that limits callers' requests per minute, if a limit is set. The routes must be complete."""
+    """Add the middleware that limits requests per minute, if a limit is set. Call it after adding all routes."""
     if (per_minute := limits.limits.requests_per_minute) is None:
         return
     rpc_paths = {route.path for route in app.routes if isinstance(route, Route) and route.name == ROUTE_NAME}
@@ -217,14 +219,14 @@ def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -
 
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
-    """Return the error response to a request, in the format of the path's protocol binding."""
+    """Return the error response for a refused request, in the format of the path's protocol binding."""
     if path in rpc_paths:
         return rpc_error(None, error)
     return v03_rest_error(error) if _V03_PATH.match(path) else rest_error(error)
 
 
 async def _load(agents: list[Agent]) -> None:
-    """Load the agents' code in the background, so that the first message does not wait for it."""
+    """Load the agents' code in the background, so that the first message need not wait for it."""
     for agent in agents:
         try:
             await asyncio.to_thread(agent.load)

@@ -1,6 +1,7 @@
 """Agent cards, the manifest, the signing keys and the health check.
 
-These routes require no credentials (A2A 8.2). Only the extended card, an operation, depends on its caller.
+These routes require no credentials (A2A 8.2). The extended card does, because it depends on its caller; it is an
+operation.
 """
 
 import hashlib
@@ -32,28 +33,28 @@ InputModes = Callable[[], tuple[str, ...]]
 """Function that returns the media types that reach an agent's loaded code, or () to publish the card's own types."""
 
 Sign = Callable[[AgentCard, str], AgentCard]
-"""Function from a card and its base URL to the signed card. The URL of the public key may be below the base URL."""
+"""Function from a card and its base URL to the signed card. The URL of the public key may depend on the base URL."""
 
 
 def unsigned(card: AgentCard, base_url: str) -> AgentCard:
-    """Return the card unchanged, for a deployment without a signing key."""
+    """Return the card unchanged, in a deployment without a signing key."""
     return card
 
 
 class CardPublisher:
-    """Publisher of agent cards: puts the base URL of the request into the card and signs it."""
+    """Publisher of agent cards: puts the request's base URL into the card and signs it."""
 
     def __init__(self, base_url: str = "", *, follows_entrypoint: bool = False, sign: Sign = unsigned) -> None:
-        """Take the base URL of the unpublished cards.
+        """`base_url` is the base URL in the unpublished cards.
 
-        With `follows_entrypoint` a published card has the URL of the API Gateway or Function URL that received the
-        request, if AWS's event contains it.
+        With `follows_entrypoint`, a published card has the URL of the API Gateway or Function URL that received the
+        request, if AWS's event contains the URL.
         """
         self.base_url = base_url
         self._follows_entrypoint, self._sign = follows_entrypoint, sign
 
     def base_url_for(self, entrypoint_url: str) -> str:
-        """Return the base URL of the card for a request to this HTTP entry point; "" is an unknown entry point."""
+        """Return the card's base URL for a request to this HTTP entry point; "" means an unknown entry point."""
         if self._follows_entrypoint and not entrypoint_url:
             logger.warning(
                 "AWS's event has no domain, and AION_BASE_URL is empty: the card has the URL %s.", self.base_url
@@ -61,7 +62,7 @@ class CardPublisher:
         return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
     def publish(self, card: AgentCard, base_url: str) -> AgentCard:
-        """Return the signed card with the URLs of the agent below the base URL."""
+        """Return the signed card. The agent's URLs in it begin with `base_url`."""
         return self._sign(with_base_url(card, self.base_url, base_url), base_url)
 
 
@@ -72,19 +73,19 @@ CACHED_EXTENDED_CARDS = 64
 
 
 class ExtendedCardPublisher:
-    """Publisher of an agent's extended card. A card contains only the skills of its caller."""
+    """Publisher of an agent's extended card. Each caller's card contains only the caller's skills."""
 
     def __init__(self, card: AgentCard, publisher: CardPublisher, input_modes: InputModes = tuple) -> None:
         self._card, self._publisher, self._input_modes = card, publisher, input_modes
         self._restricted = frozenset(skill.id for skill in card.skills if skill.security_requirements)
         self._published = lru_cache(CACHED_EXTENDED_CARDS)(self._publish)
-        # An error in the card or its signature is raised at the start.
+        # Publish a card now, so that an error in the card or its signature is raised at the start.
         self._published(self._restricted, publisher.base_url, ())
 
     def for_caller(self, skills: Collection[str] | None, entrypoint_url: str = "") -> AgentCard:
         """Return the signed extended card for a caller and the HTTP entry point of the request.
 
-        `skills` are the restricted skills of this caller; `None` allows all.
+        `skills` has the restricted skills that this caller may use; None allows all.
         """
         allowed = self._restricted if skills is None else self._restricted.intersection(skills)
         return self._published(allowed, self._publisher.base_url_for(entrypoint_url), self._input_modes())
@@ -133,7 +134,7 @@ def card_routes(
         base_url = publisher.base_url_for(entrypoint_url_of(request.scope))
         return document(base_url, input_modes(), v1_only=reads_v1_only(request)).answer(request)
 
-    # An error in the card or its signature is raised at the start.
+    # Publish a card now, so that an error in the card or its signature is raised at the start.
     document(publisher.base_url, (), v1_only=True)
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
@@ -153,7 +154,7 @@ def server_routes(
 async def health(request: Request) -> Response:
     """Return the status and version of this process.
 
-    The check does not call the store. A failed check replaces the process, and the new process would have the same
+    The store is not checked: a failed check would only replace the process, and the new process would have the same
     store. The alarms report an unavailable store.
     """
     return Response(
@@ -162,7 +163,7 @@ async def health(request: Request) -> Response:
 
 
 class CacheableDocument:
-    """Public document, JSON or a file, with the headers and conditional requests of HTTP caching (A2A 8.6.1)."""
+    """Public document (JSON or a file) with HTTP caching headers and conditional requests (A2A 8.6.1)."""
 
     def __init__(
         self,
@@ -173,26 +174,27 @@ class CacheableDocument:
         media_type: str = JSON,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take JSON, or the bytes of a file. `headers` are added to each response."""
+        """`document` is JSON, or the bytes of a file. `headers` are added to each response."""
         self._body = document if isinstance(document, bytes) else canonical_json(document)
         self._since, self._media_type = since.astimezone(UTC).replace(microsecond=0), media_type
         self._headers = {
             "cache-control": f"public, max-age={MAX_AGE}",
-            # The ETag is strong, since every process returns the same bytes.
+            # Use a strong ETag, because every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
-            # Start of this process. A document changes only with a deployment, which starts new processes. The date of
-            # a file in the package would be wrong, since a client could have an older document with a later date.
+            # Use the start of this process: a document changes only by a deployment, which starts new processes. The
+            # date of a file in the package would be wrong, because a client may have an older document with a later
+            # date.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
             **(headers or {}),
         }
 
     async def read(self, request: Request) -> Response:
-        """Return the response to a request, as Starlette's endpoint for the document's route."""
+        """Return the response to a request. This is Starlette's endpoint for the document's route."""
         return self.answer(request)
 
     def answer(self, request: Request) -> Response:
-        """Return the document, or status 304 if the client has the same document (RFC 9110 13.2.2)."""
+        """Return the document, or status 304 if the client already has it (RFC 9110 13.2.2)."""
         if self._is_known(request):
             return Response(status_code=304, headers=self._headers)
         if request.method == "HEAD":
@@ -209,20 +211,20 @@ class CacheableDocument:
         try:
             return self._since <= parsedate_to_datetime(request.headers["if-modified-since"])
         except (KeyError, ValueError, TypeError):
-            return False  # header missing or invalid: the whole document is always correct
+            return False  # the header is missing or invalid: returning the whole document is always correct
 
 
 def reads_v1_only(request: Request) -> bool:
-    """Tell whether the request states A2A version 1. A client without a stated version may use v0.3 (A2A 3.6.2)."""
+    """Return True if the request states A2A version 1. A client that states no version may use v0.3 (A2A 3.6.2)."""
     stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
     return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None
 
 
 def card_document(card: AgentCard, *, v1_only: bool) -> dict[str, Any]:
-    """Return the card as JSON for clients of v1.0, or of both versions."""
+    """Return the card as JSON, for clients of v1.0 only or for clients of both versions."""
     if v1_only:
         return document_v1(card)
-    # Imported late: clients of v1.0 do not wait for the models of v0.3.
+    # Import late, so that clients of v1.0 do not wait for the models of v0.3.
     from aion_core.protocol.card_v03 import document
 
     return document(card)

@@ -1,4 +1,4 @@
-"""Console in the browser: the static files of the chat page and of the API's page, and their headers."""
+"""Console in the browser: static files of the chat page and of the API page, with their headers."""
 
 import gzip
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript
 API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
 """Files of the API's documentation, by their paths: a page, and the OpenAPI document that it shows."""
 
-# Agents' texts are shown as text nodes. If that ever fails, the policy still lets no script or style of theirs run.
+# The page shows agents' texts as text nodes. If that fails, this policy still blocks any script or style in them.
 SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; "
@@ -34,14 +34,14 @@ SECURITY_HEADERS = {
 
 
 class ConsoleMiddleware:
-    """ASGI middleware. Serves the console at the root to browsers, its files in `/console/`, and the API's page.
+    """ASGI middleware. Serves the console to browsers at the root, its files in `/console/`, and the API page.
 
-    The page has no credentials and reads nothing by itself: its requests to the agents are authenticated like all
-    others. In development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.
+    The page has no credentials and no special access: its requests to the agents are authenticated like all others. In
+    development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.
     """
 
     def __init__(self, app: ASGIApp, receiver: WebhookReceiver | None = None, *, agent_id: str = "") -> None:
-        """Take the id of the agent that the page chooses first."""
+        """`agent_id` is the agent that the page selects first."""
         self._app, self._receiver = app, receiver
         since = datetime.now(UTC)
         static = files("aion_core.web").joinpath("static")
@@ -54,7 +54,7 @@ class ConsoleMiddleware:
         self._documents["features.json"] = CacheableDocument(features, since, headers=SECURITY_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a file of the console, or pass the request on."""
+        """Serve a file of the console, or pass the request to the app."""
         app = self._app
         if scope["type"] == "http":
             if self._receiver is not None and scope["path"] == CONSOLE_RECEIVER and scope["method"] == "POST":
@@ -72,7 +72,7 @@ class ConsoleMiddleware:
 
 
 def _document(file: Traversable, since: datetime) -> tuple[str, CacheableDocument]:
-    """Return a static file's name and document. A compressed file is served without its compression."""
+    """Return the name and document of a static file. A `.gz` file is decompressed first."""
     name, content = PurePosixPath(file.name), file.read_bytes()
     if name.suffix == ".gz":
         name, content = name.with_suffix(""), gzip.decompress(content)
@@ -82,7 +82,7 @@ def _document(file: Traversable, since: datetime) -> tuple[str, CacheableDocumen
 
 
 def _file_name(scope: Scope) -> str | None:
-    """Return the name of the requested file of the console; None for a request to an agent."""
+    """Return the name of the console file for this request; None for a request to an agent."""
     path = scope["path"]
     if path == "/" and scope["method"] in ("GET", "HEAD"):
         return "index.html" if "text/html" in Headers(scope=scope).get("accept", "") else None

@@ -1,6 +1,6 @@
-"""Console's requests beyond A2A, in `aion dev` only: stored state, webhooks, the webhook receiver, and a killed worker.
+"""Console requests beyond A2A, only in `aion dev`: stored state, webhooks, the webhook receiver, ending the process.
 
-They are routes of each agent, so that its authentication applies. A caller reads its own contexts and tasks only.
+They are routes of each agent, so that its authentication applies. A caller can read only its own contexts and tasks.
 """
 
 import os
@@ -45,18 +45,18 @@ Answer = Callable[[CallContext, Request], Awaitable[Any]]
 
 
 class DevelopmentConsole(Struct, frozen=True):
-    """Services of the console in `aion dev`."""
+    """Services that the console uses in `aion dev`."""
 
     receiver: WebhookReceiver
     tasks: TaskStore
     configs: PushConfigs
     queue: PushQueue
     kill: Callable[[], None]
-    """Ends the process, to show how another one takes over."""
+    """Function that ends the process, to show how another process takes over."""
 
 
 def kill_process() -> None:
-    """End this process at once, like a crash: no turn is handed off and no stream is closed."""
+    """End this process at once, as a crash would: no turn is handed off and no stream is closed."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -81,7 +81,7 @@ def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaita
         try:
             content = await answer(call_of(build(request)), request)
         except ConfigurationError as error:
-            # The text is for the developer, whose code cannot be loaded.
+            # Return the text, because the caller is the developer of the code that cannot be loaded.
             content = {"error": str(error)}
         except BodyRefused as refused:
             return rest_error(refused.error, refused.http)
@@ -93,7 +93,7 @@ def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaita
 
 
 class _ConsoleRequests:
-    """Requests of the console to one agent."""
+    """Console requests to one agent."""
 
     def __init__(self, agent: Agent, console: DevelopmentConsole) -> None:
         self._agent, self._console = agent, console
@@ -110,7 +110,7 @@ class _ConsoleRequests:
         return {**asdict(state), "entries": [asdict(entry) for entry in state.entries]} if state is not None else None
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:
-        """Return the webhooks of a task with the state of their deliveries, and the posts that the receiver got."""
+        """Return the webhooks of a task with their delivery states, and the posts that the receiver got."""
         key, receiver = await self._task(call, request.query_params.get("taskId", "")), self._console.receiver
         configs = {config.id: config for config in await self._console.configs.all(key)}
         deliveries = await self._console.configs.deliveries(key)
@@ -122,7 +122,7 @@ class _ConsoleRequests:
         }
 
     async def redrive(self, call: CallContext, request: Request) -> Any:
-        """Post a webhook's failed notifications again, and enable it after a 410."""
+        """Post a webhook's failed notifications again. Enable the webhook if a 410 response has disabled it."""
         body = await StrictRequest(request.scope, request.receive).json_object()
         key, config_id = await self._task(call, str(body.get("taskId"))), str(body.get("configId"))
         if not is_id(config_id) or await self._console.configs.redrive(key, config_id) is None:
@@ -131,7 +131,7 @@ class _ConsoleRequests:
         return {}
 
     async def set_receiver(self, call: CallContext, request: Request) -> Any:
-        """Set the status of the receiver's next responses."""
+        """Set the status code for the receiver's next responses."""
         status = (await StrictRequest(request.scope, request.receive).json_object()).get("status")
         if not isinstance(status, int) or status not in STATUSES:
             raise InvalidMessage(f"status has to be one of {', '.join(map(str, STATUSES))}.", field="status")
@@ -144,7 +144,7 @@ class _ConsoleRequests:
         return {}
 
     async def _task(self, call: CallContext, task_id: str) -> TaskKey:
-        """Return the key of one of the caller's tasks of this agent. Raises InvalidMessage or TaskNotFound."""
+        """Return the key of one of the caller's tasks with this agent. Raises InvalidMessage or TaskNotFound."""
         if not is_id(task_id):
             raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
         await head_of(self._console.tasks, task_id, call)

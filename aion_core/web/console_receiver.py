@@ -1,4 +1,4 @@
-"""Receiver of webhooks for the console of `aion dev`: it shows the posted notifications and can be set to fail."""
+"""Receiver of webhooks for the console of `aion dev`: stores the posted notifications, and can simulate failures."""
 
 import json
 from collections import deque
@@ -23,7 +23,7 @@ STATUSES = (204, 500, 410)
 
 
 class WebhookPost(Struct, frozen=True):
-    """Received notification, with the status of its response."""
+    """Received notification, with the status code of its response."""
 
     at: datetime
     status: int
@@ -31,7 +31,7 @@ class WebhookPost(Struct, frozen=True):
     body: bytes
 
     def document(self, configs: Sequence[PushConfig]) -> dict[str, Any]:
-        """Return the post as JSON. It is signed if a secret of one of the configs has signed it."""
+        """Return the post as JSON. `signed` is True if one of the configs' secrets has signed the post."""
         secrets = [secret for config in configs for secret in config.secrets]
         shown = {
             name: value for name, value in self.headers.items() if name.startswith(("webhook-", "a2a-", "content-"))
@@ -46,7 +46,7 @@ class WebhookPost(Struct, frozen=True):
 
     @property
     def content(self) -> Any:
-        """Body as JSON, or as text if it is not JSON, or has values that this server could not send again."""
+        """Body as JSON; as text if it is not JSON, or has values that this server's JSON cannot express."""
         try:
             content = from_json(self.body, allow_inf_nan=False)
             json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
@@ -56,16 +56,16 @@ class WebhookPost(Struct, frozen=True):
 
     @property
     def task_id(self) -> str:
-        """Id of the task in a notification of A2A 1.0 or 0.3; "" without one."""
+        """Id of the task in a notification of A2A 1.0 or 0.3; "" if the notification has no task id."""
         content = self.content
         found = next((each for each in _objects(content) if "taskId" in each or "id" in each), {})
         return str(found.get("taskId") or found.get("id") or "")
 
 
 class WebhookReceiver:
-    """ASGI app. It stores the newest posts in memory and answers each with the chosen status.
+    """ASGI app. It stores the newest posts in memory, and responds to each with the chosen status code.
 
-    It needs no credentials, as a webhook of another service would not know this server's callers.
+    It requires no credentials, because a real webhook of another service would not know this server's callers.
     """
 
     def __init__(self, url: str) -> None:
@@ -75,7 +75,7 @@ class WebhookReceiver:
         self._posts: deque[WebhookPost] = deque(maxlen=MAX_POSTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store the post and answer it."""
+        """Store the post and respond to it."""
         await (await self._receive(Request(scope, receive)))(scope, receive, send)
 
     async def _receive(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class WebhookReceiver:
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects that may contain the task's id: A2A 1.0 wraps an event in one field, A2A 0.3 posts the task."""
+    """Yield the objects that may have the task's id: A2A 1.0 wraps an event in one field, A2A 0.3 posts the task."""
     if isinstance(content, dict):
         yield from (each for each in content.values() if isinstance(each, dict) and "id" not in content)
         yield content

@@ -1,6 +1,6 @@
 """CORS policies: origins of web pages whose scripts may call an agent, and the permitted request headers.
 
-No response allows cookies: a page sends its credentials in headers of its own.
+No response allows cookies: pages send their credentials in headers.
 """
 
 import re
@@ -34,7 +34,7 @@ EXPOSED_HEADERS = (
     "ETag",
     "Retry-After",
     "WWW-Authenticate",
-    # The REST API of AWS renames the header above.
+    # The REST API of AWS sends the header above under this name.
     "X-Amzn-Remapped-WWW-Authenticate",
     "X-Amzn-RequestId",
 )
@@ -42,7 +42,7 @@ EXPOSED_HEADERS = (
 
 
 class CorsPolicy(Struct, frozen=True):
-    """Origins of the pages that may call an agent, with the request headers of their scripts."""
+    """Origins of the pages that may call an agent, and the request headers that their scripts may send."""
 
     origins: Collection[str] = ()
     """Exact origins, `*` for all origins, and origins such as `https://*.example.com` for all subdomains."""
@@ -55,7 +55,7 @@ class CorsPolicy(Struct, frozen=True):
 
 
 def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] = METHODS) -> CORSMiddleware:
-    """Return Starlette's middleware with the policy around the app."""
+    """Return the app wrapped in Starlette's CORS middleware with this policy."""
     patterns = [_pattern(origin) for origin in policy.origins if "*." in origin]
     return CORSMiddleware(
         app,
@@ -64,13 +64,13 @@ def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] =
         allow_methods=methods,
         allow_headers=[*REQUEST_HEADERS, *policy.headers],
         expose_headers=EXPOSED_HEADERS,
-        # A page of a public origin may call an agent of a private network only if the agent lists its origin.
+        # A page of a public origin may call an agent in a private network only if the agent lists its origin.
         allow_private_network="*" not in policy.origins,
         max_age=policy.max_age,
     )
 
 
 def _pattern(origin: str) -> str:
-    """Return the regular expression of an origin whose host begins with `*.`: it matches subdomains of every depth."""
+    """Return the regular expression for an origin whose host begins with `*.`: it matches subdomains at any depth."""
     scheme, _, rest = origin.partition("*.")
     return rf"{re.escape(scheme)}(?:[a-z0-9_-]+\.)+{re.escape(rest)}"

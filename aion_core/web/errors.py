@@ -1,4 +1,4 @@
-"""Error responses of JSON-RPC, of HTTP+JSON in v1.0, and of HTTP+JSON in v0.3."""
+"""Error responses of JSON-RPC, of v1.0's HTTP+JSON, and of v0.3's HTTP+JSON."""
 
 import logging
 from typing import Any
@@ -26,12 +26,12 @@ RETRY_AFTER_SECONDS = 2
 
 
 def protocol_error(error: Exception) -> Exception:
-    """Return the A2A protocol error for an AionError. Return other errors unchanged."""
+    """Convert an AionError to an A2A protocol error. Return other errors unchanged."""
     return to_wire(error) if isinstance(error, AionError) else error
 
 
 def error_body(request_id: str | int | None, error: Exception) -> dict[str, Any]:
-    """Log the error and return the body of its JSON-RPC error response. An unexpected error has a fixed message."""
+    """Log the error and return its JSON-RPC error response. The message of an unexpected error is fixed."""
     form, message, details = _logged(error)
     return {"error": {"code": form.code, "message": message, "data": details}, "id": request_id, "jsonrpc": "2.0"}
 
@@ -43,7 +43,7 @@ def rest_error_body(error: Exception, http: int | None = None) -> dict[str, Any]
 
 
 def v03_rest_error_body(error: Exception) -> dict[str, Any]:
-    """Log the error and return its v0.3 HTTP+JSON body: JSON-RPC's error object and the SDK's name of its type."""
+    """Log the error and return its v0.3 HTTP+JSON body: JSON-RPC's error object with the SDK's name for its type."""
     error = protocol_error(error)
     form, message, details = _logged(error)
     name = next((kind.__name__ for kind in type(error).__mro__ if kind in JSON_RPC_ERROR_CODE_MAP), "InternalError")
@@ -51,13 +51,13 @@ def v03_rest_error_body(error: Exception) -> dict[str, Any]:
 
 
 def rpc_error(request_id: str | int | None, error: Exception) -> JSONResponse:
-    """Return the JSON-RPC error response. Its HTTP status is 200, or 429 above the caller's limit."""
+    """Return the JSON-RPC error response. Its HTTP status is 429 above the caller's limit, otherwise 200."""
     error = protocol_error(error)
     return JSONResponse(error_body(request_id, error), rpc_status(error), retry_headers(error))
 
 
 def rpc_status(error: Exception) -> int:
-    """Return the HTTP status of a protocol error in JSON-RPC."""
+    """Return the HTTP status for a protocol error in JSON-RPC."""
     return 429 if isinstance(error, TooManyRequestsError) else 200
 
 
@@ -78,7 +78,7 @@ def _response(body: dict[str, Any], error: Exception, http: int | None, media_ty
 
 
 def retry_headers(error: Exception) -> dict[str, str] | None:
-    """Return the header Retry-After of a protocol error that may be temporary."""
+    """Return the Retry-After header if the protocol error may be temporary, otherwise None."""
     match error:
         case TooManyRequestsError():
             return {"Retry-After": (error.data or {})[RETRY_AFTER]}
@@ -88,17 +88,17 @@ def retry_headers(error: Exception) -> dict[str, str] | None:
 
 
 def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
-    """Log the error of a response. Return its protocol codes, its message for the client and its details."""
+    """Log the error of a response. Return its protocol codes, its message for the client, and its details."""
     error = protocol_error(error)
     form, message, details = wire_form(error)
     if form.http >= 500:
         count_internal_error()
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
-        # Log only a StoreError's text (the operation and AWS's error code), since other texts may quote the request.
+        # Log the text only of a StoreError (operation and AWS error code): other texts may quote the request.
         text = f": {cause}" if isinstance(cause, StoreError) else ""
         level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
         logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, text, exc_info=cause)
     else:
-        # Log no message, since it may quote the request.
+        # Do not log the message, because it may quote the request.
         logger.info("Refused with %s (%s).", form.code, form.reason)
     return form, message, details

@@ -1,4 +1,4 @@
-"""Limits of each caller: number of requests in a minute, and number of open streams and waiting sends."""
+"""Limits for each caller: requests per minute, and open streams and waiting sends."""
 
 import logging
 import math
@@ -26,9 +26,9 @@ Refuse = Callable[[str, Exception], Response]
 
 
 class RateLimitMiddleware:
-    """ASGI middleware. Refuses a caller's requests above the limit for a minute, before their bodies are read.
+    """ASGI middleware. Refuses a caller's requests above the limit per minute, before it reads their bodies.
 
-    It does not count requests to public paths, since their callers are not authenticated.
+    Requests to public paths are not counted, because their callers are not authenticated.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class RateLimitMiddleware:
         self._public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the request. Serve it, or send an error response above the limit."""
+        """Count the request and serve it, or send an error response if the caller is above the limit."""
         if scope["type"] != "http" or route_path(scope) in self._public:
             await self._app(scope, receive, send)
             return
@@ -72,7 +72,7 @@ RETRY_SECONDS = 10
 class StreamLimits:
     """Limits of the open streams of each caller. A stream occupies a Lambda execution environment until it ends.
 
-    A blocking send occupies one in the same way, so it counts as a stream while it waits.
+    A blocking send also occupies an execution environment, so it counts as a stream while it waits.
     """
 
     def __init__(self, counters: RateLimits, limits: Limits, clock: Clock) -> None:
@@ -95,5 +95,5 @@ class StreamLimits:
             try:
                 await self._counters.close_stream(call.caller, stream)
             except StoreError as error:
-                # The stored count of this stream expires at `until`.
+                # The count of this stream then expires at `until`.
                 logger.warning("The end of a stream was not counted: %s", error)

@@ -1,4 +1,4 @@
-"""ASGI middleware, from the outside: observability, loopback check, CORS, authentication, turns, compression, paths."""
+"""ASGI middleware, outermost first: observability, loopback check, CORS, authentication, turns, compression, paths."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ _CONFIDENTIAL = re.compile(
 class ObservabilityMiddleware:
     """ASGI middleware. Adds a request id to log records, traces requests, counts internal errors and flushes metrics.
 
-    On Lambda the request id is the id of the invocation. The flush follows the background turns of the request. Logs
+    On Lambda the request id is the id of the invocation. Metrics are flushed after the request's background turns. Logs
     and traces contain no credentials of the request.
     """
 
@@ -52,7 +52,7 @@ class ObservabilityMiddleware:
         """Serve the request, then flush metrics and traces."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            # The process ends: flush the metrics of requests that outlived their time limit.
+            # The process ends: flush the metrics of requests that did not end in time.
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
@@ -76,7 +76,7 @@ class ObservabilityMiddleware:
 
     async def _trace(self, scope: Scope, receive: Receive, send: Send) -> None:
         traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1").strip()
-        # The span has no path and no query, since the client controls their content.
+        # Omit path and query from the span, because the client controls their content.
         attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
         with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=attributes) as span:
 
@@ -95,7 +95,7 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
         if _CONFIDENTIAL.search(name.decode("latin-1")):
             value = raw.decode("latin-1").strip()
             yield value
-            # Redact the credentials also without the name of their scheme, such as `Bearer`.
+            # Redact the credentials also without the name of their scheme, for example without `Bearer`.
             yield value.rpartition(" ")[2]
 
 
@@ -109,17 +109,17 @@ _ORIGIN = re.compile(LOOPBACK_ORIGIN, re.IGNORECASE)
 
 
 class LoopbackOnlyMiddleware:
-    """ASGI middleware. Refuses requests to other host names than the loopback's, and requests from other web sites.
+    """ASGI middleware. Refuses requests to host names other than the loopback's, and requests from other web sites.
 
-    A page of another site can send requests to 127.0.0.1. With its own host name for this address (DNS rebinding) it
-    can also read the responses. A browser sends the host name in Host and the site in Origin.
+    A page of another site can send requests to 127.0.0.1. If its own host name resolves to this address (DNS
+    rebinding), it can also read the responses. A browser sends the host name in Host and the site in Origin.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or refuse it."""
+        """Serve the request, or refuse it with status 403."""
         if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_local(Headers(scope=scope))):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -144,8 +144,8 @@ def _is_local(headers: Headers) -> bool:
 class CorsByPathMiddleware:
     """ASGI middleware. Applies the CORS policy of the agent in the request's path. Opens public documents to all.
 
-    A browser sends a preflight request without credentials before a script's request. The answer therefore precedes
-    authentication.
+    Before a script's request, a browser sends a preflight request without credentials. So this middleware responds
+    before authentication.
     """
 
     def __init__(
@@ -157,15 +157,15 @@ class CorsByPathMiddleware:
         at_root: str,
         public: Iterable[str],
     ) -> None:
-        """Take the policies by agent id. For an agent without a policy, responses have no CORS headers."""
+        """`policies` maps agent ids to policies. Responses of an agent without a policy have no CORS headers."""
         self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
         self._of_agents = {agent_id: cors_middleware(app, policy) for agent_id, policy in policies.items()}
-        # A client may send the headers of its later requests, such as its credentials, when it reads the card.
+        # Allow all agents' headers: a client may send its credentials already when it reads the card.
         headers = {header for policy in policies.values() for header in policy.headers}
         self._of_public = cors_middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a preflight request, or serve the request with CORS headers in its response."""
+        """Respond to a preflight request, or serve the request and add CORS headers to its response."""
         app = self._app
         if scope["type"] == "http":
             path = route_path(scope)
@@ -197,17 +197,17 @@ _REFUSALS = {
 class AuthenticationMiddleware:
     """ASGI middleware. Authenticates a request before its body is read, and stores the caller in the ASGI scope.
 
-    The public paths are an exact list. Every other path requires credentials, even a path without a route.
+    Only the exact paths in `public` are public. Every other path requires credentials, even if no route matches it.
     """
 
     def __init__(
         self, app: ASGIApp, authenticators: Mapping[str, Authenticator], *, at_root: str, public: Iterable[str]
     ) -> None:
-        """Take an authenticator for each agent id. The agent `at_root` has all paths without a known agent."""
+        """`authenticators` are keyed by agent id. The agent `at_root` has all paths that name no known agent."""
         self._app, self._authenticators, self._at_root, self._public = app, authenticators, at_root, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or refuse it."""
+        """Serve the request if it is authenticated or its path is public; otherwise refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -240,21 +240,21 @@ class AuthenticationMiddleware:
 
 
 def agent_at(path: str, agent_ids: Container[str], at_root: str) -> str:
-    """Return the agent id in a request path, or `at_root`, the id of the agent at the root, for any other path."""
+    """Return the agent id in a request path. For any other path return `at_root`, the id of the agent at the root."""
     _, _, rest = path.partition("/agents/")
     agent_id = rest.partition("/")[0] if path.startswith("/agents/") else ""
     return agent_id if agent_id in agent_ids else at_root
 
 
 def route_path(scope: Scope) -> str:
-    """Return the request path without the server's root path, for comparison with route paths."""
+    """Return the request path without the server's root path, to compare it with route paths."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
-    """Return the error response for denied access. Refusals with the same status have the same body."""
+    """Return the error response for denied access. All refusals with the same status have the same body."""
     status, reason, message = _REFUSALS[denied.status]
     body = {
         "error": {
@@ -282,13 +282,13 @@ def refusal(denied: AccessDenied, authenticator: Authenticator) -> Response:
 # ── Background turns ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED = "aion.streamed"
-"""Key in the ASGI scope. Our Lambda runtime sets it for a request with a streamed response."""
+"""Key in the ASGI scope. Aion's Lambda runtime sets it for a request with a streamed response."""
 
 
 class AwaitBackgroundTurnsMiddleware:
-    """ASGI middleware. Returns from the app call after the request's background turns have ended.
+    """ASGI middleware. The app call returns only after the request's background turns have ended.
 
-    The client gets the response earlier, except in a buffered Lambda response. After the app call our runtime loop
+    The client gets the response earlier, except in a buffered Lambda response. After the app call, aion's runtime loop
     requests the next event, and Lambda may freeze the environment. Other servers do not wait for the app call.
     """
 
@@ -301,12 +301,13 @@ class AwaitBackgroundTurnsMiddleware:
             await self._app(scope, receive, send)
             return
         turns = BackgroundTurns()
-        # A server with a graceful shutdown has already set a deadline.
+        # A server with a graceful shutdown has set a deadline already.
         deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # Hand running turns off to the queue, since Lambda sends a buffered response after the call has ended.
+                # Suspend the running turns, so that the queue hands them to a worker: Lambda sends a buffered response
+                # only at the end.
                 deadline.now.set()
                 await turns.wait()
             await send(message)
@@ -319,13 +320,14 @@ class AwaitBackgroundTurnsMiddleware:
             )
             await turns.wait()
         except BaseException:
-            # The invocation ends. Its turns must not continue in the next one: another worker resumes them later.
+            # The invocation ends. Cancel its turns: another worker resumes them, and they must not continue in the next
+            # invocation.
             await turns.cancel()
             raise
 
 
 def _deadline(scope: Scope) -> datetime | None:
-    """Return the time at the end of the Lambda invocation, or `None` outside of Lambda."""
+    """Return the time at which the Lambda invocation ends; None outside of Lambda."""
     context = scope.get("aws.context")
     if context is None:
         return None
@@ -333,7 +335,7 @@ def _deadline(scope: Scope) -> datetime | None:
 
 
 def _is_buffered(scope: Scope) -> bool:
-    """Tell whether Lambda buffers the response of this request. It streams responses only in our own runtime loop."""
+    """Return True if Lambda buffers the response of this request. Only aion's own runtime loop streams responses."""
     return "aws.context" in scope and STREAMED not in scope
 
 
@@ -341,9 +343,9 @@ def _is_buffered(scope: Scope) -> bool:
 
 
 class LargeResponseMiddleware:
-    """ASGI middleware. Compresses large unary responses by gzip, if the client accepts it.
+    """ASGI middleware. Compresses large responses with gzip if the client accepts it, but no streams.
 
-    Starlette's middleware never compresses an event stream. A buffered Lambda response stays uncompressed, since an
+    Starlette's middleware never compresses an event stream. A buffered Lambda response is not compressed, because an
     HTTP entry point might not decode the base64 of a binary body.
     """
 
@@ -354,13 +356,13 @@ class LargeResponseMiddleware:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request."""
+        """Serve the request, and compress its response if it is large."""
         if scope["type"] != "http" or _is_buffered(scope):
             await self._app(scope, receive, send)
             return
         accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
         if _REFUSED_GZIP.search(accepted):
-            # Starlette compresses also for the weight zero, since it only searches for the word.
+            # Starlette only searches for the word "gzip", so it would compress even with the weight zero.
             headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
             scope = {**scope, "headers": headers}
         await self._compressing(scope, receive, send)
@@ -377,9 +379,9 @@ COMPRESSED_BYTES = 16 * 1024
 
 
 class TrailingSlashMiddleware:
-    """ASGI middleware. Removes one slash at the end of a request path, since no route of HTTP+JSON has one.
+    """ASGI middleware. Removes one slash from the end of a request path: no HTTP+JSON route ends with a slash.
 
-    It follows authentication: a public path in another spelling requires credentials.
+    It runs after authentication, so a public path with such a slash requires credentials.
     """
 
     def __init__(self, app: ASGIApp) -> None:

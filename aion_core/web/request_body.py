@@ -1,8 +1,8 @@
 """Read the body and query of a request with size limits, and parse them strictly as JSON and protobuf messages.
 
 Starlette's `request.json()` has no size limit, accepts NaN, and raises an internal error for invalid UTF-8. Protobuf's
-parser accepts a text in place of an object and ignores invalid base64. It drops unknown enum names, and it does not
-name the invalid item of a list.
+parser accepts a text in place of an object, ignores invalid base64, drops unknown enum names, and does not name the
+invalid item of a list.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class BodyRefused(Exception):
-    """Refusal of a request body before it is parsed, with the HTTP status of the response."""
+    """Error: a request body was refused before it was parsed. It has the HTTP status of the response."""
 
     def __init__(self, http: int, error: A2AError) -> None:
         super().__init__(str(error))
@@ -63,16 +63,16 @@ class BodyRefused(Exception):
 
 
 class _Unusable(Struct, frozen=True):
-    """Placeholder for an invalid JSON number. It is refused after the whole body has been parsed."""
+    """Placeholder for an invalid JSON number. The body is refused after it has been parsed completely."""
 
     message: str
 
 
 class StrictRequest(Request):
-    """HTTP request with a strict `json()` method. Its protocol errors tell the client the remedy."""
+    """HTTP request with a strict `json()` method. Its protocol errors tell the client how to correct the request."""
 
     def __init__(self, scope: Scope, receive: Receive, *media_types: str) -> None:
-        """Take the accepted media types of the body, by default `application/json`."""
+        """`media_types` are the accepted media types of the body, by default `application/json`."""
         super().__init__(scope, receive)
         self._media_types = media_types or (JSON,)
         self.read: Any = None
@@ -84,7 +84,7 @@ class StrictRequest(Request):
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
-                # The size of the uncompressed body is not bounded by the size of the request.
+                # Refuse compression: the size of the request does not limit the size of the uncompressed body.
                 raise BodyRefused(
                     415, ContentTypeNotSupportedError("The body is compressed: send it without a Content-Encoding.")
                 )
@@ -96,7 +96,7 @@ class StrictRequest(Request):
                 async with asyncio.timeout_at(time() + BODY_IDLE_SECONDS) as limit:
                     async for chunk in self.stream():
                         if not chunk:
-                            continue  # the end of the body
+                            continue  # an empty chunk marks the end of the body
                         size += len(chunk)
                         if size > MAX_BODY_BYTES:
                             message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
@@ -106,7 +106,7 @@ class StrictRequest(Request):
             except TimeoutError as error:
                 raise BodyRefused(408, InvalidRequestError("The body arrives too slowly: send it again.")) from error
             except ClientDisconnect as error:
-                # Log no error: the client has gone, and the operator cannot prevent this.
+                # Do not log an error: the client has disconnected, and the operator cannot prevent this.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body
@@ -123,14 +123,14 @@ class StrictRequest(Request):
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         body = await self.body()
-        # Commas and brackets in texts count too: this check only selects the thread.
+        # Commas and brackets in texts are counted too. The count is still good enough to choose the thread.
         self._is_large = len(body) > SMALL_BODY_BYTES or sum(map(body.count, (b",", b"{", b"["))) > SMALL_BODY_VALUES
         await self.convert(self._parse, body)
         self._json = self.read
         return self._json
 
     async def convert(self, function: Callable[..., T], *args: Any) -> T:
-        """Return `function(*args)`, a conversion of the parsed body. A thread calls it if the body is large."""
+        """Return `function(*args)`, a conversion of the parsed body. It runs in a thread if the body is large."""
         return await asyncio.to_thread(function, *args) if self._is_large else function(*args)
 
     def _parse(self, body: bytes) -> None:
@@ -138,7 +138,7 @@ class StrictRequest(Request):
         _check_tree(self.read)
 
     async def json_object(self, *, optional: bool = False) -> dict[str, Any]:
-        """Return the body as a JSON object, or {} for an empty `optional` body. Raises the same errors as `json`."""
+        """Return the body as a JSON object, or {} if it is `optional` and empty. Raises the same errors as `json`."""
         if optional and not await self.body():
             return {}
         body = await self.json()
@@ -148,11 +148,11 @@ class StrictRequest(Request):
 
 
 def check_values(body: bytes) -> None:
-    """Raise InvalidParamsError for a JSON body with too many values. The rest of the body may be invalid JSON."""
-    # Without escapes, a quotation mark is the beginning or the end of a text.
+    """Raise InvalidParamsError for a JSON body with too many values. The body may otherwise be invalid JSON."""
+    # After removing the escapes, each quotation mark is the beginning or the end of a text.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    # Each member follows a comma or a bracket, and has at most two texts, each with two quotation marks. So a body with
-    # more quotation marks has too many values.
+    # Each member follows a comma or a bracket and has at most two texts, with two quotation marks each. So a body with
+    # more quotation marks than this has too many values.
     if plain.count(b'"') <= 4 * MAX_VALUES + 4:
         outside = b"".join(plain.split(b'"')[::2])
         if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
@@ -163,14 +163,14 @@ def check_values(body: bytes) -> None:
 
 
 def check_list(values: list[Any], field: str) -> None:
-    """Raise InvalidParamsError for a list with too many items. `field` is its path in the request."""
+    """Raise InvalidParamsError for a list with too many items. `field` is the list's path in the request."""
     if len(values) > MAX_PARTS:
         name = "parts" if field.rpartition(".")[2] == "parts" else "items"
         raise invalid_params(f"{field} has more than {MAX_PARTS} {name}: send fewer.", field)
 
 
 def is_text(text: str) -> bool:
-    """Tell whether UTF-8 can encode the text. It cannot encode a lone surrogate."""
+    """Return True if UTF-8 can encode the text. It cannot encode a lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -209,7 +209,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 class _Repeated(dict[str, Any]):
-    """Placeholder for an object with a repeated key, without this key. It is refused like `_Unusable`."""
+    """Placeholder for an object with a repeated key, without that key. The body is refused as for `_Unusable`."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -228,16 +228,16 @@ def _float(digits: str) -> float | _Unusable:
 
 
 def _integer(digits: str) -> int | _Unusable:
-    # Python raises ValueError above 4300 digits.
+    # Check the length first: Python raises ValueError above 4300 digits.
     if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
         return _Unusable("The body has an integer above 2^53: send it as a string.")
     return number
 
 
 def _check_tree(parsed: Any) -> None:
-    """Check the parsed JSON. Raises InvalidRequestError for a repeated key in an object.
+    """Check the parsed JSON. Raises InvalidRequestError if an object repeats a key.
 
-    Raises InvalidParamsError for deep nesting, a number beyond a double, or a lone surrogate.
+    Raises InvalidParamsError if it is nested too deeply, or has a number beyond a double or a lone surrogate.
     """
     level = [parsed]
     for _ in range(MAX_DEPTH):
@@ -271,14 +271,14 @@ _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", 
 
 
 def read_params(params: Any, model: type[M]) -> M:
-    """Parse JSON params as a protobuf message. Ignore unknown fields (A2A 5.7).
+    """Parse JSON params into a protobuf message. Ignore unknown fields (A2A 5.7).
 
-    Raises InvalidParamsError with the path of the invalid field in the client's spelling.
+    Raises InvalidParamsError with the path of the invalid field, as the client has spelled it.
     """
     texts: list[str] = []
     _check_object(params, model.DESCRIPTOR, "", texts)
-    # Protobuf's parser searches each text for lone surrogates, in 25 ms for each MB. So limit the sum of all texts,
-    # including ids and media types.
+    # Limit the sum of all texts, including ids and media types: protobuf's parser searches each for lone surrogates,
+    # which takes 25 ms per MB.
     if sum(map(len, texts)) > 2 * MAX_TEXT_BYTES:
         raise InvalidParamsError(f"The request has more than {2 * MAX_TEXT_BYTES} characters of text: {TEXT_REMEDY}")
     try:
@@ -290,9 +290,9 @@ def read_params(params: Any, model: type[M]) -> M:
 
 
 def is_base64(text: str) -> bool:
-    """Tell whether the text is base64 in the standard or the URL-safe alphabet, with or without padding."""
+    """Return True if the text is base64 in the standard or the URL-safe alphabet, with or without padding."""
     found = _BASE64.fullmatch(text)
-    # A regular expression of groups of four characters would need much memory for a long text.
+    # Check the length with arithmetic: a regular expression with groups of four would need much memory for a long text.
     left = len(found[1]) % 4 if found else 1
     return found is not None and (left > 1 or (left == 0 and not found[2]))
 
@@ -300,8 +300,8 @@ def is_base64(text: str) -> bool:
 def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
     """Return the parameters of a URL query as JSON params for `read_params` (A2A 11.5). Ignore unknown parameters.
 
-    Raises InvalidParamsError for a repeated parameter, and for a text that is not the field's boolean or number.
-    `read_params` checks the other values.
+    Raises InvalidParamsError for a repeated parameter, and for a text that is not the boolean or number that its field
+    requires. `read_params` checks the other values.
     """
     fields: dict[str, Any] = {field.json_name: field for field in model.DESCRIPTOR.fields}
     params: dict[str, Any] = {}
@@ -329,7 +329,7 @@ def _from_text(name: str, text: str, field: Any) -> Any:
 
 
 def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> None:
-    """Check the types of an object's known fields. Add their texts, outside of free JSON values, to `texts`."""
+    """Check the types of an object's known fields. Append their texts to `texts`, except those in free JSON values."""
     if not isinstance(given, dict):
         _refuse(path, "an object", given)
     for field, spellings in _fields(descriptor):
@@ -351,7 +351,7 @@ def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> N
 
 @cache
 def _fields(descriptor: Any) -> list[tuple[Any, tuple[str, ...]]]:
-    """Return the fields of a protobuf message, each with the spellings of its name in JSON."""
+    """Return the fields of a protobuf message, each with the possible spellings of its name in JSON."""
     return [(field, tuple(dict.fromkeys((field.json_name, field.name)))) for field in descriptor.fields]
 
 
@@ -363,7 +363,7 @@ def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
                 _refuse(where, "an object", value)
         elif name == _TIMESTAMP:
             _check_timestamp(value, where)
-        elif name != _VALUE:  # a Value is any JSON
+        elif name != _VALUE:  # a Value may be any JSON
             _check_object(value, field.message_type, where, texts)
     elif field.type == field.TYPE_ENUM:
         _check_enum(value, field, where)
@@ -383,7 +383,7 @@ def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
 def _check_enum(value: Any, field: Any, where: str) -> None:
     names = field.enum_type.values_by_name
     if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
-        return  # protobuf accepts numbers
+        return  # protobuf's JSON accepts numbers for enums
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
         _refuse(where, f"one of {known}", value, is_text=True)
@@ -400,7 +400,7 @@ def _check_timestamp(value: Any, where: str) -> None:
 
 
 def _check_int32(value: Any, where: str) -> None:
-    # In JSON, 1.0 is a whole number. Protobuf's JSON also accepts the digits as a text.
+    # In JSON, 1.0 is a whole number. Protobuf's JSON also accepts a text of digits.
     is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
         value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
     )
@@ -409,22 +409,22 @@ def _check_int32(value: Any, where: str) -> None:
 
 
 def _refuse(where: str, expected: str, given: Any, *, is_text: bool = False) -> NoReturn:
-    """Raise InvalidParamsError with descriptions of the expected and the given value.
+    """Raise InvalidParamsError, which describes the expected value and the given value.
 
-    `is_text` is True if the expected value is a text.
+    Set `is_text` if the expected value is a text.
     """
     kind = "another text" if is_text and isinstance(given, str) else _kind(given)
     raise invalid_params(f"{where or 'The request'} has to be {expected}, and is {kind}.", where)
 
 
 def _kind(given: Any) -> str:
-    """Describe a refused JSON value by its type, or a number by its digits. Omit texts, since refusals are logged."""
+    """Describe a refused JSON value by its type, or a number by its digits. Omit texts, because refusals are logged."""
     kinds = {dict: "an object", list: "a list", type(None): "null", str: "a text"}
     return kinds.get(type(given)) or repr(given)[:60]
 
 
 def _words(error: ParseError) -> str:
-    """Return the text of protobuf's parse error without protobuf's type names."""
+    """Return the text of protobuf's parse error, without the names of protobuf types."""
     text = str(error).rpartition(" field: ")[2].strip()
     if several := re.search(r'multiple "(\w+)" oneof', text):
         return f"it has more than one {several[1]}, and may have one"

@@ -29,9 +29,9 @@ V1, V03 = "1.0", "0.3"
 
 
 def stated_version(request: Request) -> str:
-    """Return the A2A version in the request's header or query (A2A 3.6.1), or "" if the request states no version.
+    """Return the A2A version in the request's header or query (A2A 3.6.1); "" if the request states no version.
 
-    Different versions in several headers are joined by commas.
+    If several headers state different versions, return them joined by commas.
     """
     stated = dict.fromkeys(filter(None, map(str.strip, request.headers.getlist(VERSION))))
     return ", ".join(stated) or request.query_params.get(VERSION, "").strip()
@@ -40,9 +40,9 @@ def stated_version(request: Request) -> str:
 def check_version(request: Request, version: str, other_name: Callable[[], str] = str) -> None:
     """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
-    `version` is the version of the request's method or path. It also applies to a request without a stated version. By
-    the specification such a request would have version 0.3, and every v1.0 request without the header would fail.
-    `other_name` returns the operation's method or path in the other supported version, or "" if it has none.
+    `version` is the version of the request's method or path. A request without a stated version is accepted. By the
+    specification it would have version 0.3, but then every v1.0 request without the header would fail. `other_name`
+    returns the operation's method or path in the other supported version, or "" if it has none.
     """
     stated = stated_version(request)
     if not stated:
@@ -71,7 +71,7 @@ MAX_DECLARED = 64
 
 
 class Negotiated(Struct, frozen=True):
-    """Extensions of a request, declared by the client and active for the agent."""
+    """Extensions of a request: those declared by the client, and those active for the agent."""
 
     declared: tuple[str, ...]
     """Extension URIs of the request, in the client's order."""
@@ -79,12 +79,12 @@ class Negotiated(Struct, frozen=True):
     """URIs of the declared extensions in the agent's card."""
 
     def headers(self, version: str) -> dict[str, str]:
-        """Return the response header with the active extensions, if any."""
+        """Return the response header that lists the active extensions, if any."""
         return {HEADER[version]: ", ".join(self.active)} if self.active else {}
 
 
 def negotiate(request: Request, card: AgentCard) -> Negotiated:
-    """Return the extensions declared in the request's headers, and the active ones in the agent's card."""
+    """Return the extensions that the request's headers declare. Those in the agent's card are active."""
     values = [value.decode("latin-1") for name, value in request.scope["headers"] if name in _HEADER_NAMES]
     listed = [uri.strip() for value in values for uri in value.split(",")]
     declared = tuple(dict.fromkeys(uri for uri in listed if uri))[:MAX_DECLARED]
@@ -93,7 +93,7 @@ def negotiate(request: Request, card: AgentCard) -> Negotiated:
 
 
 def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> None:
-    """Raise ExtensionSupportRequiredError if the client declares not all required extensions of the agent's card."""
+    """Raise ExtensionSupportRequiredError unless the request declares all extensions that the card requires."""
     missing = [
         extension.uri
         for extension in card.capabilities.extensions
@@ -118,14 +118,14 @@ _TENANT_RULE = "1 to 128 letters, digits or any of _ . : @ + = ~ - , and begin w
 
 
 def is_tenant(name: str) -> bool:
-    """Tell whether the text is a valid tenant name: a segment of a path, and not a reserved name."""
+    """Return True if the text is a valid tenant name: it fits a path segment and is not reserved."""
     return _TENANT.fullmatch(name) is not None and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
-    """Return the tenant name in the request's path or params, or "" for no tenant.
+    """Return the tenant name from the request's path or params; "" for no tenant.
 
-    Raises InvalidParamsError for an invalid tenant, and for different tenants in the path and the params.
+    Raises InvalidParamsError for an invalid tenant, and if path and params have different tenants.
     """
     given = params.get("tenant") or ""
     if not isinstance(given, str):
@@ -146,7 +146,7 @@ def owner_in(principal: str, tenant: str) -> str:
     """Return the owner id of a principal's tasks in a tenant. Without a tenant it is the principal's own id."""
     if not tenant:
         return principal
-    # Hash the pair, so that no tenant name can produce the owner id of another principal.
+    # Hash both names together, so that no tenant name can produce the owner id of another principal.
     pair = json.dumps([principal, tenant]).encode()
     return f"tenant:{hashlib.sha256(pair).hexdigest()}"
 
@@ -159,10 +159,10 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
 
 
 def entrypoint_url_of(scope: Scope) -> str:
-    """Return the base URL of the request's API Gateway or Function URL, or "" for an event without a valid domain.
+    """Return the base URL of the request's API Gateway or Function URL; "" if the event has no valid domain.
 
-    The URL has AWS's domain or a custom one. AWS writes it into `requestContext`, so the caller cannot change it. The
-    function does not read headers such as Host.
+    The URL has AWS's domain or a custom domain. AWS writes it into `requestContext`, so the caller cannot change it.
+    Headers such as Host are ignored.
     """
     event = scope.get("aws.event")
     if event is None:
@@ -170,20 +170,20 @@ def entrypoint_url_of(scope: Scope) -> str:
     domain = event_text(event, "requestContext", "domainName").lower()
     prefix = _stage(event, domain) if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
-        # In `sam local` the domain has a port, and requestContext.path is the path of the route without a prefix.
+        # In `sam local` the domain has a port, and requestContext.path is the route's path without a prefix.
         return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
 
 
 def _stage(event: Any, domain: str) -> str:
-    """Return the path prefix of an HTTP API's stage. A custom domain has none, and neither has the stage `$default`."""
+    """Return the path prefix of an HTTP API's stage. It is empty for a custom domain and for the stage `$default`."""
     stage = event_text(event, "requestContext", "stage")
     return f"/{stage}" if stage and ".execute-api." in domain and _PREFIX.fullmatch(f"/{stage}") else ""
 
 
 def _prefix(event: Any) -> str | None:
-    """Return the path prefix of a REST API's stage in a Lambda event, or `None` for an invalid path."""
-    # A client may omit the slash after the stage.
+    """Return the path prefix of a REST API's stage from a Lambda event; None for an invalid path."""
+    # Ignore a slash at the end: a client may omit the slash after the stage.
     whole, path = (unquote(event_text(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
     prefix = whole.removesuffix(path)
     return prefix if whole.endswith(path) and _PREFIX.fullmatch(prefix) else None
@@ -222,18 +222,18 @@ def owner_of(caller: Caller | None) -> str:
 
 
 class CallContextBuilder:
-    """Builds the context of an HTTP request for its A2A operation."""
+    """Builder of the context of an HTTP request, for its A2A operation."""
 
     def __init__(self, agent_id: str, card: AgentCard | None = None, version: str = V1) -> None:
-        """Take the agent, its card and the protocol version of the requests."""
+        """`version` is the protocol version of the requests."""
         self._agent_id, self._card, self._version = agent_id, card or AgentCard(), version
 
     def build(self, request: Request) -> ServerCallContext:
-        """Return the context of the request. Its tenant is the tenant of the caller's credentials, if they have one."""
+        """Return the context of the request. A tenant in the caller's credentials is its tenant."""
         return self.build_in(request, "")
 
     def build_in(self, request: Request, tenant: str) -> ServerCallContext:
-        """Return the context of the request in the given tenant.
+        """Return the context of the request in this tenant.
 
         Raises TaskNotFoundError if the caller's credentials belong to another tenant.
         """
@@ -244,7 +244,7 @@ class CallContextBuilder:
         principal = owner_of(caller)
         tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared
-        # The first of several headers with one name counts.
+        # If several headers have the same name, use the first.
         headers = dict(reversed(request.headers.items()))
         call = CallContext(
             owner_in(principal, tenant),
@@ -263,20 +263,20 @@ class CallContextBuilder:
         return ServerCallContext(state=state, requested_extensions=set(declared), tenant=tenant)
 
     def _caller(self, request: Request) -> Caller | None:
-        """Return the authenticated caller of the request, or `None` for an agent without authentication."""
+        """Return the authenticated caller of the request; None if the agent requires no authentication."""
         caller: Caller | None = request.scope.get(CALLER)
         if caller is None and not self._card.security_requirements:
             return None
         if caller is None or caller.agent_id != self._agent_id:
-            # The middleware and the routes disagree on the agent of this path: refuse instead of guessing.
+            # The middleware and the routes disagree about the agent of this path: refuse the request.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
 
 
 def _idempotency_key(headers: Mapping[str, str]) -> str:
-    """Return the header Idempotency-Key, or "" without one. Bytes in it beyond ASCII are read as UTF-8, if possible."""
+    """Return the header Idempotency-Key; "" if it is missing. Read bytes beyond ASCII as UTF-8, if possible."""
     given = headers.get("idempotency-key", "").strip(" \t")
-    # A structured header is in quotes (draft-ietf-httpapi-idempotency-key-header).
+    # Remove the quotes of a structured header (draft-ietf-httpapi-idempotency-key-header).
     if len(given) > 1 and given[0] == given[-1] == '"':
         given = given[1:-1]
     try:
@@ -292,5 +292,5 @@ def call_of(context: ServerCallContext) -> CallContext:
 
 
 def push_version_of(context: ServerCallContext) -> PushVersion:
-    """Return the format version of push notifications for the client. It is the protocol version of its request."""
+    """Return the format version for push notifications to this client: the protocol version of its request."""
     return PushVersion(context.state[REQUEST_VERSION])

@@ -41,7 +41,7 @@ Endpoints = Mapping[str, Mapping[str, tuple[Operation, HttpRoute]]]
 
 
 class HttpBinding(ABC):
-    """Answers the HTTP+JSON requests to one agent, in one version of the protocol."""
+    """HTTP+JSON binding for one agent and one version of the protocol. Responds to its requests."""
 
     version: ClassVar[str]
 
@@ -53,21 +53,21 @@ class HttpBinding(ABC):
     @classmethod
     @abstractmethod
     def endpoints(cls, operations: Iterable[Operation]) -> Endpoints:
-        """Return the operations by path and HTTP method, in routing order. The first matching path wins."""
+        """Return the operations by path and HTTP method, in routing order: the first matching path is used."""
 
     def routes(self, prefix: str) -> list[Route]:
         """Return Starlette's routes for the agent's operations below the path prefix."""
         return [Route(f"{prefix}{path}", _Endpoint(self, by_method)) for path, by_method in self._endpoints.items()]
 
     async def answer(self, request: StrictRequest, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> Response:
-        """Return the response to a request. `by_method` has the operations of its path by HTTP method."""
+        """Return the response to a request. `by_method` has the operations at its path by HTTP method."""
         headers: dict[str, str] = {}
         try:
             path = request.path_params
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise path_not_found()
             if request.method not in by_method:
-                # A custom method of another name, such as `/tasks/{id}:nothing`, also matches the route of GET.
+                # An unknown custom method, such as `/tasks/{id}:nothing`, also matches the route of GET.
                 raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, partial(operation.first_path, V03 if self.version == V1 else V1))
@@ -81,10 +81,10 @@ class HttpBinding(ABC):
             response.headers["Allow"] = ", ".join(by_method)
         except BodyRefused as refused:
             response = self.refuse(refused.error, refused.http)
-        except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
+        except Exception as error:  # outermost handler: log an unexpected error and return it as an internal error
             response = self.refuse(error)
         response.headers.update(headers)
-        # Shared caches must not store a task or an extended card, since it is for one caller.
+        # Shared caches must not store a task or an extended card, because it is for one caller only.
         response.headers.setdefault("Cache-Control", PRIVATE)
         return response
 
@@ -94,11 +94,11 @@ class HttpBinding(ABC):
 
     @abstractmethod
     def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
-        """Return the error response in the format of this version. `http` overrides the status."""
+        """Return the error response in the format of this protocol version. `http` overrides the status."""
 
 
 class _Endpoint:
-    """ASGI app for one path of an HTTP+JSON binding, for all HTTP methods."""
+    """ASGI app for one path of an HTTP+JSON binding and all HTTP methods."""
 
     def __init__(self, binding: HttpBinding, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> None:
         self._binding, self._by_method = binding, by_method
@@ -110,7 +110,7 @@ class _Endpoint:
 
 
 def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoints:
-    """Return the operations by path and HTTP method. A path with a general parameter at its end follows the others."""
+    """Return the operations by path and HTTP method. Paths that end with a general parameter come last."""
     endpoints: dict[str, dict[str, tuple[Operation, HttpRoute]]] = {}
     for operation, route in sorted(routes, key=lambda entry: (":path}" in entry[1].path, entry[1].path[-1] == "}")):
         endpoints.setdefault(route.path, {})[route.method] = (operation, route)
@@ -131,7 +131,7 @@ def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
 
 
 async def refuse_path(_: Request, error: Exception) -> Response:
-    """Return the error response to a request without a matching route, as an exception handler of Starlette."""
+    """Return the error response for a request that matches no route. This is an exception handler of Starlette."""
     allowed = (getattr(error, "headers", None) or {}).get("Allow")
     if not allowed:
         return rest_error(path_not_found(), getattr(error, "status_code", None))
@@ -181,7 +181,7 @@ class RestV1(HttpBinding):
 
 
 def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any]:
-    """Return the params with the parameters in the path added. Raises InvalidParamsError if a value differs."""
+    """Return the params together with the parameters in the path. Raises InvalidParamsError if a value differs."""
     for field, value in path.items():
         if params.get(field) not in (None, "", value):
             raise invalid_params(f"{field} differs between the request and its path.", field)
@@ -194,8 +194,8 @@ def _with_path(params: dict[str, Any], path: Mapping[str, str]) -> dict[str, Any
 class RestV03(HttpBinding):
     """HTTP+JSON binding of v0.3, without tenants.
 
-    It replaces the SDK's adapter, which reads bodies without a limit and exposes internal errors. The adapter cannot
-    delete a push config, and it does not number the events of a stream.
+    It replaces the SDK's adapter. The adapter reads bodies without a limit, exposes internal errors, cannot delete a
+    push config, and does not number the events of a stream.
     """
 
     version = V03
@@ -209,7 +209,7 @@ class RestV03(HttpBinding):
 
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
         """Execute the operation and return its response. Raises the protocol's errors."""
-        # Imported late: clients of v1.0 do not wait for the models of v0.3.
+        # Import late, so that clients of v1.0 do not wait for the models of v0.3.
         from aion_core.web.v03_operations import answer_http
 
         return await answer_http(operation, self._services, self._builder, request)

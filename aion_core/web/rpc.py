@@ -1,4 +1,4 @@
-"""JSON-RPC binding of v1.0 and v0.3 on one URL. The name of the method selects the version (A2A 9)."""
+"""JSON-RPC binding of v1.0 and v0.3 at one URL. The name of the method selects the version (A2A 9)."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -31,7 +31,7 @@ MAX_ID_CHARACTERS = 256
 
 
 class JsonRpcBinding:
-    """Answers the JSON-RPC requests to one agent."""
+    """JSON-RPC binding for one agent. Responds to its requests."""
 
     def __init__(self, services: AgentServices, agent_id: str, operations: Iterable[Operation]) -> None:
         self._services, self._card = services, services.card
@@ -64,8 +64,8 @@ class JsonRpcBinding:
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
-            # Clients of v0.3 read only a stream as response of a streaming method. SDKs of v1.0 in their v0.3 mode
-            # state the version, and read a JSON document.
+            # As the response of a streaming method, clients of v0.3 can read only a stream. SDKs of v1.0 in their v0.3
+            # mode state the version and can read a JSON document.
             if operation.stream and version == V03 and not stated_version(strict):
                 refuse = refused_stream
             check_version(strict, version, partial(operation.method, V03 if version == V1 else V1))
@@ -77,7 +77,7 @@ class JsonRpcBinding:
             response = await answer(request_id, method, body, strict)
         except BodyRefused as refused:
             response = JSONResponse(error_body(None, refused.error), refused.http)
-        except Exception as error:  # outermost edge: an unexpected error is logged and returned as an internal one
+        except Exception as error:  # outermost handler: log an unexpected error and return it as an internal error
             response = refuse(_request_id(strict.read), error)
         if headers:
             response.headers.update(headers)
@@ -109,14 +109,14 @@ class JsonRpcBinding:
     async def _answer_v03(
         self, request_id: RequestId, method: str, body: dict[str, Any], request: StrictRequest
     ) -> Response:
-        # Imported late: clients of v1.0 do not wait for the models of v0.3.
+        # Import late, so that clients of v1.0 do not wait for the models of v0.3.
         from aion_core.web.v03_operations import answer_jsonrpc
 
         return await answer_jsonrpc(self._v03[method], self._services, self._builder_v03, request_id, body, request)
 
 
 def _request_id(body: Any) -> RequestId:
-    """Return the JSON-RPC id in the request body, or `None` for a missing or invalid id."""
+    """Return the JSON-RPC id in the request body; None if it is missing or invalid."""
     request_id = body.get("id") if isinstance(body, dict) else None
     if isinstance(request_id, str):
         return request_id if len(request_id) <= MAX_ID_CHARACTERS and is_text(request_id) else None
@@ -124,7 +124,7 @@ def _request_id(body: Any) -> RequestId:
 
 
 def _check_envelope(body: Any) -> None:
-    """Raise InvalidRequestError or InvalidParamsError, with a remedy, for an invalid JSON-RPC 2.0 request."""
+    """Raise InvalidRequestError or InvalidParamsError, with a remedy, if this is not a valid JSON-RPC 2.0 request."""
     if isinstance(body, list):
         raise InvalidRequestError("Batch requests are not supported: send the requests one by one.")
     if not isinstance(body, dict):

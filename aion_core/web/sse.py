@@ -1,6 +1,6 @@
 """Server-Sent Events of a task, with event ids, in the formats of both versions and bindings.
 
-The SDK's writer sends no ids, and it is slow. This module renders the frame of a text chunk once as a template, then
+The SDK's writer sends no ids and is slow. This module renders the frame of a text chunk once as a template, then
 inserts the text of each chunk. It writes the events of a batch together.
 """
 
@@ -40,7 +40,7 @@ Encode = Callable[[Event], str]
 
 
 class StreamFormat(Struct, frozen=True):
-    """Format of a stream's events and errors in one version and binding of A2A."""
+    """Format of a stream's events and errors, for one version and one binding of A2A."""
 
     encode: Encode
     refuse: Callable[[Exception], dict[str, Any]]
@@ -80,12 +80,12 @@ REST_V1 = StreamFormat(lambda event: json_text(_wrapped(event)), rest_error_body
 
 
 def _wrapped(event: Event) -> Any:
-    """Return the JSON of v1.0's StreamResponse with the event (A2A 3.2.3)."""
+    """Return the JSON of v1.0's StreamResponse that contains the event (A2A 3.2.3)."""
     return to_json(stream_response(event))
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON without spaces, with all characters of Unicode as they are."""
+    """Return a value as JSON without spaces. Characters beyond ASCII are not escaped."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -103,7 +103,7 @@ def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
 
 
 class Frames:
-    """Renderer of one stream: converts events and errors to SSE frames."""
+    """Renderer of the SSE frames of one stream, for events and errors."""
 
     def __init__(self, stream_format: StreamFormat) -> None:
         self._encode, self._refuse = stream_format.encode, stream_format.refuse
@@ -111,15 +111,15 @@ class Frames:
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[StreamItem]) -> bytes:
-        """Return the SSE frames of a batch of events. A batch without frames is a comment, to send the headers."""
+        """Return the SSE frames of a batch of events. Without frames return a comment, so that the headers are sent."""
         frames = "".join([self._frame(item) for item in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
-        # A model may emit a lone surrogate at the edge of a chunk, and UTF-8 cannot encode it.
+        # UTF-8 cannot encode a lone surrogate, and a model may emit one at the edge of a chunk.
         return frames.encode("utf-8", "replace")
 
     def error(self, error: Exception) -> bytes:
-        """Return the SSE frame for an error. It is the last frame of the stream."""
+        """Return the SSE frame for an error, the last frame of the stream."""
         data = json_text(self._refuse(error)).translate(_LINE_ENDS)
         return f"event: error\ndata: {data}\n\n".encode("utf-8", "replace")
 
@@ -134,13 +134,13 @@ class Frames:
         if isinstance(what, Resumed):
             return COMMENT
         data = f"data: {self._encode(what)}\n\n"
-        # An event that is not stored has no id: a client resumes after the last stored event.
+        # An event that is not stored has no id. A client therefore resumes after the last stored event.
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
-        """Render a text chunk and return its frame before and after the text. Chunks without a speaker share it."""
+        """Render a text chunk. Return the parts of its frame before and after the text, for reuse by later chunks."""
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
-        # The marker is random, since the client controls the context id and the request id in the same frame.
+        # Use a random marker: the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event).split(marker)
@@ -151,28 +151,28 @@ class Frames:
 
 
 def refused_stream(request_id: RequestId, error: Exception) -> Response:
-    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, which v0.3's clients read."""
+    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, as v0.3's clients expect."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
-    # The frame has no `event: error`, which the Python SDK would read as a broken stream.
+    # Omit `event: error`: the Python SDK would treat the stream as broken.
     body = Frames(jsonrpc_v1(request_id)).error(error).removeprefix(b"event: error\n")
     return Response(body, rpc_status(error), headers, "text/event-stream; charset=utf-8")
 
 
 class EventStream(Response):
-    """HTTP response with an SSE stream. It ends after the last event, or after the client's disconnection."""
+    """HTTP response with an SSE stream. It ends after the last event, or when the client disconnects."""
 
     def __init__(
         self, first: list[StreamItem], rest: AsyncGenerator[list[StreamItem], None], stream_format: StreamFormat
     ) -> None:
-        """Take the first batch and the generator of the rest. A refused request raises before its first batch."""
+        """`first` is the first batch, `rest` yields the others. A refused request raises before its first batch."""
         self._first, self._rest, self._frames = first, rest, Frames(stream_format)
         self.status_code = 200
         self.background = None
         self.raw_headers = list(_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the SSE stream, with a comment after each idle interval."""
+        """Send the SSE stream. Send a comment after each idle interval."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         lock = asyncio.Lock()
         last_written = asyncio.get_running_loop().time()
@@ -217,11 +217,11 @@ class EventStream(Response):
                         await write(frames)
                         written += len(frames)
                     batch = await anext(rest, None)
-            except Exception as error:  # outermost edge: an unexpected error is logged and ends the stream
+            except Exception as error:  # outermost handler: log an unexpected error and end the stream
                 await write(self._frames.error(error))
 
     def _pieces(self, batch: list[StreamItem], size: int) -> Iterator[bytes]:
-        """Yield the batch's frames together, or one by one if they are larger than `size`."""
+        """Yield the batch's frames together. If they are larger than `size`, yield them one by one."""
         frames = self._frames.render(batch)
         if len(frames) <= size or len(batch) < 2:
             yield frames

@@ -2,7 +2,7 @@
 
 HTTP+JSON has two forms. The SDKs of v0.3 use the JSON of v0.3's proto file. The text of the v0.3 specification uses the
 types of JSON-RPC, with their `kind`. A response has the form of its request (`prefers_kinds`). In the proto file's
-configuration a missing `blocking` means false. A message without a configuration is blocking.
+configuration, a missing `blocking` means false. A message without a configuration is blocking.
 """
 
 import base64
@@ -28,14 +28,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
-    """Parse the JSON of a request as one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
+    """Parse a request's JSON into one of v0.3's types. Raises InvalidParamsError or InvalidMessage."""
     params = body.get("params", body)
     field = model.model_fields.get("params")
     for params_model in _models_in(field.annotation) if field else [model]:
         _check_lists(params, params_model)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
-        # The SDK's model ignores an invalid id and selects the task's first config.
+        # Check the id here: the SDK's model ignores an invalid id and selects the task's first config.
         raise invalid_params("pushNotificationConfigId has to be a text.", "pushNotificationConfigId")
     try:
         read = model.model_validate(body)
@@ -52,18 +52,19 @@ def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
 def core_request(request: Any) -> SendMessageRequest:
     """Convert a v0.3 SendMessage request to v1.0's type.
 
-    Raises InvalidParamsError for an unreadable part, such as invalid base64. The SDK would raise an internal error.
+    Raises InvalidParamsError for an unreadable part, for example with invalid base64. The SDK would raise an internal
+    error.
     """
     try:
         return conversions.to_core_send_message_request(request)
     except A2AError:
         raise
-    except Exception as error:  # binascii, protobuf and the SDK raise different errors
+    except Exception as error:  # binascii, protobuf and the SDK raise errors of different classes
         raise InvalidParamsError(f"A part of message cannot be read: {error}.") from error
 
 
 def dump(value: Any) -> Any:
-    """Convert models of the SDK to JSON, also in a list or an object. Return other values unchanged."""
+    """Convert models of the SDK to JSON, also within lists and objects. Return other values unchanged."""
     if isinstance(value, BaseModel):
         return v03_json(value)
     if isinstance(value, dict):
@@ -72,10 +73,10 @@ def dump(value: Any) -> Any:
 
 
 def _check_lists(given: Any, model: type[BaseModel], path: str = "") -> None:
-    """Raise InvalidParamsError for a list with too many items in a field of the model, or of a model in a field.
+    """Raise InvalidParamsError if a list field of the model, or of a model in its fields, has too many items.
 
-    Pydantic needs 5 KB of memory for each invalid item. Lists in the items of a list, and in unknown members, are not
-    checked.
+    Check this first, because pydantic needs 5 KB of memory for each invalid item. Lists within the items of a list, and
+    in unknown members, are not checked.
     """
     for name, field in model.model_fields.items() if isinstance(given, dict) else ():
         for key in dict.fromkeys((field.alias or name, name)):
@@ -87,16 +88,16 @@ def _check_lists(given: Any, model: type[BaseModel], path: str = "") -> None:
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the pydantic models in a field's type, such as an optional one or the items of a list."""
+    """Return the pydantic models in a field's type, also within an optional type or a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
 
 def _check_files(message: Any) -> None:
-    """Raise InvalidParamsError for a file in the message with invalid base64, or with both bytes and uri.
+    """Raise InvalidParamsError if a file in the message has invalid base64, or has both bytes and uri.
 
-    The SDK's models would drop the invalid characters, and one of bytes and uri. They report all other errors.
+    The SDK's models would accept these errors: they drop the invalid characters, or one of bytes and uri.
     """
     parts = message.get("parts") if isinstance(message, dict) else None
     for index, part in enumerate(parts if isinstance(parts, list) else ()):
@@ -115,7 +116,8 @@ def _bad_params(error: ValidationError) -> InvalidParamsError:
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         field, message = _field(problem["loc"]), problem["msg"]
         if part := _PART.match(field):
-            # A part is a union type. Pydantic's errors for each branch of the union do not help the client.
+            # A part is a union type. Pydantic has an error for each branch of the union, which does not help the
+            # client.
             field, message = part[0], _PART_RULE
         name = field or "params"
         is_missing = problem["type"] == "missing" and message is not _PART_RULE
@@ -139,7 +141,7 @@ _PART_RULE = (
 
 
 def _field(path: tuple[int | str, ...]) -> str:
-    """Convert pydantic's error path to a field name in the client's JSON. Omit capitalised names of union branches."""
+    """Convert pydantic's error path to a field name in the client's JSON, without the names of union branches."""
     steps = [step for step in path if isinstance(step, int) or not step[:1].isupper()]
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return field.removeprefix(".").removeprefix("params.")
@@ -149,7 +151,7 @@ def _field(path: tuple[int | str, ...]) -> str:
 
 
 async def read_message(request: StrictRequest) -> SendMessageRequest:
-    """Parse a v0.3 HTTP+JSON body as v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
+    """Parse a v0.3 HTTP+JSON body into v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
     return await request.convert(_message_request, await request.json_object())
 
 
@@ -176,10 +178,10 @@ def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
 
 
 def prefers_kinds(request: StrictRequest) -> bool:
-    """Tell whether the response to a v0.3 HTTP+JSON request has the types of JSON-RPC, not the proto file's JSON.
+    """Return True if the response to a v0.3 HTTP+JSON request has JSON-RPC's types, not the proto file's JSON.
 
     The response to a message has the message's form, and a push config in the proto file's JSON gets that form. For any
-    other request, the media type `application/json` in the Accept header selects the types of JSON-RPC. The SDKs read
+    other request, the media type `application/json` in the Accept header selects the types of JSON-RPC. The SDKs expect
     the proto file's JSON: the Python SDK of v0.3 does not send this media type, the JavaScript SDK of v0.3 sends a
     Content-Type even without a body, and SDKs of v1.0 in their v0.3 mode send the header A2A-Version, which v0.3 did
     not have.
@@ -198,24 +200,24 @@ def prefers_kinds(request: StrictRequest) -> bool:
 
 
 def decodes_files_twice(request: StrictRequest) -> bool:
-    """Tell whether the client decodes files in the proto file's JSON twice, as only the Python SDK does.
+    """Return True if the client decodes files in the proto file's JSON twice, as only the Python SDK does.
 
-    Its Accept header is `*/*`, or it requests a stream with the header Cache-Control. No other SDK does so.
+    That SDK sends the Accept header `*/*`, or requests a stream with the header Cache-Control. No other SDK does so.
     """
     accepted = request.headers.get("accept", "").lower()
     return accepted == "*/*" or (accepted == "text/event-stream" and "cache-control" in request.headers)
 
 
 def reads_kinds_of_card(request: StrictRequest) -> bool:
-    """Tell whether a client of v0.3's HTTP+JSON reads the card in the types of JSON-RPC, not the proto file's JSON.
+    """Return True if a client of v0.3's HTTP+JSON reads the card in JSON-RPC's types, not the proto file's JSON.
 
-    The Python SDK of v0.3 does so, though it reads the proto file's JSON everywhere else.
+    The Python SDK of v0.3 does so, although it reads the proto file's JSON in all other responses.
     """
     return prefers_kinds(request) or ("a2a-version" not in request.headers and "content-type" not in request.headers)
 
 
 def _has_proto_form(body: Any) -> bool:
-    """Tell whether the body is a push config in the proto file's JSON: it has a resource `name` or a `config` field."""
+    """Return True if the body is a push config in the proto file's JSON: it has a `name` or a `config` field."""
     return isinstance(body, dict) and ("name" in body or "config" in body)
 
 
@@ -224,10 +226,10 @@ def _has_kinds(message: Any) -> bool:
 
 
 def _is_base64(content: bytes) -> bool:
-    """Tell whether the decoded bytes of a file are base64 again.
+    """Return True if the decoded bytes of a file are base64 again.
 
-    v0.3's Python SDK encodes files twice, and its JavaScript SDK encodes them once. Responses follow the client
-    (`decodes_files_twice`). A file with base64 as its content is read as a file encoded twice.
+    v0.3's Python SDK encodes files twice, its JavaScript SDK once. Responses follow the client (`decodes_files_twice`).
+    A file whose content is base64 is treated as if it was encoded twice.
     """
     try:
         return base64.b64encode(base64.b64decode(content, validate=True)) == content

@@ -1,7 +1,7 @@
 """Operations in A2A v0.3: requests, conversions from and to v1.0, and responses.
 
 The import builds the SDK's models of v0.3, which takes a fifteenth of a cold start. So the bindings import this module
-at the first request of v0.3.
+at the first v0.3 request.
 """
 
 from collections.abc import Awaitable, Callable
@@ -40,8 +40,8 @@ from aion_core.web.v03_stream import REST_V03, REST_V03_FILES_ONCE, REST_V03_KIN
 class V03Conversion(Struct, frozen=True):
     """Conversions of an operation between v0.3 and v1.0.
 
-    `read` and `read_http` convert a v0.3 request to v1.0. `write` converts a v1.0 result to v0.3's types of JSON-RPC,
-    with their `kind`, and `write_http` converts it to the JSON of v0.3's proto file.
+    `read` and `read_http` convert a v0.3 request to v1.0. `write` converts a v1.0 result to v0.3's JSON-RPC types, with
+    their `kind`; `write_http` converts it to the JSON of v0.3's proto file.
     """
 
     model: type[BaseModel] | None = None
@@ -70,7 +70,7 @@ async def answer_jsonrpc(
     conversion = CONVERSIONS[operation.name]
     if conversion.model is None:
         params = body.get("params", {})
-        # v0.3 has no tenants, but Aion's own methods have them.
+        # v0.3 has no tenants, but Aion's own methods do.
         context = builder.build_in(request, tenant_of(params))
     else:
         if request_id is None:
@@ -133,7 +133,7 @@ async def _read_get(request: StrictRequest) -> pb.GetTaskRequest:
     query = read_query(request.query_params, pb.GetTaskRequest)
     params = read_params({**query, **request.path_params}, pb.GetTaskRequest)
     if params.history_length == 0:
-        # In v0.3, 0 means no limit.
+        # In v0.3, a history length of 0 means no limit.
         params.ClearField("history_length")
     return params
 
@@ -143,7 +143,7 @@ _CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
 
 
 async def _read_list(request: StrictRequest) -> ListTasksRequest:
-    # The v0.3 specification names no parameters for this path: accept v1.0's. A state may have its v0.3 spelling.
+    # The v0.3 specification defines no parameters for this path: accept v1.0's, also with v0.3's spelling of a state.
     params = read_query(request.query_params, ListTasksRequest)
     if "status" in params:
         params["status"] = _CANCELED.get(params["status"], params["status"])
@@ -160,7 +160,7 @@ def _write_page(page: pb.ListTasksResponse, write: Callable[[Task], Any] = conve
 
 
 async def _read_cancel(request: StrictRequest) -> pb.CancelTaskRequest:
-    # The body contains at most the task's resource name, so use the id in the path. Parse it to refuse invalid JSON.
+    # Use the id in the path: the body has at most the task's resource name. Parse the body only to refuse invalid JSON.
     await request.json_object(optional=True)
     return pb.CancelTaskRequest(id=request.path_params["id"])
 
@@ -170,7 +170,7 @@ async def _read_cancel(request: StrictRequest) -> pb.CancelTaskRequest:
 
 async def _read_create_config(request: StrictRequest) -> pb.TaskPushNotificationConfig:
     body = await request.json_object()
-    # In the proto file the body has the config in a `config` field. a2a-js sends the config without this field.
+    # By the proto file the body has a field `config`. The JavaScript SDK (a2a-js) sends the config without this field.
     wrapped = read_params(body.get("config", body), pb03.TaskPushNotificationConfig)
     config = conversions.to_core_push_notification_config(
         FromProto.push_notification_config(wrapped.push_notification_config)

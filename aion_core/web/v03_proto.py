@@ -1,7 +1,7 @@
 """Conversions between v1.0's messages and those of v0.3's proto file (`a2a.v1` of the SDK for v0.3).
 
-The SDK converts by way of its models for JSON-RPC. It would convert free JSON values (data and metadata) three times in
-each direction, which takes longer than everything else. Therefore the SDK converts messages without these values. This
+The SDK converts through its JSON-RPC models, and thereby converts free JSON values (data and metadata) three times in
+each direction. This takes longer than everything else. So the SDK converts messages without these values, and this
 module copies the values as protobuf values, which are the same in both versions.
 """
 
@@ -36,12 +36,12 @@ def task_json(task: Task) -> Any:
 
 
 def response_json(answer: Task | Message) -> Any:
-    """Convert the answer to a message to the JSON of v0.3's SendMessageResponse."""
+    """Convert the response to a message into the JSON of v0.3's SendMessageResponse."""
     return to_json(to_proto(answer, lambda event: ToProto.task_or_message(_compat(event))))
 
 
 def with_files_encoded_once(written: Any) -> Any:
-    """Return the JSON of a response or event with each file in base64, from the SDK's JSON with base64 of base64.
+    """Return the JSON of a response or event with files in base64. The SDK has encoded them twice.
 
     Free JSON values are unchanged.
     """
@@ -63,7 +63,7 @@ def _compat(event: Any) -> Any:
 
 
 def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
-    """Convert an event by `convert` and the SDK, and copy its free JSON values."""
+    """Convert an event with `convert`, then copy its free JSON values (data and metadata)."""
     converted = convert(_without_values(event))
     for source, target in zip(_holders(event), _holders(converted), strict=True):
         if source.HasField("metadata"):
@@ -73,7 +73,7 @@ def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
         if source.data.WhichOneof("kind") == "struct_value":
             target.data.data.CopyFrom(source.data.struct_value)
         else:
-            # The data of a v0.3 part is an object.
+            # In v0.3 the data of a part must be an object.
             target.data.data.fields["value"].CopyFrom(source.data)
         _remove_marker(target)
     return converted
@@ -82,7 +82,7 @@ def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
 def from_proto(
     sent: pb03.SendMessageRequest, convert: Callable[[MessageSendParams], SendMessageRequest]
 ) -> SendMessageRequest:
-    """Convert a v0.3 request by the SDK and `convert`, and copy its free JSON values."""
+    """Convert a v0.3 request with `convert`, then copy its free JSON values (data and metadata)."""
     hollow = _without_values(sent)
     request = convert(FromProto.message_send_params(hollow))
     if sent.metadata.fields:
@@ -101,7 +101,7 @@ def from_proto(
 
 
 def _holders(event: Any) -> Iterator[Any]:
-    """Yield every object with metadata in an event of either version, or in a request of v0.3.
+    """Yield every object that may have metadata, in an event of either version or in a v0.3 request.
 
     The order is the same in both versions.
     """
@@ -138,7 +138,7 @@ def _has_data(holder: Any) -> bool:
 
 
 def _without_values(event: Any) -> Any:
-    """Return a copy of the event with empty data and without metadata."""
+    """Return a copy of the event without metadata and with empty data."""
     hollow = type(event)()
     hollow.CopyFrom(event)
     for holder in _holders(hollow):
@@ -153,7 +153,7 @@ def _without_values(event: Any) -> Any:
 
 
 def _remove_marker(part: Any) -> bool:
-    """Remove the SDK's marker from the metadata of a data part. Return True if it was set."""
+    """Remove the SDK's marker from the metadata of a data part. Return True if the marker was set."""
     fields = part.metadata.fields
     marked = bool(DATA_PART_MARKER in fields and fields[DATA_PART_MARKER].bool_value)
     if DATA_PART_MARKER in fields:

@@ -1,4 +1,4 @@
-"""Formats of Server-Sent Events in A2A v0.3, for JSON-RPC and both forms of HTTP+JSON."""
+"""Formats of Server-Sent Events in A2A v0.3: for JSON-RPC and for both forms of HTTP+JSON."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def jsonrpc_v03(request_id: RequestId) -> StreamFormat:
 
 
 def _proto_json(event: Event) -> Any:
-    """Convert an event to the JSON of a StreamResponse of v0.3's proto file."""
+    """Convert an event to a StreamResponse of v0.3's proto file, as JSON."""
     return to_json(to_proto(event, lambda each: ToProto.stream_response(v03_event(each))))
 
 
@@ -49,10 +49,10 @@ REST_V03_KINDS = StreamFormat(lambda event: json_text(v03_json(v03_event(event))
 
 
 def v03_event(event: Event) -> EventV03:
-    """Convert an event to v0.3's types. A stream's last status update is marked as final (A2A v0.3 7.2.2)."""
+    """Convert an event to v0.3's types. Mark a stream's last status update as final (A2A v0.3 7.2.2)."""
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, v03.TaskStatusUpdateEvent):
-        # The SDK sets `final` for terminal states only, but an interrupted state also ends the stream.
+        # The SDK sets `final` only for terminal states, but an interrupted state also ends the stream.
         response.result.final = (
             isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
         )

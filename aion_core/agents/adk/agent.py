@@ -1,4 +1,4 @@
-"""Adapter for an ADK agent. A turn runs ADK's Runner from the message, or resumes it from the last stored event."""
+"""Adapter for an ADK agent. A turn runs ADK's Runner from the message, or resumes from the last stored event."""
 
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ from aion_core.ports import (
 from aion_core.stores.artifacts import BlobArtifacts
 from aion_core.stores.sessions import TableSessions
 
-# This adapter always uses both features, so an operator could not act on the warnings.
+# Ignore these warnings: the adapter always uses both features, and an operator cannot change that.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", UserWarning)
 
@@ -62,7 +62,7 @@ warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", User
 class AdkAgent:
     """Adapter of an ADK agent or App to the `ports.Agent` protocol. It does not change the author's object.
 
-    An App keeps its plugins, its compaction and its resumability config. By default, invocations are resumable.
+    An App's plugins, compaction and resumability config remain in effect. By default, invocations are resumable.
     """
 
     def __init__(
@@ -78,10 +78,9 @@ class AdkAgent:
     ) -> None:
         """Prepare the agent, or read it from a `root_agent.yaml` file.
 
-        `resume` is the treatment of an interrupted turn that ADK cannot resume. `configuration` is added to the
-        session's state. A memory service or credential service in the agent's `module` replaces the default one.
-
-        Raises ConfigurationError for several such services in the module, or for an unreadable file.
+        `resume` is the policy for an interrupted turn that ADK cannot resume. `configuration` is added to the session's
+        state. A memory service or credential service in the agent's `module` replaces the default service.
+        Raises ConfigurationError for several services of one kind in the module, or for an unreadable file.
         """
         if isinstance(agent, Path):
             agent = agent_from_file(agent)
@@ -105,7 +104,7 @@ class AdkAgent:
         )
 
     def load(self) -> None:
-        """Do nothing, because the agent is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the agent's code is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -131,8 +130,8 @@ class AdkAgent:
         invocation = turn.invocation(session)
         restarted = self._starts_over(turn, invocation)
         outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
-        # The task's event log may lack events that the session has stored, so emit them again. An agent that starts
-        # over sends its events again by itself.
+        # Emit the stored events of earlier attempts again, because the task's event log may lack some of them. An agent
+        # that starts over emits its events again by itself.
         for event in earlier:
             if not restarted or self._is_resumable(event.author):
                 async with aclosing(outbound.translate(event)) as emissions:
@@ -160,7 +159,7 @@ class AdkAgent:
     async def _input(
         self, request: TurnRequest, turn: AdkTurn, session: Session, earlier: Sequence[Event]
     ) -> RunnerInput:
-        """Return the Runner's input: the message, the answer to a pending call, or the invocation to resume.
+        """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
         Raises InvalidResumeInput if the pending call does not accept the message as its answer.
         """
@@ -169,9 +168,9 @@ class AdkAgent:
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
-            # ADK needs the message again to resume an App without resumability. It stores the message only once.
+            # To resume an App without resumability, ADK needs the message again. ADK does not store the message twice.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
-            # An earlier attempt of the turn may have used the first answers only.
+            # An earlier attempt of the turn may have used only some of the answers.
             return RunnerInput(message, earlier[0].invocation_id, answers)
         if answers:
             invocations = {each.event.invocation_id for each in pending}
@@ -184,7 +183,7 @@ class AdkAgent:
     def _starts_over(self, turn: AdkTurn, events: Sequence[Event]) -> bool:
         """Return True if an interrupted turn must run again from its message.
 
-        Raises AgentFailed if the turn can neither be resumed nor run again.
+        Raises AgentFailed if the turn can neither resume nor run again.
         """
         if not events or is_finished(self._root, events):
             return False
@@ -252,7 +251,7 @@ def agent_from_file(file: Path) -> BaseAgent:
 
 
 def _only(module: ModuleType | None, kind: Any) -> Any:
-    """Return the only instance of a class in the module, or None. Raises ConfigurationError for several instances."""
+    """Return the only instance of a class in the module, or None. Raises ConfigurationError if there are several."""
     instances = {
         id(value): name
         for name, value in (vars(module) if module is not None else {}).items()
@@ -265,7 +264,7 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
 
 
 def _end(outbound: AdkOutbound, stored: Sequence[Event]) -> Iterator[Emission]:
-    """Yield the final emissions of a turn: a question if the session has pending calls, else the answer."""
+    """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer."""
     if pending := pending_calls(stored):
         yield from outbound.before_question()
         yield input_required(pending)

@@ -1,7 +1,7 @@
-"""Interrupts of an ADK turn: the question to the client, and the client's answer as ADK content.
+"""Interrupts of an ADK turn: the question for the client, and the client's answer as ADK content.
 
-ADK marks a function call as long-running if it waits for the user, such as a long-running tool, a tool confirmation or
-a credential request. The call is pending until the session contains the user's response to it.
+ADK marks a function call as long-running if it waits for the user: a long-running tool, a tool confirmation or a
+credential request. The call is pending until the session contains the user's response to it.
 """
 
 import json
@@ -34,7 +34,7 @@ _NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
 
 class PendingCall(Struct, frozen=True):
-    """Long-running function call without a user's response, with the session event that contains it."""
+    """Long-running function call to which the user has not responded, with the session event that contains the call."""
 
     call: genai.FunctionCall
     event: Event
@@ -46,7 +46,7 @@ class PendingCall(Struct, frozen=True):
 
 
 def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
-    """Return the long-running calls in a session's events that have no user's response, oldest first."""
+    """Return a session's long-running calls to which the user has not responded, oldest first."""
     pending: dict[str, PendingCall] = {}
     for event in events:
         for call in event.get_function_calls():
@@ -59,9 +59,9 @@ def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
 
 
 def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputRequired:
-    """Return the end of a turn with the question of every pending call, as text and data.
+    """Return the end of a turn: a message with the question of every pending call, as text and data.
 
-    `error` describes an earlier invalid answer. It comes first in the message.
+    `error` describes an earlier invalid answer. The message begins with it.
     """
     message = question_message([_question(each) for each in calls], error=error)
     wants_credential = any(each.call.name == CREDENTIAL for each in calls)
@@ -71,11 +71,11 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
 
 
 def resume_contents(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> list[genai.Content]:
-    """Return the client's answers as ADK contents, one per branch; empty if no answered call is pending any longer.
+    """Return the client's answers as ADK contents, one per branch; empty if the answered calls are no longer pending.
 
-    ADK stores a content in the branch of its first call, so agents of other branches would not see it.
-    `tasks.resume_input` refused ambiguous answers before the turn. Raises InvalidResumeInput for an answer of the wrong
-    form; then no answer of the message is used.
+    Each branch needs its own content, because ADK stores a content only in the branch of its first call. Ambiguous
+    answers were refused before the turn, by `tasks.resume_input`. Raises InvalidResumeInput if an answer has the wrong
+    form; then none of the answers is used.
     """
     answers = resume_values(request.message, interrupt_ids(question))
     branches: dict[str | None, list[genai.Part]] = {}
@@ -88,9 +88,9 @@ def resume_contents(request: TurnRequest, question: Message, calls: Sequence[Pen
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:
-    """Return events with the response "canceled" for each call without a response from a canceled or failed turn.
+    """Return events that answer "canceled" to the calls left without a response by a canceled or failed turn.
 
-    A model rejects a conversation with an open call, and a question of an earlier turn must not be answered now.
+    A model rejects a conversation with an open call, and the client can no longer answer a question of an earlier turn.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
     pending = {each.id for each in pending_calls(events)}
@@ -143,7 +143,7 @@ _CONFIRMATION = {"type": "object", "properties": {"confirmed": {"type": "boolean
 
 
 def _question(pending: PendingCall) -> Question:
-    """Return the question that a pending call asks the client."""
+    """Return the question that a pending call asks the client, with its data and schema."""
     text, data = _prompt(pending.call)
     args = pending.call.args or {}
     schema = _CONFIRMATION if pending.call.name == "adk_request_confirmation" else None
@@ -153,7 +153,7 @@ def _question(pending: PendingCall) -> Question:
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
-    """Return the question that a pending call asks the client, as text and as data."""
+    """Return the question that a pending call asks the client: its text and its data."""
     args = call.args or {}
     match call.name:
         case "adk_request_confirmation":
@@ -189,9 +189,9 @@ _OAUTH2 = ("oauth2", "openIdConnect")
 
 
 def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the request for a credential, as text and as ADK's AuthConfig.
+    """Return the request for a credential: its text, and ADK's AuthConfig as data.
 
-    ADK has removed the agent's own secrets from the AuthConfig.
+    ADK has already removed the agent's own secrets from the AuthConfig.
     """
     config = args.get("authConfig") or {}
     address = ((config.get("exchangedAuthCredential") or {}).get("oauth2") or {}).get("authUri")
@@ -204,7 +204,7 @@ def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _credential_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Convert the client's answer to ADK's AuthConfig. Raises InvalidResumeInput, which never quotes the answer."""
+    """Convert the client's answer to ADK's AuthConfig. Raises InvalidResumeInput, without quoting the answer."""
     try:
         wanted = AuthToolArguments.model_validate(args).auth_config
         if isinstance(given, Mapping) and {"exchangedAuthCredential", "exchanged_auth_credential"} & given.keys():

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventChannel:
-    """Ordered channel for ADK events and for helper calls of the author's code, from the invocation to the turn.
+    """Ordered channel from the ADK invocation to the turn, for ADK events and helper calls of the author's code.
 
     A sender waits until its event is recorded.
     """
@@ -63,7 +63,7 @@ class EventChannel:
     async def send(self, event: object) -> None:
         """Send an event and wait until it is recorded. Any thread and any event loop may call this.
 
-        Raises CancelledError if the channel is canceled first.
+        Raises CancelledError if the channel is canceled before the event is recorded.
         """
         recorded: Future[None] = Future()
         self._loop.call_soon_threadsafe(self._put, event, recorded)
@@ -74,11 +74,11 @@ class EventChannel:
         self._loop.call_soon_threadsafe(self._put, event, Future())
 
     def finish(self) -> None:
-        """End the iterator of received events after the events sent so far."""
+        """End the iterator of received events, after all events sent so far."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, None)
 
     def cancel(self) -> None:
-        """Cancel all waiting senders and drop all later events."""
+        """Cancel all waiting senders, and drop all later events."""
         self._cancelled = True
         for recorded in self._unrecorded:
             recorded.cancel()
@@ -86,7 +86,7 @@ class EventChannel:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncIterator[AsyncGenerator[object, None]]:
-        """Context manager with an iterator of the sent events. It cancels the channel on exit."""
+        """Context manager: return an iterator of the sent events, and cancel the channel on exit."""
         events = self._received()
         try:
             yield events
@@ -95,7 +95,7 @@ class EventChannel:
             await events.aclose()
 
     async def _received(self) -> AsyncGenerator[object, None]:
-        """Yield the sent events. When the caller requests the next event, the previous one counts as recorded."""
+        """Yield the sent events. An event counts as recorded when the caller requests the next one."""
         while (item := await self._events.get()) is not None:
             event, recorded = item
             yield event
@@ -118,20 +118,20 @@ _REPLY_IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
 """UUID namespace for the message ids of replies."""
 
 call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
-"""Name of the running agent or tool call. Code that a resumed turn repeats has the same name."""
+"""Name of the running agent or tool call. Code that runs again in a resumed turn has the same name."""
 running_agent: ContextVar[tuple[str, str]] = ContextVar("aion_adk_agent", default=("", ""))
 """Branch and name of the running agent, also within its tools."""
 
 
 class ChannelSink:
-    """`ReplySink` of an ADK turn. It sends the author's helper calls to the event channel."""
+    """`ReplySink` of an ADK turn. It sends helper calls of the author's code to the event channel."""
 
     def __init__(self, request: TurnRequest, channel: EventChannel) -> None:
         self._request, self._channel = request, channel
         self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """Return the message id of the next reply. Repeated code gets the same ids. See `ReplySink.next_message_id`."""
+        """Return the message id for the next reply. Code that runs again gets the same ids. See `ReplySink`."""
         site = call_site.get()
         if not site:
             return str(uuid7())
@@ -149,11 +149,11 @@ class ChannelSink:
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """Do nothing, because ADK does not stream models that the author's code calls. See `ReplySink.streaming`."""
+        """Do nothing, because ADK does not stream models called by the author's code. See `ReplySink.streaming`."""
         yield
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """Send a reply with its target in the metadata. See `ReplySink.reply`."""
+        """Send a reply, with its target in the reply's metadata. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
         await self._channel.send(DurableReply(message, call_site.get()))
@@ -186,27 +186,27 @@ LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 
 
 class AgentInvoked(Struct, frozen=True):
-    """Event sent when a sub-agent starts."""
+    """Event: a sub-agent has started."""
 
     name: str
     branch: str
 
 
 class AgentEnded(Struct, frozen=True):
-    """Event sent when an agent has ended by itself. Its text streamed without a complete event is then a message."""
+    """Event: an agent has ended. If it has streamed text without a complete event, the text becomes a message."""
 
     name: str
     branch: str
 
 
 class AdkOutbound:
-    """Translator of ADK events and helper calls to the emissions of one turn."""
+    """Translator of one turn's ADK events and helper calls to emissions."""
 
     def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
         """Start without output.
 
-        `restarted` is True if the turn runs again from its message. Then messages that an earlier attempt recorded are
-        not emitted again.
+        If `restarted`, the turn runs again from its message, and messages recorded by an earlier attempt are not
+        emitted again.
         """
         self._request, self._load = request, load
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
@@ -228,7 +228,7 @@ class AdkOutbound:
         """True if the turn has emitted an artifact or a reaction."""
 
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
-        """Yield the emissions of an ADK event or of a helper call by the author's code."""
+        """Yield the emissions of an ADK event, or of a helper call in the author's code."""
         if isinstance(event, Event):
             for emission in self._event(event):
                 yield emission
@@ -241,25 +241,25 @@ class AdkOutbound:
                 yield emission
 
     def before_pause(self) -> Iterator[Emission]:
-        """Yield the buffered chunks of all message streams, before the turn continues in another process."""
+        """Yield the buffered chunks of all message streams, because the turn continues in another process."""
         yield from self._flow(self._streams.close_all())
 
     def before_question(self) -> Iterator[Emission]:
-        """Yield the messages before a question to the client, because they are not the answer of the next turn."""
+        """Yield the messages before a question to the client. The next turn would not emit them."""
         yield from self._flow(self._streams.close_all())
         yield from self._emit_last()
         if (unfinished := self._unfinished()) is not None:
             yield from self._emit(unfinished, final_key(self._request, "question"))
 
     def end(self) -> Iterator[Emission]:
-        """Yield the remaining emissions after the last event. The last one is the Reply.
+        """Yield the remaining emissions after the last event, ending with the Reply.
 
         Raises AgentFailed if a model call failed and the turn has no answer.
         """
         yield from self._flow(self._streams.close_all())
         unfinished = self._unfinished()
         if unfinished is not None:
-            yield from self._emit_last()  # an unfinished stream is newer
+            yield from self._emit_last()  # the text of the unfinished stream is newer
         last_parts = list(self._last[0].parts) if self._last is not None else None
         if self._output is not None and list(self._output.parts) != last_parts:
             yield from self._emit_last()
@@ -272,7 +272,7 @@ class AdkOutbound:
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
-            # An earlier attempt may have recorded the message under the event's id.
+            # An earlier attempt may have recorded this message, under the id of its event.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             streamed=unfinished,
             emitted=self._messages.intermediate,
@@ -298,14 +298,14 @@ class AdkOutbound:
             return
         stream = self._end_stream(agent) if parts or event.error_code else ""
         if (outbox := outbox_of_event(event)) is not None:
-            # An outbox replaces the content of its event.
+            # An outbox replaces the content of the event that contains it.
             yield from self._complete(CompleteMessage(stream, None, event.id))
             yield from self._emit_last()
             self._outboxes.append(outbox)
             self._failure = None
             return
         if event.error_code and not parts:
-            # A failed model call ends its stream too, because an incomplete text is not an answer.
+            # A failed model call also ends its stream: an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
         if event.output is not None and not parts:
@@ -316,12 +316,12 @@ class AdkOutbound:
             self._failure = self._output = None
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
         if message is not None or (stream and parts):
-            # After tool calls the agent continues, so the message is not the answer.
+            # The agent continues after tool calls, so this message is not the answer.
             continues = bool(event.get_function_calls())
             yield from self._complete(CompleteMessage(stream, message, event.id, continues))
 
     def _end_stream(self, agent: tuple[str, str]) -> str:
-        """Forget the agent's open stream, and return its message id, or "" without one."""
+        """Remove the agent's open stream and return its message id; "" if it has none."""
         stream = self._open_messages.pop(agent, "")
         self._streamed.pop(stream, None)
         return stream
@@ -330,11 +330,11 @@ class AdkOutbound:
         yield from self._flow(self._streams.complete(message))
 
     def _flow(self, items: Iterable[Chunk | CompleteMessage]) -> Iterator[Emission]:
-        """Yield the emissions of chunks and complete messages in their order."""
+        """Yield the emissions for chunks and complete messages, in the same order."""
         for item in items:
             if isinstance(item, Chunk):
                 if item.text:
-                    # More output follows, so the last complete message is not the answer.
+                    # More output follows, so the last complete message was not the answer.
                     yield from self._emit_last()
                 yield item
             elif item.message is not None:
@@ -351,7 +351,7 @@ class AdkOutbound:
                 yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
             case AgentEnded(name=name, branch=branch):
                 if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
-                    # A custom agent may stream its text without a complete event.
+                    # A custom agent may stream its text without sending a complete event.
                     stream = self._end_stream((branch, name))
                     message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[Part(text=text)])
                     yield from self._complete(CompleteMessage(stream, message, stream))
@@ -361,7 +361,7 @@ class AdkOutbound:
             case StreamAborted():
                 yield from self._flow(self._streams.abort(call.message_id))
             case DurableReply():
-                # Record the reply now, so that no crash loses it. The last reply is also the answer of the turn.
+                # Record the reply now, so that it survives a crash. The last reply is also the turn's answer.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
                 yield from self._flow(self._streams.discard(call.message.message_id))
@@ -384,7 +384,7 @@ class AdkOutbound:
         return AgentArtifact(with_artifact_id(self._request, artifact), key=key)
 
     def _emit_last(self) -> Iterator[Emission]:
-        """Emit the last complete message as an intermediate message, because another message follows."""
+        """Emit the last complete message as an intermediate message: another message follows."""
         if self._last is not None:
             message, key = self._last
             self._last = None
@@ -397,13 +397,13 @@ class AdkOutbound:
             yield emission
 
     def _unfinished(self) -> Message | None:
-        """Return the text of the last message stream that no complete event has closed, or None."""
+        """Return the text of the last message stream without a complete event; None if there is no such stream."""
         if (last := next(reversed(self._streamed), None)) is None:
             return None
         return Message(role=Role.ROLE_AGENT, message_id=last, parts=[Part(text="".join(self._streamed[last]))])
 
     def _key(self, site: str) -> str:
-        """Return the idempotency key of a helper call, from its call site and its number there."""
+        """Return the idempotency key of a helper call, made of its call site and its number at this site."""
         if not site:
             return ""
         self._counts[site] += 1
@@ -411,13 +411,13 @@ class AdkOutbound:
 
 
 def _tool_results(event: Event) -> list[Part]:
-    """Return the results of tools with `skip_summarization` as A2A parts. These are answers for the client."""
+    """Return results of tools with `skip_summarization` as A2A parts: ADK sends them directly to the client."""
     actions = event.actions
     waits = actions.requested_auth_configs or actions.requested_tool_confirmations
     if not actions.skip_summarization or actions.escalate or waits:
         return []
     results = [response.response for response in event.get_function_responses() if response.response]
-    # ADK wraps a result that is not a dict.
+    # ADK wraps every result that is not a dict.
     return [_part_of(result["result"] if list(result) == ["result"] else result) for result in results]
 
 
@@ -426,7 +426,7 @@ def _part_of(value: object) -> Part:
 
 
 def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
-    """Merge the outboxes of a turn into one. Their messages become its history, and their tasks are merged in order."""
+    """Merge the outboxes of a turn into one: append their messages to its history, and merge their tasks in order."""
     if len(outboxes) < 2:
         return outboxes[0] if outboxes else None
     patch = Task()
@@ -439,7 +439,7 @@ def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
 
 
 def _recorded_contents(request: TurnRequest) -> Counter[bytes]:
-    """Count the serialized contents of the messages that earlier attempts of the turn recorded."""
+    """Count the messages that earlier attempts of the turn have recorded, by their serialized content."""
     statuses = [entry.event.status for entry in request.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
     return Counter(_content(status.message) for status in statuses if status.HasField("message"))
 

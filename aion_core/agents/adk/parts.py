@@ -1,4 +1,4 @@
-"""Conversion between A2A parts and ADK content, as pure functions."""
+"""Conversion between A2A parts and ADK content. Pure functions."""
 
 import json
 from collections.abc import Iterable
@@ -19,16 +19,16 @@ OCTET_STREAM = "application/octet-stream"
 def content_of(request: TurnRequest) -> genai.Content:
     """Convert a turn's message to ADK content.
 
-    ADK requires at least one part, so a message without a usable part becomes one text part, which may be empty.
+    ADK requires at least one part. So a message without a usable part becomes one text part, which may be empty.
     """
     parts = content_parts(request.message.parts)
     return genai.Content(role="user", parts=parts or [genai.Part(text=text_of(request))])
 
 
 def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
-    """Convert A2A parts to ADK parts, and skip empty ones.
+    """Convert A2A parts to ADK parts, and skip empty parts.
 
-    The MIME type of a file is its `mediaType`, else a guess from its name, else `application/octet-stream`.
+    The MIME type of a file is its `mediaType`, else guessed from its name, else `application/octet-stream`.
     """
     converted: list[genai.Part] = []
     for part in parts:
@@ -59,7 +59,7 @@ def a2a_parts(parts: Iterable[genai.Part]) -> list[Part]:
 
 
 def file_parts(saved: genai.Part) -> list[Part]:
-    """Convert a saved ADK artifact to A2A parts. An empty file is one part, and a thought has no part."""
+    """Convert a saved ADK artifact to A2A parts. An empty file becomes one part."""
     if parts := a2a_parts([saved]):
         return parts
     if saved.inline_data is not None:
@@ -73,7 +73,7 @@ def visible_text(parts: Iterable[genai.Part]) -> str:
 
 
 def data_part(data: Any) -> Part:
-    """Return an A2A data part with the value. Nested values that JSON cannot express become text."""
+    """Return an A2A data part that contains the value. Nested values that JSON cannot express become text."""
     return ParseDict({"data": plain_json(data)}, Part())
 
 

@@ -1,4 +1,4 @@
-"""Order of an ADK turn's messages. One message streams at a time, and each is recorded after its own stream."""
+"""Order of an ADK turn's messages: one message streams at a time, and each is recorded after its stream."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ from aion_core.protocol.types import Message
 
 
 class CompleteMessage(Struct, frozen=True):
-    """Complete message of an agent, to be recorded after its stream."""
+    """Complete message of an agent. It is recorded after its stream."""
 
     stream: str
     """Message id of its chunks; empty if it was not streamed."""
     message: Message | None
-    """The message; None if its stream ends without one, as with an outbox in its place."""
+    """The message; None if its stream ends without a message, for example if an outbox replaces it."""
     key: str
     """Idempotency key: the id of its ADK event."""
     continues: bool = False
-    """True if its agent continues after it, as with tool calls. Then it is not the answer."""
+    """True if its agent continues after it, for example with tool calls. It is then not the answer."""
 
 
 class MessageStreams:
-    """Sequencer of the messages of agents that run at once. Clients receive the chunks of one message at a time.
+    """Sequencer for messages of agents that run concurrently. Clients receive one message's chunks at a time.
 
-    While one message streams, the chunks of the others are buffered. A complete message waits until its own chunks were
-    sent and the messages completed before it were released. So each text is streamed once and in one piece, before its
-    message, and messages keep the order of their ADK events.
+    While one message streams, the chunks of other messages are buffered. A complete message waits until its own chunks
+    were sent and the earlier complete messages were released. So each text is streamed once, in one piece and before
+    its message, and messages have the order of their ADK events.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class MessageStreams:
             yield chunk
 
     def complete(self, message: CompleteMessage) -> Iterator[Chunk | CompleteMessage]:
-        """Add a complete message, end its stream, and yield everything that need not wait any longer."""
+        """Add a complete message and end its stream. Yield the messages and chunks that no longer have to wait."""
         self._complete.append(message)
         if message.stream and message.stream == self._open:
             self._open = ""
@@ -53,7 +53,7 @@ class MessageStreams:
         yield from self._released()
 
     def discard(self, message_id: str) -> Iterator[Chunk | CompleteMessage]:
-        """Drop the buffered chunks of a message recorded whole by other means, or end its stream."""
+        """End the stream of a message that was recorded as a whole elsewhere, and drop its buffered chunks."""
         if message_id and message_id == self._open:
             self._open = ""
             yield Chunk("", message_id, ends=True)
@@ -61,7 +61,7 @@ class MessageStreams:
         yield from self._released()
 
     def abort(self, message_id: str) -> Iterator[Chunk | CompleteMessage]:
-        """Drop the buffered chunks of a message that stays incomplete, or break off its stream."""
+        """Abort the stream of a message that stays incomplete, and drop its buffered chunks."""
         if message_id and message_id == self._open:
             self._open = ""
             yield Chunk("", message_id, breaks_off=True)
@@ -69,7 +69,7 @@ class MessageStreams:
         yield from self._released()
 
     def close_all(self) -> Iterator[Chunk | CompleteMessage]:
-        """Yield everything that waits, also the buffered chunks of incomplete messages."""
+        """Yield all waiting messages and buffered chunks, including the chunks of incomplete messages."""
         self._open = ""
         yield from self._released()
         while self._buffered:
@@ -78,7 +78,7 @@ class MessageStreams:
         self._open = ""
 
     def _released(self) -> Iterator[Chunk | CompleteMessage]:
-        """Yield the complete messages in their order, up to the first one behind an open stream; then the next text."""
+        """Yield complete messages in order, until one must wait for an open stream. Then yield the next text."""
         while self._complete and not (self._open and self._complete[0].stream in self._buffered):
             message = self._complete.popleft()
             if chunks := self._buffered.pop(message.stream, None):

@@ -1,4 +1,4 @@
-"""Session of an ADK turn: its session service, its recorded agents and progress markers, and its resumability."""
+"""Session of an ADK turn: its session service, recorded agents, progress markers, and resumability."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ OUTBOX_METADATA = "aion:outbox"
 
 
 def outbox_of_event(event: Event) -> A2AOutbox | None:
-    """Return the outbox in an ADK event, or None. Raises AgentFailed for an invalid outbox."""
+    """Return the outbox of an ADK event; None if it has none. Raises AgentFailed for an invalid outbox."""
     given = event.actions.state_delta.get(OUTBOX)
     if given is None:
         given = (event.custom_metadata or {}).get(OUTBOX_METADATA)
@@ -33,8 +33,7 @@ class TurnSessionService(BaseSessionService):
     """Session service of one turn that moves `a2a_outbox` from the state to the event's metadata.
 
     ADK's state outlives the turn, so the next turn would send an outbox in the state again. The event's metadata is
-    stored too, so the outbox survives the loss of the process.
-
+    stored too, so the outbox is not lost if the process dies.
     The service also adds the agent's `configuration` from aion.yaml to the session's state, without replacing existing
     keys. The configuration is never stored.
     """
@@ -44,11 +43,11 @@ class TurnSessionService(BaseSessionService):
         self._closed = False
 
     def close(self) -> None:
-        """Ignore all later events, because the turn has ended in this process even if the agent still runs."""
+        """Ignore all later events: the turn has ended in this process, even if the agent still runs."""
         self._closed = True
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store the event with its outbox in the metadata. See `BaseSessionService.append_event`.
+        """Store the event, with its outbox in the metadata. See `BaseSessionService.append_event`.
 
         Raises AgentFailed for an invalid outbox.
         """
@@ -59,7 +58,7 @@ class TurnSessionService(BaseSessionService):
             event.actions.state_delta = {
                 key: value for key, value in event.actions.state_delta.items() if key != OUTBOX
             }
-            # A tool sets the outbox in the session object as well.
+            # A tool has also set the outbox in the session object.
             session.state.pop(OUTBOX, None)
             if outbox is not None:
                 stored = outbox.model_dump(mode="json", exclude_none=True)
@@ -112,14 +111,14 @@ REDEPLOYED = "The agent was redeployed with other agents during this turn. Send 
 
 
 def agent_names(root: BaseNode) -> str:
-    """Return the paths of the root agent and all agents below it, as sorted lines of text."""
+    """Return the paths of the root agent and of all agents below it, as sorted lines of text."""
     return "\n".join(sorted(_paths(root)))
 
 
 def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root agent still contains every agent recorded in the session's events.
+    """Return True if the root agent still contains every agent that the session's events name.
 
-    ADK does not report a missing agent. It starts the turn over, or ends it at once.
+    ADK does not report a missing agent: it starts the turn over, or ends it at once.
     """
     recorded = {name for event in events for name in str((event.custom_metadata or {}).get(AGENTS, "")).split("\n")}
     return recorded <= {"", *_paths(root)}
@@ -128,7 +127,7 @@ def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
 def planning_agents(root: BaseNode) -> frozenset[str]:
     """Return the names of the agents that write their plans into their text.
 
-    ADK marks a plan as a thought in the whole text only: in a partial event, the plan looks like an answer.
+    ADK marks a plan as a thought only in the complete text. In a partial event, the plan looks like an answer.
     """
     planners = ((node.name, getattr(node, "planner", None)) for _, node in _nodes(root))
     return frozenset(name for name, planner in planners if planner and not isinstance(planner, BuiltInPlanner))
@@ -158,9 +157,9 @@ def is_marker(event: Event) -> bool:
 
 
 def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the agent has ended, according to the events since its run began.
+    """Return True if the agent has ended, judging by the events since its run began.
 
-    An agent has ended if it has an end marker. An LLM agent has also ended if it has given its final answer, because
+    An agent with an end marker has ended. An LLM agent has also ended if it has given its final answer, because
     resuming it would call the model again.
     """
     own = [event for event in events if event.author != "user"]
@@ -178,21 +177,21 @@ def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
         return False
     author = agent.find_agent(last.author)
     if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
-        # A single-turn agent answers its calling agent.
+        # A single-turn agent answers the agent that called it.
         return False
-    # The answer of a workflow's sub-agent does not end the workflow.
+    # The answer of a sub-agent in a workflow does not end the workflow.
     return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
 
 
 def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the progress markers missing from an invocation, the markers of the innermost agents first.
+    """Yield the progress markers that an invocation lacks, innermost agents first.
 
-    ADK records the end of a sub-agent in a separate event. If the process is lost before that event, ADK would run the
+    ADK records the end of a sub-agent in a separate event. If the process dies before this event, ADK would run the
     sub-agent again and call its model again.
     """
     known = list(events)
     if isinstance(root, LlmAgent) and known and known[-1].actions.transfer_to_agent:
-        # The transferring agent has ended. Without the marker, ADK would call its model again.
+        # The agent has ended by transferring to another. Without an end marker, ADK would call its model again.
         yield _marker(known[-1].author, known[-1], EventActions(end_of_agent=True))
     while (marker := _next_marker(root, known)) is not None:
         known.append(marker)
@@ -200,7 +199,7 @@ def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _active_agent(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequence[Event]]:
-    """Return the agent to which the given agent has last transferred, or itself, and the events since the transfer."""
+    """Return the agent to which this agent has last transferred, or itself, and the events since the transfer."""
     if isinstance(agent, LlmAgent):
         for index in reversed(range(len(events))):
             if name := events[index].actions.transfer_to_agent:
@@ -210,7 +209,7 @@ def _active_agent(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, S
 
 
 def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
-    """Return the missing progress marker of the innermost agent, or None."""
+    """Return the missing progress marker of the innermost agent; None if no marker is missing."""
     match agent:
         case SequentialAgent() | LoopAgent():
             index = next((n for n in reversed(range(len(events))) if _is_state_of(agent, events[n])), None)
@@ -248,7 +247,7 @@ def _marker_after(
     template: Event,
     since: Sequence[Event],
 ) -> Event | None:
-    """Return a workflow agent's missing marker after its current sub-agent, or None if the sub-agent has not ended."""
+    """Return the marker that a workflow agent lacks after its current sub-agent; None if the sub-agent is running."""
     ended = EventActions(end_of_agent=True)
     if isinstance(agent, LoopAgent) and any(event.actions.escalate for event in since):
         return _marker(agent.name, template, ended)
@@ -322,7 +321,7 @@ def is_resumable(agent: BaseNode) -> bool:
 
 
 def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root agent has nothing left to do in the invocation, with or without ADK's end marker."""
+    """Return True if the root agent has nothing left to do in the invocation, even without ADK's end marker."""
     since = list(takewhile(lambda event: event.author != "user", reversed(events)))[::-1]
     if not isinstance(root, LlmAgent) or is_resumable(root):
         return has_ended(root, since)
@@ -330,7 +329,7 @@ def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def can_stop(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the turn can stop after the last event without losing or repeating work.
+    """Return True if the turn can stop after the last event, without losing or repeating work.
 
     A turn cannot stop between a sub-agent's answer and its end marker, or while a node of a Workflow runs.
     """
@@ -346,17 +345,17 @@ def can_stop(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def can_resume(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if ADK can resume every running agent of the invocation after the last event."""
+    """Return True if ADK can resume all running agents of the invocation after the last event."""
     if has_transferred_workflow(root, events):
         return False
     return all(is_resumable(agent) for agent in _running_agents(root, _Progress(events)))
 
 
 def has_transferred_workflow(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root is an LLM agent that has transferred to a workflow agent, and that agent is running.
+    """Return True if the root is an LLM agent that has transferred to a workflow agent, which is still running.
 
     ADK cannot resume this case, because it does not find the workflow's position. It would start the workflow over,
-    treat the started steps as completed, and skip the rest of them.
+    treat the started steps as completed, and skip the other steps.
     """
     if not isinstance(root, LlmAgent):
         return False
@@ -369,7 +368,7 @@ def has_transferred_workflow(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 class _Progress:
-    """Progress of each agent in an invocation, read from its events."""
+    """Progress of each agent of an invocation, read from the invocation's events."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.ended: set[str] = set()
@@ -389,7 +388,7 @@ class _Progress:
 
 
 def _running_agents(agent: BaseNode, progress: _Progress) -> Iterator[BaseNode]:
-    """Yield the agents that are running after the last event, from the given agent down."""
+    """Yield the agents that are running after the last event: this agent and those below it."""
     yield agent
     match agent:
         case SequentialAgent() | LoopAgent():

@@ -51,18 +51,18 @@ from aion_core.stores.retries import Fence
 
 
 class CallbackPlugin(BasePlugin):
-    """ADK plugin of one turn that logs internal events, announces sub-agents and sets the call site of replies.
+    """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
 
     A log record contains no content of the conversation. The plugin does not change the turn.
     """
 
     def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
-        """Create the plugin. `root` is the name of the root agent, and `send` puts an event on the turn's channel."""
+        """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel."""
         super().__init__(name="aion_observer")
         self._internal, self._root, self._send = InternalEvents(task_id), root, send
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Announce a sub-agent to the client."""
+        """Send AgentInvoked for a sub-agent, so that the client learns of it."""
         call_site.set(_agent_site(agent, callback_context))
         branch = callback_context._invocation_context.branch or ""
         running_agent.set((branch, agent.name))
@@ -70,7 +70,7 @@ class CallbackPlugin(BasePlugin):
             await self._send(AgentInvoked(agent.name, branch))
 
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Send AgentEnded, to complete a message streamed by the agent without a complete event."""
+        """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
         await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
@@ -84,7 +84,7 @@ class CallbackPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
-        """Log `internal:tool-start` without the arguments."""
+        """Log `internal:tool-start` without the tool's arguments."""
         call_site.set(f"tool/{tool_context.function_call_id}")
         running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
         self._internal.tool_start(tool.name, tool_context.function_call_id or "")
@@ -107,9 +107,9 @@ class CallbackPlugin(BasePlugin):
 
 
 def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
-    """Return the call site of an agent's code, from its branch and name.
+    """Return the call site of an agent's code, made of its branch and name.
 
-    For a resumable agent, the call site includes the last event's id, because the agent resumes after that event.
+    For a resumable agent, the call site includes the last event's id, because the agent resumes after this event.
     """
     branch = context._invocation_context.branch or ""
     if not is_resumable(agent):
@@ -122,7 +122,7 @@ def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
 
 
 class AionInvocation(InvocationContext):
-    """ADK invocation context with the turn's inbox. Agents, callbacks and tools read it as `ctx.a2a_inbox`."""
+    """ADK invocation context with the turn's inbox. Agents, callbacks and tools read `ctx.a2a_inbox`."""
 
     a2a_inbox: A2AInbox | None = None
 
@@ -164,8 +164,8 @@ ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
 """Maximum seconds for a canceled invocation to stop by itself, and then for its canceled asyncio task to end."""
 
 
-class Drained(Exception):  # like LangGraph's GraphDrained
-    """Signal that the agent has stopped after a stored event because its runner's deadline is near."""
+class Drained(Exception):  # counterpart of LangGraph's GraphDrained
+    """Signal that the agent has stopped after a stored event, because its runner's deadline is near."""
 
 
 class RunnerInput(Struct, frozen=True):
@@ -213,7 +213,7 @@ class AdkTurn:
         self._runner = TurnRunner(
             turn_id=request.turn.id,
             inbox=inbox_of(request),
-            # This plugin is the first, because a plugin that answers in a callback hides the callback from later ones.
+            # Put this plugin first: if a plugin responds in a callback, later plugins do not get the callback.
             app=services.app.model_copy(update={"plugins": [self._callbacks, *services.app.plugins]}),
             app_name=request.context.agent,
             session_service=self._sessions,
@@ -224,12 +224,12 @@ class AdkTurn:
 
     @property
     def resumes_by_id(self) -> bool:
-        """True if ADK can resume an invocation of this App by its id alone, without the message."""
+        """True if ADK can resume an invocation of this App by its id, without the message."""
         config = self._services.app.resumability_config
         return config is not None and config.is_resumable
 
     async def session(self) -> Session:
-        """Return the ADK session of the turn's context and owner. Create it if it does not exist."""
+        """Return the ADK session for the turn's context and owner. Create it if it does not exist."""
         key: dict[str, Any] = {
             "app_name": self._request.context.agent,
             "user_id": self._request.context.owner,
@@ -238,11 +238,11 @@ class AdkTurn:
         return await self._sessions.get_session(**key) or await self._sessions.create_session(**key)
 
     def events(self, session: Session) -> list[Event]:
-        """Return the events in the session that this turn has stored."""
+        """Return the events that this turn has stored in the session."""
         return [event for event in session.events if _turn_of(event) == self._request.turn.id]
 
     def invocation(self, session: Session) -> list[Event]:
-        """Return the events in the session that belong to the turn's invocation.
+        """Return the session's events of the turn's invocation.
 
         They may include events of earlier turns, because an answer continues the invocation of an earlier turn.
         """
@@ -250,7 +250,7 @@ class AdkTurn:
         return [event for event in session.events if event.invocation_id in ids]
 
     def stored(self) -> list[Event]:
-        """Return all events stored so far in the running session."""
+        """Return all events stored so far in the session of the running invocation."""
         return list(self._runner.session.events) if self._runner.session is not None else []
 
     async def append(self, session: Session, event: Event) -> None:
@@ -258,7 +258,7 @@ class AdkTurn:
         await self._sessions.append_event(session, event)
 
     async def load_artifact(self, name: str, version: int) -> genai.Part | None:
-        """Return one version of an artifact that the agent has saved, or None if it does not exist."""
+        """Return one version of an artifact that the agent has saved; None if it does not exist."""
         if self._artifacts is None:
             return None
         return await self._artifacts.load_artifact(
@@ -270,10 +270,10 @@ class AdkTurn:
         )
 
     async def stream(self, given: RunnerInput, outbound: AdkOutbound) -> AsyncGenerator[Emission, None]:
-        """Run the agent and yield its emissions, until its end or until the runner's deadline stops it.
+        """Run the agent and yield its emissions, until it ends or the runner's deadline stops it.
 
-        Raises Drained if the deadline stopped the agent, LeaseLost if another turn has taken over the session, and the
-        exceptions of the agent's own code.
+        Raises Drained if the deadline has stopped the agent, LeaseLost if another turn has taken over the session, and
+        the exceptions of the agent's own code.
         """
         work = asyncio.create_task(self._run(given))
         try:
@@ -294,17 +294,18 @@ class AdkTurn:
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
         except asyncio.CancelledError:
-            # If the client canceled the task, let ADK stop its tools by itself.
+            # If the client has canceled the task, let ADK stop its tools by itself.
             if not self._request.drain.is_set():
                 self._abort.set()
             raise
         finally:
-            # Otherwise ADK would store an abort of the invocation, which then could never be resumed.
+            # Close the session first. Otherwise ADK would store that the invocation was aborted, and it could never
+            # resume.
             self._sessions.close()
             await self._stop(work)
 
     def _can_resume_here(self) -> bool:
-        """Return True if the turn is unfinished and another process could resume it after the last event."""
+        """Return True if the turn is unfinished, and another process could resume it after the last event."""
         if not self.resumes_by_id or self._runner.session is None:
             return False
         root, events = self._services.root, self.invocation(self._runner.session)
@@ -346,7 +347,7 @@ class AdkTurn:
             work.cancel()
             await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled():
-            # Retrieve the exception, so that asyncio does not log it. It was raised already, or the stop caused it.
+            # Retrieve the exception, so that asyncio does not log it. It was raised already, or the stop has caused it.
             work.exception()
 
 

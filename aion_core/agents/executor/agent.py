@@ -51,7 +51,7 @@ CANCELED_ITSELF = "The agent canceled its own work."
 class ExecutorAgent:
     """Adapter of an AgentExecutor to the `ports.Agent` protocol.
 
-    As in the SDK, one executor object serves all turns. The adapter does not change the object.
+    As in the SDK, one executor object serves all turns. The adapter does not change this object.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class ExecutorAgent:
     ) -> None:
         """Adapt an executor object.
 
-        `tasks` is the store of the tasks that a message references. `resume` is the treatment of an interrupted turn.
+        `tasks` is the store of the tasks that messages reference. `resume` is the policy for an interrupted turn.
         """
         self._executor, self._tasks = executor, tasks
         self._name, self._resume, self._configuration = name, resume, configuration or {}
 
     def load(self) -> None:
-        """Do nothing, because the executor is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the executor's code is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""
@@ -82,14 +82,14 @@ class ExecutorAgent:
         context = await request_context(request, self._tasks, self._configuration)
         queue, outbound = RecordingQueue(), ExecutorOutbound(request, restarts=self._resume is AfterCrash.RESTART)
         with aion_context_set(context_of(request, QueueSink(request, queue), name=self._name)):
-            # As in the SDK, `execute()` runs in a separate asyncio task, which is canceled only after `cancel()`.
+            # As in the SDK, run `execute()` in a separate asyncio task, and cancel that task only after `cancel()`.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
             async with aclosing(queue.until(work)) as entries:
                 async for entry in entries:
                     for emission in outbound.translate(entry.event):
                         yield emission
-                    # The runner has recorded the emissions by the time it requests the next one.
+                    # When the runner requests the next emission, it has recorded the earlier ones.
                     entry.set_recorded()
             _check_result(work, ended=outbound.ending is not None)
             if outbound.ending is None:
@@ -102,7 +102,7 @@ class ExecutorAgent:
             queue.close()
 
     def _check_restart(self, request: TurnRequest) -> None:
-        """Raise AgentFailed if an earlier run of the turn was interrupted and the turn must not run again."""
+        """Raise AgentFailed if an earlier run of the turn was interrupted and the turn must not restart."""
         runs = request.turn.tries + request.turn.handoffs
         if runs <= 1:
             return
@@ -114,8 +114,8 @@ class ExecutorAgent:
     async def _stop(
         self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
     ) -> None:
-        """Stop `execute()` after the end of its turn. If the client canceled the task, call `cancel()` first."""
-        # A pending `enqueue_event` does not return, because its event is not recorded.
+        """Stop `execute()` after the turn has ended. If the client has canceled the task, call `cancel()` first."""
+        # A pending `enqueue_event` does not return: its event will not be recorded.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
@@ -128,13 +128,13 @@ class ExecutorAgent:
             logger.warning("An executor does not stop; its events are dropped.", extra={"task_id": request.task.id})
 
     async def _call_cancel(self, request: TurnRequest, context: RequestContext) -> None:
-        """Call the executor's `cancel()` if the client canceled the task."""
+        """Call the executor's `cancel()` if the client has canceled the task."""
         try:
             head = await self._tasks.head(TaskKey(request.context.owner, request.task.id))
             if head is None or head.state != TaskState.TASK_STATE_CANCELED:
-                # The turn has reached its deadline, or another process holds its lease.
+                # The task was not canceled: the turn has reached its deadline, or another process holds its lease.
                 return
-            # The task is in a terminal state, so events sent by `cancel()` can no longer be recorded.
+            # Use a closed queue: the task is in a terminal state, so events sent by `cancel()` cannot be recorded.
             closed = RecordingQueue()
             closed.close()
             await self._executor.cancel(context, closed)
@@ -156,7 +156,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 
 
 async def _execution(execution: Coroutine[Any, Any, None]) -> None:
-    """Await `execute()`, and convert the SDK's errors for invalid requests to AgentFailed."""
+    """Await `execute()`. Convert the SDK's errors for invalid requests to AgentFailed."""
     try:
         await execution
     except CLIENT_ERRORS as error:
@@ -164,7 +164,7 @@ async def _execution(execution: Coroutine[Any, Any, None]) -> None:
 
 
 def _check_result(work: "asyncio.Task[None]", *, ended: bool) -> None:
-    """Raise the exception of `execute()`, if any. If the turn has ended already, only log the exception."""
+    """Raise the exception of `execute()`, if any. If the turn has already ended, only log the exception."""
     error = AgentFailed(CANCELED_ITSELF) if work.cancelled() else work.exception()
     if error is None:
         return

@@ -18,7 +18,7 @@ CONFIGURATION = "aion.configuration"
 
 
 class AuthenticatedUser(User):
-    """SDK user for an authenticated owner of tasks."""
+    """SDK user object for an authenticated owner of tasks."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
@@ -38,7 +38,7 @@ async def request_context(request: TurnRequest, tasks: TaskStore, configuration:
     """Return the SDK's RequestContext of a turn.
 
     `current_task` is None for a new task. For a follow-up message, it is the task before that message. The context
-    includes the tasks that the message references, if they belong to the caller. Raises StoreError.
+    includes the tasks that the message references, if the caller owns them. Raises StoreError.
     """
     message = Message()
     message.CopyFrom(request.message)
@@ -68,7 +68,7 @@ def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> Ser
 
 
 async def _related_tasks(request: TurnRequest, tasks: TaskStore) -> list[Task]:
-    """Return the tasks that the message references. Skip unknown ids and tasks of other callers or agents."""
+    """Return the tasks that the message references, except unknown ids and tasks of other callers or agents."""
     references = dict.fromkeys(request.message.reference_task_ids)
     logs = await asyncio.gather(*(tasks.log(TaskKey(request.context.owner, task_id)) for task_id in references))
     agent = request.context.agent

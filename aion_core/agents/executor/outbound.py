@@ -64,7 +64,7 @@ NO_ANSWER = "The executor returned without an answer, and without a status that 
 
 
 class QueueSink:
-    """`ReplySink` of an executor's turn. It enqueues the author's helper calls among the executor's events."""
+    """`ReplySink` of an executor's turn. It enqueues helper calls of the author's code with the executor's events."""
 
     def __init__(self, request: TurnRequest, queue: RecordingQueue) -> None:
         self._request, self._queue = request, queue
@@ -82,7 +82,7 @@ class QueueSink:
         self._queue.put(StreamAborted(message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
-        """Do nothing, because an executor's model calls are not streamed by themselves. See `ReplySink.streaming`."""
+        """Do nothing, because an executor's model calls are never streamed automatically. See `ReplySink.streaming`."""
         return nullcontext()
 
     async def reply(self, message: Message, *, target: str | None) -> None:
@@ -105,12 +105,12 @@ class QueueSink:
 
 
 class ExecutorOutbound:
-    """Translator of an executor's queued events to the emissions of one turn."""
+    """Translator of one turn's queued executor events to emissions."""
 
     def __init__(self, request: TurnRequest, *, restarts: bool) -> None:
         """Start without output.
 
-        `restarts` is True if the turn may run again from its message. Then the emissions get idempotency keys.
+        With `restarts` the turn may run again from its message, so the emissions get idempotency keys.
         """
         self._request, self._restarts, self._sequencer = request, restarts, StreamSequencer()
         self.ending: Reply | InputRequired | None = None
@@ -133,7 +133,7 @@ class ExecutorOutbound:
         self._recorded = {entry.key: entry.event for entry in request.recorded if entry.key}
 
     def translate(self, event: ExecutorEvent) -> Iterator[Emission]:
-        """Yield the emissions of an event. After the turn's ending, ignore the event with a warning."""
+        """Yield the emissions of an event. After the turn's ending, only log a warning."""
         if self.ending is not None:
             logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
@@ -153,10 +153,10 @@ class ExecutorOutbound:
         yield from self._sequencer.close_all()
 
     def end(self) -> Reply | InputRequired:
-        """Return the ending of a turn if `execute()` has returned without sending one.
+        """Return the ending of a turn whose `execute()` has returned without sending an ending.
 
-        The task is completed with the executor's last reply or message. Raises AgentFailed if the executor sent neither
-        a message nor an artifact.
+        The task is completed with the executor's last reply or message. Raises AgentFailed if the executor has sent
+        neither a message nor an artifact.
         """
         if self._authorization is not None:
             return self._authorization
@@ -202,14 +202,14 @@ class ExecutorOutbound:
             elif changes := self._changes(metadata):
                 yield AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
             if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
-                # execute() may wait for an out-of-band authorization and then continue (SDK: AgentExecutor). So the
-                # client is notified at once, and AUTH_REQUIRED ends the turn only if execute() returns.
+                # execute() may wait for an out-of-band authorization and then continue (SDK: AgentExecutor). So notify
+                # the client at once. AUTH_REQUIRED ends the turn only if execute() returns.
                 shown = message or self._question("The agent waits for an authorization.")
                 self._authorization = InputRequired(shown, status.state, metadata)
             self._metadata |= metadata
 
     def _task(self, task: Task) -> Iterator[Emission]:
-        """Yield the emissions of a Task sent by the executor. Like the SDK, ignore it if the task exists already."""
+        """Yield the emissions of a Task from the executor. Like the SDK, ignore the Task if the task exists already."""
         if self._started or self._request.before() is not None:
             logger.warning("The task exists already: the executor's Task is ignored. Enqueue its updates.")
             return
@@ -228,7 +228,7 @@ class ExecutorOutbound:
             text = "".join(part.text for part in given.parts)
             name = f"delta/{self._request.turn.id}"
             if not append:
-                # This text replaces the one before it.
+                # The new text replaces the earlier text of the delta.
                 yield from self._sequencer.close(name)
             yield from self._sequencer.add(Chunk(text, name))
             if last_chunk:
@@ -236,8 +236,8 @@ class ExecutorOutbound:
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened
-        # A restarted turn replaces the artifacts of its lost attempt. It cannot replace an artifact of an earlier turn,
-        # so the idempotency key prevents appending the same chunk twice.
+        # If a turn restarts, its artifacts replace those of its lost attempt. It cannot replace an artifact of an
+        # earlier turn, so an idempotency key prevents appending the same chunk twice.
         key = self._key(artifact.SerializeToString(deterministic=True)) if continues else ""
         append = append and (continues or artifact.artifact_id in self._opened)
         if not continues:
@@ -245,7 +245,7 @@ class ExecutorOutbound:
         yield AgentArtifact(artifact, append, last_chunk, key, metadata)
 
     def _intermediate(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
-        """Return the emission of an intermediate message. A message recorded by a lost attempt keeps its id."""
+        """Return the emission of an intermediate message. If a lost attempt has recorded it, keep that id."""
         key = self._key(_content(message))
         recorded = self._recorded.get(key)
         if isinstance(recorded, TaskStatusUpdateEvent):
@@ -257,13 +257,13 @@ class ExecutorOutbound:
         return {key: value for key, value in metadata.items() if self._metadata.get(key) != value}
 
     def _question(self, default: str) -> Message:
-        """Return the question for a status without a message: the last message, else the default text."""
+        """Return the question for a status without a message: the last message, or else the default text."""
         return self._message or Message(message_id=str(uuid7()), role=Role.ROLE_AGENT, parts=[Part(text=default)])
 
     def _key(self, content: bytes) -> str:
         """Return the idempotency key of an emission.
 
-        The key consists of the turn's id, a hash of the content, and a counter of equal contents in this attempt.
+        It consists of the turn's id, a hash of the content, and the number of equal contents so far in this attempt.
         """
         if not self._restarts:
             return ""
@@ -273,7 +273,7 @@ class ExecutorOutbound:
 
 
 def _may_precede_message(event: ExecutorEvent) -> bool:
-    """Return True for a Message, and for a new Task without content, which says nothing about the answer."""
+    """Return True if the turn's answer may still be a Message: for a Message, or a new Task without content."""
     if isinstance(event, Task):
         submitted = event.status.state == TaskState.TASK_STATE_SUBMITTED and not event.status.HasField("message")
         return submitted and not event.artifacts and all(each.role == Role.ROLE_USER for each in event.history)
@@ -281,7 +281,7 @@ def _may_precede_message(event: ExecutorEvent) -> bool:
 
 
 def _opened_by_retry(request: TurnRequest) -> set[str]:
-    """Return the ids of the artifacts that an earlier attempt of this turn opened."""
+    """Return the ids of the artifacts that earlier attempts of this turn have opened."""
     return {
         entry.event.artifact.artifact_id
         for entry in request.recorded
@@ -290,7 +290,7 @@ def _opened_by_retry(request: TurnRequest) -> set[str]:
 
 
 def _own(message: Message) -> Message:
-    """Return a copy of the message with a message id and without metadata keys reserved for the server."""
+    """Return a copy of the message, with a message id and without metadata keys reserved for the server."""
     own = without_reserved_metadata(message)
     own.message_id = own.message_id or str(uuid7())
     return own

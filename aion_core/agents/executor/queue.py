@@ -1,4 +1,4 @@
-"""Event queue of an executor's turn. Its `enqueue_event` returns once the runner has recorded the event."""
+"""Event queue of an executor's turn. `enqueue_event` returns after the runner has recorded the event."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ ExecutorEvent = Event | ReplyChunk | StreamAborted | TypingSignal | Reaction | D
 
 
 class QueueEntry(Struct, frozen=True):
-    """Queued event, with a future that its sender awaits."""
+    """Queued event, with a future for its sender to await."""
 
     event: ExecutorEvent
     recorded: "asyncio.Future[None]"
@@ -31,7 +31,7 @@ class QueueEntry(Struct, frozen=True):
 
 
 class RecordingQueue(EventQueue):
-    """FIFO queue for an executor's events. Any asyncio task, thread or event loop may send.
+    """FIFO queue for an executor's events. Any asyncio task, thread or event loop may send events.
 
     A sender waits until its event is recorded.
     """
@@ -43,9 +43,9 @@ class RecordingQueue(EventQueue):
         self._closed = self._warned = False
 
     async def enqueue_event(self, event: Event) -> None:
-        """Enqueue an event and wait until it is recorded. After the end of the turn, drop it with a warning.
+        """Enqueue an event and wait until it is recorded. After the turn's end, drop it with a warning.
 
-        Raises TypeError for an object that is not one of the SDK's four event types.
+        Raises TypeError if the object is not one of the SDK's four event types.
         """
         if not isinstance(event, EVENTS):
             raise TypeError(
@@ -57,27 +57,28 @@ class RecordingQueue(EventQueue):
     async def send(self, event: ExecutorEvent) -> None:
         """Enqueue an event of the SDK or a helper call. See `enqueue_event`."""
         if asyncio.get_running_loop() is not self._loop:
-            # The executor called `asyncio.run` in a thread. Its events are ordered by their arrival in this loop.
+            # The executor has called `asyncio.run` in a thread. Its events are ordered by their arrival in this event
+            # loop.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.send(event), self._loop))
             return
         if self._closed:
             level = logging.DEBUG if self._warned else logging.WARNING
             logger.log(level, "The turn is over: a %s of its executor is dropped.", type(event).__name__)
             self._warned = True
-            # Yield to other tasks, in case the sender sends in an endless loop.
+            # Let other tasks run, in case the sender sends in an endless loop.
             await asyncio.sleep(0)
             return
         await self.put(event).recorded
 
     def put(self, event: ExecutorEvent) -> QueueEntry:
-        """Enqueue the event and return its queue entry without waiting."""
+        """Enqueue the event and return its queue entry, without waiting."""
         entry = QueueEntry(event, self._loop.create_future())
         self._entries.append(entry)
         self._changed.set()
         return entry
 
     async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[QueueEntry, None]:
-        """Yield the queue's entries in order, until the executor's work is done and the queue is empty."""
+        """Yield the queue's entries in order, until the asyncio task `work` is done and the queue is empty."""
         work.add_done_callback(lambda _: self._changed.set())
         while True:
             if self._entries:
@@ -89,11 +90,11 @@ class RecordingQueue(EventQueue):
                 await self._changed.wait()
 
     def is_closed(self) -> bool:
-        """Return True after the end of the turn. The SDK's queue has this method too."""
+        """Return True after the turn has ended. The SDK's queue has the same method."""
         return self._closed
 
     def close(self) -> None:
-        """Close the queue. It drops all later events, and the waiting senders continue."""
+        """Close the queue: release the waiting senders, and drop all later events."""
         self._closed = True
         for entry in self._entries:
             entry.set_recorded()

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 class LangGraphAgent:
     """Adapter of a LangGraph graph to the `ports.Agent` protocol. It does not change the author's graph object.
 
-    A graph without a checkpointer or a store gets aion's own. A graph with a checkpointer or a store keeps it.
+    A graph without a checkpointer or a store gets aion's. A graph with its own checkpointer or store keeps it.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class LangGraphAgent:
         recursion_limit: int | None = None,
         module: ModuleType | None = None,
     ) -> None:
-        """Prepare the graph, unless a factory makes one for each turn.
+        """Prepare the graph, unless a factory makes a graph for each turn.
 
-        `name` is the agent's name. `configuration` is part of each turn's config, and it is the context of a graph with
-        a context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances
-        of classes in the graph's `module`. Raises ConfigurationError for an unsupported graph. The graph of a factory
-        is checked in each turn.
+        `name` is the agent's name. `configuration` is part of each turn's config, and is the context of a graph with a
+        context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances of
+        classes in the graph's `module`. Raises ConfigurationError for an unsupported graph; a factory's graph is
+        checked in each turn.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
         self._configuration, self._recursion_limit = configuration or {}, recursion_limit
@@ -77,7 +77,7 @@ class LangGraphAgent:
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
     def load(self) -> None:
-        """Do nothing, because the graph is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the graph's code is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `ports.Agent.run`."""
@@ -86,11 +86,11 @@ class LangGraphAgent:
         return _turn(request, *self._prepared)
 
     def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the graph; empty for all and for a factory. See `ports.InputAwareAgent`."""
+        """Return the media types that the graph reads; empty for all, or for a factory. See `ports.InputAwareAgent`."""
         return input_modes(self._prepared[0]) if self._prepared is not None else ()
 
     def input_advice(self, modes: Collection[str] | None) -> str:
-        """Return a warning if the graph cannot read content of these media types, or "". A factory has no warning."""
+        """Return a warning if the graph cannot read content of these types, else "". A factory gets no warning."""
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
@@ -99,7 +99,7 @@ class LangGraphAgent:
             return await stored_thread(graph, setup, context, limit=limit)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Run one turn of the graph of a factory."""
+        """Run one turn of a graph that a factory makes."""
         failure: BaseException | None = None
         async with self._graph_of(request.context, request.turn.id) as (graph, setup):
             try:
@@ -110,12 +110,12 @@ class LangGraphAgent:
                 failure = error
                 raise
         if failure is not None:
-            # The author's context manager suppressed the exception. The turn fails nevertheless.
+            # Raise it here: the author's context manager has suppressed the exception, but the turn must fail.
             raise failure
 
     @asynccontextmanager
     async def _graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
-        """Context manager with the graph of a turn. It keeps the resources of the graph's factory open."""
+        """Context manager that yields a turn's graph. It keeps the resources of the graph's factory open."""
         if self._factory is None:
             assert self._prepared is not None  # noqa: S101  # there is one or the other
             yield self._prepared
@@ -183,7 +183,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
 
 
 async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
-    """Yield the final emissions of a turn, which end with the question of an interrupt or with the answer."""
+    """Yield the final emissions of a turn, ending with the question of an interrupt or with the answer."""
     state = None if turn.has_ended else await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
         pending = [interrupt.id for interrupt in state.interrupts]
@@ -229,7 +229,7 @@ STATE_LOST = (
 
 
 def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
-    """Raise AgentFailed if the turn must be resumed and no checkpointer stores the graph's state."""
+    """Raise AgentFailed if the turn must resume, but no checkpointer stores the graph's state."""
     if not turn.durable and (request.turn.tries > 1 or request.turn.handoffs):
         raise AgentFailed(STATE_NOT_STORED)
 
@@ -237,7 +237,7 @@ def check_durable(request: TurnRequest, turn: GraphTurn) -> None:
 async def check_thread(
     request: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, question: Message | None
 ) -> None:
-    """Raise AgentFailed if the stored state is missing, or if the graph no longer has the nodes that it needs."""
+    """Raise AgentFailed if the stored state is missing, or if it names nodes that the graph no longer has."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
     if not has_nodes(turn.nodes, state.metadata if state is not None else None):
@@ -251,10 +251,10 @@ def _is_empty(state: StateSnapshot | None) -> bool:
 
 
 def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
-    """Return True if the checkpointer should have a stored state of this turn.
+    """Return True if the checkpointer should have stored a state of this turn.
 
-    This is the case after an interrupt, a handoff or a recorded emission. An earlier attempt without a recorded
-    emission may have failed before its first step. But with an InMemorySaver, its state is lost with its process.
+    This is so after an interrupt, a handoff or a recorded emission. An earlier attempt without a recorded emission may
+    have failed before its first step. But if its checkpointer is an InMemorySaver, its state was lost with its process.
     """
     if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
@@ -268,16 +268,17 @@ _ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
 
 
 class _Configuration(dict[str, Any]):
-    """Configuration dict that is true even if empty, because LangGraph ignores a context that is false."""
+    """Configuration dict that is true even if it is empty, because LangGraph ignores a false context."""
 
     def __bool__(self) -> bool:
         return True
 
 
 def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the configuration as the context for a graph with its own context schema, or None without such a schema.
+    """Return the configuration as the context of a graph with its own context schema; None if it has none.
 
-    LangGraph creates an instance of the schema for each turn. Raises AgentLoadError with the missing or invalid field.
+    LangGraph creates an instance of the schema for each turn. Raises AgentLoadError, which names the missing or invalid
+    field.
     """
     schema = graph.context_schema
     if schema in (None, AionContext):
@@ -300,7 +301,7 @@ def own_context(graph: Graph, configuration: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_saver(graph: Graph) -> None:
-    """Raise AgentLoadError if the graph was compiled with a checkpointer that has no async methods."""
+    """Raise AgentLoadError if the author has compiled the graph with a checkpointer without async methods."""
     saver = graph.checkpointer
     if isinstance(saver, BaseCheckpointSaver) and any(
         _is_unimplemented(getattr(type(saver), name)) for name in _ASYNC_METHODS
@@ -312,19 +313,19 @@ def check_saver(graph: Graph) -> None:
 
 
 def _required(schema: Any) -> list[str]:
-    """Return the names of the fields in a context schema that have no default."""
+    """Return the names of a context schema's fields that have no default value."""
     if dataclasses.is_dataclass(schema):
         unset = dataclasses.MISSING
         fields = (field for field in dataclasses.fields(schema) if field.init)
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    # A TypedDict has no defaults and enforces no field.
+    # A TypedDict has no default values and does not enforce its fields.
     return []
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # The base class's methods raise NotImplementedError. So do the async stubs of LangGraph's synchronous savers.
+    # The base class's methods raise NotImplementedError, and so do the async stubs of LangGraph's synchronous savers.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 

@@ -1,4 +1,4 @@
-"""Answer of a graph's turn, from the messages and the other values that the turn adds to the graph's state."""
+"""Answer of a graph's turn, taken from the messages and other values that the turn adds to the graph's state."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class AddedMessages:
     """AIMessages that a turn adds to the graph's state, collected after each step."""
 
     def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """Start with the messages in the state before the turn. These cannot be the turn's answer."""
+        """Start with the messages that the state had before the turn. They cannot be the turn's answer."""
         self._counts = _counted(before)
         self._before = {identity for identity in self._counts if identity[0]}
         self._new_identities: set[Identity] = set()
@@ -43,7 +43,7 @@ class AddedMessages:
         """All messages added by the turn, in order, including those removed again."""
 
     def observe(self, messages: Sequence[BaseMessage]) -> None:
-        """Collect the messages that are new or edited in the state since the last step."""
+        """Collect the state's messages that are new or edited since the last step."""
         counts = _counted(messages)
         new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
         self._counts = counts
@@ -51,25 +51,26 @@ class AddedMessages:
         self._all_added += [message for message in self._among(messages, new) if isinstance(message, AIMessage)]
 
     def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
-        """Return the turn's last AIMessage with text or a file as its answer, preferably one still in the state.
+        """Return the turn's answer: its last AIMessage with text or a file, preferably one still in the state.
 
-        If the last message has neither, earlier messages with tool calls do not count, because they are intermediate.
+        If the last message has neither, use the last one with content and without tool calls: messages with tool calls
+        are intermediate.
         """
         in_state = [message for message in self._new(messages) if isinstance(message, AIMessage)]
         last = _answer(in_state) or _answer(self._all_added)
         return message_of(last) if last is not None else None
 
     def latest_answer(self) -> Message | None:
-        """Return the last added AIMessage that has content and no tool calls."""
+        """Return the last added AIMessage with content and without tool calls."""
         last = _complete(self._all_added)
         return message_of(last) if last is not None else None
 
     def last(self) -> Message | None:
-        """Return the last added AIMessage, also one without content."""
+        """Return the last added AIMessage, even if it has no content."""
         return message_of(self._all_added[-1]) if self._all_added else None
 
     def of_models(self) -> list[AIMessage]:
-        """Return the added messages of models, without tool calls. A literal message has no metadata of a response."""
+        """Return the added messages of models without tool calls. Only models' messages have response metadata."""
         return [
             message
             for message in self._all_added
@@ -77,25 +78,25 @@ class AddedMessages:
         ]
 
     def has_seen(self, message_id: str) -> bool:
-        """Return True if the turn has added a message with this id, perhaps removed again."""
+        """Return True if the turn has added a message with this id, even if it was removed again."""
         return any(message.id == message_id for message in self._all_added)
 
     def current(self, message_id: str) -> AIMessage | None:
-        """Return the added message with this id as it is in the state, or None if it was removed."""
+        """Return the added message with this id in its current version; None if it was removed from the state."""
         versions = (message for message in reversed(self._all_added) if message.id == message_id)
         return next((message for message in versions if self.contains(message)), None)
 
     def contains(self, message: AIMessage) -> bool:
-        """Return True if the state has the AIMessage, as of its last observation."""
+        """Return True if the state had the AIMessage when it was last observed."""
         return self._counts[_identity(message)] > 0
 
     def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
-        """Yield the added AIMessages with both content and tool calls, each with its number among those with calls."""
+        """Yield the added AIMessages with both content and tool calls, numbered among all those with tool calls."""
         callers = [message for message in self._all_added if message.tool_calls]
         return ((number, message) for number, message in enumerate(callers) if has_content(message))
 
     def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
-        """Return the turn's ToolMessages at the end of `messages` that come from `tools`, those with `return_direct`."""
+        """Return the turn's ToolMessages from the end of `messages`. `tools` are the tools with `return_direct`."""
         results: list[ToolMessage] = []
         for message in reversed(messages):
             if not isinstance(message, ToolMessage) or message.name not in tools:
@@ -128,7 +129,7 @@ def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
 
 
 def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield the messages that can be an answer. Others, such as a user's with large files, need no identity."""
+    """Yield the messages that can be an answer. Skip others, such as a user's large files, to save time."""
     return (message for message in messages if isinstance(message, AIMessage | ToolMessage))
 
 
@@ -138,7 +139,7 @@ def _identity(message: BaseMessage) -> Identity:
 
 
 class ReturnedMessages(Struct, frozen=True):
-    """Several AIMessages that one node returns at once, not yet recorded."""
+    """Several AIMessages that a node has returned at once. They are not recorded yet."""
 
     namespace: tuple[str, ...]
     """Namespace of the node's graph."""
@@ -149,10 +150,10 @@ class ReturnedMessages(Struct, frozen=True):
 
 
 def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
-    """Return the messages in a node's return value if there are several and they reach the state of the graph.
+    """Return the messages in a node's return value, if there are several and they get into the graph's state.
 
     `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. A subgraph's own
-    return value does not count, since it consists of its nodes' messages.
+    return value does not count, because it consists of its nodes' messages.
     """
     writes = list(updates_in(output))
     returned = [message for written in writes for message in messages_of(written)]
@@ -167,12 +168,12 @@ def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages |
 
 
 def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:
-    """Return True for an AIMessage that may be an answer: it has content, and it calls no tools."""
+    """Return True if the message may be an answer: an AIMessage with content and without tool calls."""
     return isinstance(message, AIMessage) and has_content(message) and not message.tool_calls
 
 
 def _graph_at(graph: Graph, namespace: Sequence[str]) -> Graph | None:
-    """Return the subgraph at a namespace if each graph on the way to it is a node itself."""
+    """Return the subgraph at a namespace; None unless each graph on the path to it is a node itself."""
     for part in namespace:
         node = graph.nodes.get(part.partition(":")[0])
         if node is None or not isinstance(node.bound, Pregel):
@@ -195,10 +196,10 @@ NO_ANSWER = (
 
 
 class GraphAnswer:
-    """Answer of a turn, from the values of a graph's state or from the return value of a functional graph."""
+    """Answer of a turn, taken from a graph's state or from the return value of a functional graph."""
 
     def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
-        """`before` are the values of the state before the turn. They cannot be the turn's answer."""
+        """`before` has the values of the state before the turn. They cannot be the turn's answer."""
         self._functional = not isinstance(graph, CompiledStateGraph)
         self._direct_tools = frozenset(_direct_tools(graph))
         self._outputs = _output_names(graph)
@@ -207,13 +208,13 @@ class GraphAnswer:
         self.added = AddedMessages(messages_of(before))
 
     def observe_update(self, update: Any) -> None:
-        """Remember the keys that a step of the graph itself has written."""
+        """Record the keys that a step of the graph itself (not of a subgraph) has written."""
         for written in update.values() if isinstance(update, Mapping) else ():
             for values in updates_in(written):
                 self._written.update(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
-        """Collect the messages and the written keys of the turn's stored steps."""
+        """Collect the messages and the written keys from the turn's stored steps."""
         for values in steps:
             self.added.observe(messages_of(values))
         for earlier, later in pairwise(steps):
@@ -222,7 +223,7 @@ class GraphAnswer:
     def returned(self, values: Any) -> Message | None:
         """Return the answer in the final values: a structured response, direct tool results, or an AIMessage.
 
-        A functional graph answers with its return value, as text, message or data.
+        The answer of a functional graph is its return value, as text, message or data.
         """
         if self._functional:
             return _value(values)
@@ -238,9 +239,9 @@ class GraphAnswer:
         return answer
 
     def returned_before(self, values: Any) -> list[AIMessage]:
-        """Return the AIMessages in a functional graph's return value that the client receives before the answer.
+        """Return a functional graph's returned AIMessages that the client receives before the answer.
 
-        These messages precede the answer directly, or they follow the client's message and have tool calls.
+        These are the messages directly before the answer, and those with tool calls after the client's message.
         """
         if not self._functional:
             return []
@@ -259,9 +260,9 @@ class GraphAnswer:
         return before[::-1]
 
     def output(self, values: Any, structured: Any) -> Message | None:
-        """Return the other values of the graph's output that the turn has written, as data, for a turn without text.
+        """Return the graph's other output values written by the turn, as data. This is for a turn without text.
 
-        Without such values, return `structured`, the last structured response of a subgraph.
+        If there are none, return `structured`, the last structured response of a subgraph.
         """
         if self._functional or not isinstance(values, Mapping):
             return None
@@ -269,7 +270,7 @@ class GraphAnswer:
         return _data_message(part or data_part(structured))
 
     def written(self, values: Any) -> Message | None:
-        """Return all non-empty values that nodes have written beside the messages, for a turn without any output."""
+        """Return all non-empty values other than messages that nodes have written, for a turn without any output."""
         if self._functional or not isinstance(values, Mapping):
             return None
         keys = [key for key in self._others if key in self._written]
@@ -289,7 +290,7 @@ def _differs(value: Any, other: Any) -> bool:
     try:
         return bool(value != other)
     except ValueError:
-        # A comparison of arrays, such as NumPy's, has a result for each element and no truth value.
+        # Arrays, such as NumPy's, are compared per element, and the result has no truth value.
         return True
 
 
@@ -298,10 +299,10 @@ def _data_message(part: Part | None) -> Message | None:
 
 
 def _output_names(graph: Graph) -> list[str]:
-    """Return the keys of the state that are an answer by themselves.
+    """Return the keys of the state that may be an answer by themselves.
 
-    These are the keys of a graph without messages, and those of a separate output schema. The other keys of a
-    conversation's state are an answer only for a turn without any other output.
+    These are all keys of a graph without messages, and the keys of a separate output schema. The other keys in the
+    state of a conversation are used only for a turn without any other output.
     """
     builder = getattr(graph, "builder", None)
     if builder is None or (MESSAGES in graph.channels and builder.output_schema is builder.state_schema):
@@ -310,14 +311,14 @@ def _output_names(graph: Graph) -> list[str]:
 
 
 def _state_names(graph: Graph) -> list[str]:
-    """Return the keys of the graph's output, without the keys of messages and of A2A."""
+    """Return the keys of the graph's output, without the keys for messages, inbox and outbox."""
     channels = graph.output_channels
     return [name for name in channels if name not in (MESSAGES, INBOX, OUTBOX)] if not isinstance(channels, str) else []
 
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
     for node in graph.nodes.values():
-        # Recognise a ToolNode by its attribute: most graphs have none, and its import is slow.
+        # Recognise a ToolNode by its attribute, because its import is slow and most graphs have none.
         tools = getattr(node.bound, "tools_by_name", None)
         if isinstance(tools, dict):
             yield from (name for name, tool in tools.items() if tool.return_direct)
@@ -327,7 +328,7 @@ def _direct_tools(graph: Graph) -> Iterator[str]:
 
 
 def _value(value: Any) -> Message | None:
-    """Convert the return value of an `@entrypoint` to its answer: a text, the last AIMessage, or any value as data."""
+    """Convert an `@entrypoint`'s return value to its answer: a text, the last AIMessage, or any other value as data."""
     if isinstance(value, str):
         return Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(value))]) if value else None
     messages = messages_of(value) if isinstance(value, Mapping) else as_messages(value)

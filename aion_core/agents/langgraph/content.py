@@ -1,4 +1,4 @@
-"""Conversion between parts of A2A messages, content of LangChain messages and values of a graph's state."""
+"""Conversion between parts of A2A messages, content of LangChain messages, and values of a graph's state."""
 
 import base64
 import binascii
@@ -40,10 +40,10 @@ MEDIA = ("image", "audio", "video", "file")
 
 
 def content_of(parts: Iterable[Part], *, files: bool) -> str | list[Block]:
-    """Return the content of a HumanMessage for message parts: a text, or content blocks in the order of the parts.
+    """Return the content of a HumanMessage: one text, or content blocks in the order of the message parts.
 
-    With `files` the blocks include images, audio, video, files and data; without, only text counts. The events of the
-    Aion extensions are no content.
+    With `files` the blocks include images, audio, video, files and data, otherwise only text. Events of the Aion
+    extensions are not content.
     """
     blocks: list[Block] = []
     for part in parts:
@@ -73,7 +73,7 @@ def _block_of(part: Part) -> Block:
         block |= {"base64": base64.b64encode(part.raw).decode(), "mime_type": media_type}
     else:
         block |= {"url": part.url} | ({"mime_type": media_type} if media_type != ANY_FILE else {})
-    # Providers such as OpenAI require the name of a file.
+    # Include the file name: providers such as OpenAI require it.
     return block | ({"extras": {"filename": part.filename}} if part.filename else {})
 
 
@@ -81,7 +81,7 @@ def _block_of(part: Part) -> Block:
 
 
 def message_of(message: AIMessage) -> Message:
-    """Convert an AIMessage to an A2A message with the same id: its text as one part, then its files."""
+    """Convert an AIMessage to an A2A message with the same id. Its text becomes one part, before its files."""
     parts = content_parts(message) or [Part(text="")]
     return Message(role=Role.ROLE_AGENT, message_id=message.id or "", parts=parts)
 
@@ -92,9 +92,9 @@ def has_content(message: BaseMessage) -> bool:
 
 
 def content_parts(message: BaseMessage) -> list[Part]:
-    """Return the text, images, audio, videos and files of a message as parts.
+    """Return the text, images, audio, videos and files of a message as A2A parts.
 
-    The text of a message without text is the transcript of its audio, or else the model's refusal.
+    If the message has no text, use the transcript of its audio, or else the model's refusal.
     """
     blocks: list[Any] = [] if isinstance(message.content, str) else [*message.content_blocks]
     text = str(message.text)
@@ -107,7 +107,7 @@ def content_parts(message: BaseMessage) -> list[Part]:
 
 
 def _refusal(message: BaseMessage) -> str:
-    """Return the reason why OpenAI's model refuses to answer, which langchain-openai does not add to the text."""
+    """Return the reason for an OpenAI model's refusal to answer: langchain-openai does not add it to the text."""
     blocks = [] if isinstance(message.content, str) else message.content
     given = [message.additional_kwargs, *(block for block in blocks if isinstance(block, Mapping))]
     return "".join(str(each["refusal"]) for each in given if each.get("refusal"))
@@ -116,7 +116,7 @@ def _refusal(message: BaseMessage) -> str:
 def data_part(value: Any) -> Part | None:
     """Return a data part with a pydantic model, dataclass or plain value as JSON.
 
-    Return None for an empty value, and for a value that is nested too deep or contains itself.
+    Return None for an empty value, and for a value that is nested too deeply or contains itself.
     """
     if value is None or (isinstance(value, dict) and not value):
         return None
@@ -124,12 +124,12 @@ def data_part(value: Any) -> Part | None:
         plain = plain_json(value)
         return None if plain is None or plain in ({}, []) else ParseDict({"data": plain}, Part())
     except (ParseError, ValueError, RecursionError):
-        # The value is nested too deep, or contains itself.
+        # The value is nested too deeply, or contains itself.
         return None
 
 
 def utf8(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which UTF-8 cannot encode."""
+    """Return the text without halves of surrogate pairs, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -140,7 +140,7 @@ def _media_part(block: Any) -> Part | None:
         block = block["value"]
     image = block.get("image_url")
     if block.get("type") == "image_url" and image:
-        # The form of OpenAI's chat completions.
+        # OpenAI's chat completions have images in this form.
         block = {"type": "image", "url": image.get("url", "") if isinstance(image, Mapping) else str(image)}
     if block.get("type") not in MEDIA:
         return None
@@ -159,7 +159,7 @@ def _media_part(block: Any) -> Part | None:
     elif url:
         part.url = url
     else:
-        # A file_id is known to the model's provider only.
+        # Skip a file_id: only the model's provider knows it.
         return None
     part.media_type = part.media_type or (type_of(part) or "")
     return part
@@ -178,7 +178,7 @@ _AUDIO = {
 
 
 def _spoken(audio: Any) -> Block:
-    """Return the audio that OpenAI's and Google's packages of LangChain add outside of the content, as a block."""
+    """Return as a content block the audio that LangChain's OpenAI and Google packages add outside of the content."""
     if isinstance(audio, bytes):
         audio = {"data": base64.b64encode(audio).decode()}
     if not isinstance(audio, Mapping):
@@ -198,7 +198,7 @@ def _name_of(block: Mapping[str, Any]) -> str:
 
 
 def ai_messages(messages: Sequence[BaseMessage]) -> Iterator[AIMessage]:
-    """Yield the AIMessages of a list of messages, the last first."""
+    """Yield the AIMessages in a list of messages, last message first."""
     return (message for message in reversed(messages) if isinstance(message, AIMessage))
 
 
@@ -208,7 +208,7 @@ JSON, TEXT = "application/json", "text/plain"
 
 
 class InputFields(Struct, frozen=True):
-    """Keys of a graph's input schema that a message without LangChain messages can fill."""
+    """Keys of a graph's input schema that a client's message can fill, in a graph that reads no LangChain messages."""
 
     names: Sequence[str]
     """All keys, filled by an object in a data part."""
@@ -218,7 +218,7 @@ class InputFields(Struct, frozen=True):
     """True if other keys could be filled by the text, too."""
 
     def values(self, parts: Sequence[Part]) -> tuple[dict[str, Any], list[str]]:
-        """Return the values of the state in message parts, and a description of each part outside of the schema."""
+        """Return the state's values from message parts, and a description of each part that the schema lacks."""
         values: dict[str, Any] = {}
         unused: list[str] = []
         texts: list[str] = []
@@ -241,13 +241,13 @@ class InputFields(Struct, frozen=True):
         return values, unused
 
     def accepted(self) -> str:
-        """Return the accepted form of a message, as an end of a sentence."""
+        """Return a description of the accepted messages, for the end of a sentence."""
         keys = f"a data part with an object of these keys: {', '.join(self.names)}" if self.names else "no content"
         return f"a text for {self.text}, or {keys}" if self.text is not None else keys
 
 
 def _read(part: Part) -> tuple[str, Any]:
-    """Return the kind of a part, "text", "data" or "file", and its value. A file of text or JSON is read as such."""
+    """Return a part's kind ("text", "data" or "file") and its value. Text files count as text, JSON files as data."""
     kind, media_type = part.WhichOneof("content"), type_of(part) or ""
     if kind == "raw" and media_type == JSON:
         with suppress(ValueError):
@@ -258,7 +258,7 @@ def _read(part: Part) -> tuple[str, Any]:
 
 
 def input_fields(graph: Graph) -> InputFields | None:
-    """Return the fillable keys of the input schema, or None if the graph reads messages or the inbox."""
+    """Return the keys of the input schema that a message can fill; None if the graph reads messages or the inbox."""
     if not isinstance(graph, CompiledStateGraph) or INBOX in graph.channels:
         return None
     schema = graph.builder.input_schema
@@ -270,7 +270,7 @@ def input_fields(graph: Graph) -> InputFields | None:
 
 
 def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the values of the state in message parts; empty for a graph that reads messages."""
+    """Return the values that message parts give to the state; empty for a graph that reads messages."""
     found = input_fields(graph)
     return found.values(parts)[0] if found is not None else {}
 
@@ -278,8 +278,8 @@ def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
 def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) -> None:
     """Raise AgentFailed if a part of the message cannot reach the graph, or does not fit its pydantic schema.
 
-    `before` are the values of the state, which complete the values in the message. A graph that reads the AionContext
-    gets the whole message from it.
+    `before` has the values of the state, which complete those in the message. A graph that reads the AionContext gets
+    the whole message from there.
     """
     found = input_fields(graph)
     if found is None:
@@ -298,7 +298,7 @@ def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) 
 
 
 def input_modes(graph: Graph) -> tuple[str, ...]:
-    """Return the media types that a message can fill a graph's state with; empty for a graph that reads any message."""
+    """Return the media types that can fill the graph's state; empty for a graph that reads any message."""
     found = input_fields(graph)
     if found is None or _reads_context(graph):
         return ()
@@ -306,9 +306,9 @@ def input_modes(graph: Graph) -> tuple[str, ...]:
 
 
 def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
-    """Return a warning for the author about content that the graph cannot read, or "".
+    """Return a warning for the author about content that the graph cannot read; "" if there is none.
 
-    `modes` are the media types in aion.yaml; without them (None), the agent's card lists the result of `input_modes`.
+    `modes` has the media types in aion.yaml. If it is None, the agent's card lists the result of `input_modes`.
     """
     found, true = input_fields(graph), input_modes(graph)
     promised = {TEXT, ANY_FILE} & set(modes or ()) - set(true)
@@ -329,14 +329,14 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
 
 
 def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
-    """Return the only field for a text, or if there are several, the only required one or else the first one.
+    """Return the field to fill with a text: the only one for texts, else the only required one, else the first.
 
-    The second value is True for the first one of several.
+    The second value is True if the field is the first of several.
     """
     try:
         hints = typing.get_type_hints(schema, include_extras=True)
     except (NameError, TypeError):
-        # An annotation has an unresolvable name.
+        # The name in an annotation cannot be resolved.
         return None, False
     texts = {name: _is_text(hint) for name, hint in hints.items() if name in names}
     possible = [name for name, is_text in texts.items() if is_text]
@@ -364,7 +364,7 @@ def _required(schema: Any) -> Iterator[str]:
 
 
 def _reads_context(graph: Graph) -> bool:
-    """Return True if the graph's nodes get the AionContext as their context, or their modules import its function."""
+    """Return True if the graph's context is the AionContext, or its nodes' modules import `get_aion_context`."""
     if getattr(graph, "context_schema", None) is AionContext:
         return True
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]

@@ -30,8 +30,8 @@ _KINDS = ("approve", "edit", "reject", "respond")
 class Review(Struct, frozen=True):
     """Tool calls that a human must approve, as requested by LangChain's HumanInTheLoopMiddleware.
 
-    The middleware accepts decisions of one fixed structure, and any other answer fails the turn. A client sends that
-    structure as data, or a single word such as "approve".
+    The middleware accepts only decisions with a fixed structure: any other answer would make the turn fail. A client
+    sends this structure as data, or a single word such as "approve".
     """
 
     actions: Sequence[Mapping[str, Any]]
@@ -40,7 +40,7 @@ class Review(Struct, frozen=True):
     """True if the middleware requests one call at a time and accepts a single decision."""
 
     def text(self) -> str:
-        """Return the question that asks the client to approve the tool calls."""
+        """Return the question to the client whether the agent may make these tool calls."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
             return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
@@ -74,7 +74,7 @@ class Review(Struct, frozen=True):
 
 
 def review_of(interrupt: Interrupt) -> Review | None:
-    """Return the tool calls to approve in an interrupt of the middleware, or None for any other interrupt."""
+    """Return the tool calls to approve if the middleware has made this interrupt; None for any other interrupt."""
     value = interrupt.value
     if not isinstance(value, Mapping):
         return None
@@ -137,16 +137,16 @@ def _choices(kinds: Sequence[str]) -> str:
 
 
 def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
-    """Return the end of a turn with the questions of its interrupts, each as text, with further values as data.
+    """Return the end of a turn with the question of each interrupt as text, and its other values as data.
 
-    With several interrupts, each part has the id of its interrupt in its metadata. `rejection` is the reason for
-    refusing an earlier answer. It comes first in the message.
+    With several interrupts, each part has the id of its interrupt in its metadata. The message begins with `rejection`,
+    the reason for refusing an earlier answer.
     """
     return InputRequired(question_message([_question(interrupt) for interrupt in interrupts], error=rejection))
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the end of a turn at a static breakpoint before these nodes. Any answer continues the graph."""
+    """Return the end of a turn at a static breakpoint before these nodes. After any answer the graph continues."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
@@ -168,7 +168,7 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
 
 
 def schema_rejection(error: Exception) -> str:
-    """Return a message for the client if an interrupt's response schema has refused the answer, "" for other errors."""
+    """Return a message for the client if an interrupt's response schema has refused the answer; "" for other errors."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
         return ""
     first = error.errors()[0]
@@ -194,7 +194,7 @@ _PROMPTS = ("prompt", "question", "query", "message")
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
-    """Return the question of an interrupt as text, and its further values as data.
+    """Return an interrupt's question as text, and its other values as data.
 
     The text is the interrupt's value if it is a string, else the first of its values under a key in `_PROMPTS`, else
     the value as JSON.

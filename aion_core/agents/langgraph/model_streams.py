@@ -1,4 +1,4 @@
-"""Model calls of a LangGraph turn: their callbacks, their streams one message at a time, and the streamed texts."""
+"""Model calls of a LangGraph turn: callbacks, the streams of one message at a time, and the streamed texts."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
@@ -22,20 +22,20 @@ _QUIET = "aion_quiet"
 
 
 def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call within a tool, such as a call by another agent: it is not streamed to the client."""
+    """Mark a model call within a tool, such as a call by another agent, so that it is not streamed to the client."""
     metadata[_QUIET] = True
 
 
 def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Return True for a model call of a tool or of a LangChain middleware, such as a summary of the conversation."""
+    """Return True for a model call by a tool or by a LangChain middleware, such as a summary of the conversation."""
     return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
 class ModelStreams:
-    """Streams of a turn's model calls and replies, sequenced so that clients get one message at a time."""
+    """Streams of a turn's model calls and replies. Clients receive one message at a time."""
 
     def __init__(self, invoked: Collection[tuple[str, ...]]) -> None:
-        """Start without streams. `invoked` are the namespaces of the subgraphs that have started."""
+        """Start without streams. `invoked` has the namespaces of the subgraphs that have started."""
         self._sequencer, self._invoked = StreamSequencer(), invoked
         self._namespaces: dict[str, tuple[str, ...]] = {}
         self._speakers: dict[str, dict[str, str]] = {}
@@ -53,8 +53,8 @@ class ModelStreams:
     def add(self, message: AIMessageChunk, *, namespace: str = "", emitted: bool = False) -> Iterator[Chunk]:
         """Yield a model's chunk now, or buffer it if another message is streaming.
 
-        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True for a chunk that a node
-        emits itself.
+        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True if a node has emitted the
+        chunk itself.
         """
         call = message.id or ""
         if call not in self._namespaces:
@@ -75,7 +75,7 @@ class ModelStreams:
             yield from self._sequencer.close(call)
 
     def restore(self, call: str, text: str) -> None:
-        """Add the text of a model call that an earlier process of the turn has streamed."""
+        """Add the text of a model call that an earlier process has streamed in this turn."""
         self._streamed.add(call)
         self._ended.add(call)
         self._texts[call], self._keys[call] = [text], call
@@ -85,24 +85,24 @@ class ModelStreams:
         yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, namespace)))
 
     def discard_reply(self, message_id: str) -> Iterator[Chunk]:
-        """Drop the buffered chunks of a complete reply, and yield the chunks of the next message."""
+        """Drop the buffered chunks of a reply that is complete. Yield the chunks of the next message."""
         yield from self._sequencer.discard(message_id)
 
     def abort(self, message_id: str) -> Iterator[Chunk]:
-        """Abort a model call or a reply, so that its text is not an answer. Yield the chunks that follow."""
+        """Abort a model call or a reply: its text is not an answer. Yield the buffered chunks of the next messages."""
         self._texts.pop(message_id, None)
         yield from self._sequencer.abort(message_id)
 
     def has_streamed(self, call: str) -> bool:
-        """Return True if the model call streams by itself, so that chunks emitted by its node are duplicates."""
+        """Return True if the model call streams by itself. Chunks that its node emits are then duplicates."""
         return call in self._streamed
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Close messages that are complete. Yield the chunks that follow."""
+        """Close the streams of complete messages. Yield the buffered chunks of the next messages."""
         yield from self._sequencer.close(*message_ids)
 
     def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
-        """Close the model calls of these nodes of the graph at `namespace`. Yield the buffered chunks that follow."""
+        """Close the model calls of these nodes of the graph at `namespace`. Yield the next messages' chunks."""
         depth = len(namespace)
         closed = [
             call
@@ -119,8 +119,8 @@ class ModelStreams:
     def ended_texts(self, is_done: Callable[[str], bool], *, every: bool = False) -> list[tuple[str, str, str]]:
         """Return message id, text and key of the streamed model calls whose nodes have ended.
 
-        With `every`, return those of all nodes. Aborted calls are left out, and so are calls for whose message id
-        `is_done` returns True.
+        With `every`, include the calls of all nodes. Omit aborted calls, and calls for whose message id `is_done`
+        returns True.
         """
         return [
             (call, "".join(texts), self._keys[call])
@@ -129,9 +129,9 @@ class ModelStreams:
         ]
 
     def last_text(self) -> tuple[str, str]:
-        """Return message id and text of the last model call, or if it has no text, of the last one without tool calls.
+        """Return message id and text of the last model call; if it has no text, of the last call without tool calls.
 
-        Both are empty without such a text.
+        Both values are empty if no call has such a text.
         """
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
@@ -148,13 +148,13 @@ class ModelStreams:
 
 
 class LangChainCallbacks(BaseCallbackHandler):
-    """LangChain callbacks of one turn that log `internal:*` events of its model calls and tools.
+    """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
 
-    They also pass a model's text to `UnreturnedOutput` before its node ends, an aborted call to the turn's stream, and
-    each node's checkpoint_ns and return value to `returned`.
+    They also pass on a model's text to `UnreturnedOutput` before its node ends, an aborted call to the turn's stream,
+    and each node's checkpoint_ns and return value to `returned`.
     """
 
-    run_inline = True  # log lines keep the order of the events
+    run_inline = True  # keep the log lines in the order of the events
 
     def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
         self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
@@ -186,15 +186,15 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.llm_call()
         self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
         if parent_run_id in self._within_tools and metadata is not None:
-            # LangGraph's handler for the mode "messages" comes after this one and gets the same dict.
+            # LangGraph's handler for the mode "messages" runs later and gets the same dict.
             mark_quiet(metadata)
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Return the output of a run. With this method, a model streams for this handler; LangGraph's has it too.
+        """Return the output of a run. Because of this method, as in LangGraph's handler, a model streams.
 
-        Without it, LangChain compares the handler with a protocol of its own before each model call, which is slow.
+        Without it, LangChain would check the handler against a protocol before each model call, which is slow.
         """
         return output
 
@@ -203,8 +203,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         return output
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Mark the model call as streaming, and remember its message id."""
-        # Most tokens follow the first one of the only call, and Python computes the hash of a UUID anew each time.
+        """Mark the model call as streaming, and store its message id."""
+        # Check `_visible` first: it is empty for most tokens, and Python computes a UUID's hash again each time.
         if self._visible and run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
@@ -225,7 +225,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._visible.discard(run_id)
         self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
-            # Outside of a node, or after the end of the stream, there is no writer for the abort.
+            # There is no stream writer outside of a node, or after the end of the stream.
             with suppress(Exception):
                 get_stream_writer()(StreamAborted(message_id))
 
@@ -239,14 +239,14 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the run id of a node, and of a chain within a tool. Other chains within a node are ignored."""
+        """Store the run id of a node, and of a chain within a tool. Ignore other chains within a node."""
         if parent_run_id in self._within_tools:
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the unreturned output. Remember a subgraph's structured response."""
+        """Remove a node's returned messages from the unreturned output. Store a subgraph's structured response."""
         self._within_tools.discard(run_id)
         if (namespace := self._nodes.pop(run_id, None)) is not None:
             self._streamed.remove_returned(outputs)
@@ -256,7 +256,7 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._returned(namespace, outputs)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Discard the messages of a node's failed attempt. An interrupt or a Command to another graph is no failure."""
+        """Discard the messages of a node's failed attempt. Interrupts and Commands to other graphs are no failures."""
         self._within_tools.discard(run_id)
         namespace = self._nodes.pop(run_id, "")
         if namespace and not isinstance(error, GraphBubbleUp):
@@ -275,7 +275,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete` with the success of the tool call."""
+        """Log `internal:tool-complete`, with True or False for the tool call's success."""
         self._tool_ended(run_id, success=getattr(output, "status", "success") != "error")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:

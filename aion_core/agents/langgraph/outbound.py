@@ -1,4 +1,4 @@
-"""Output of a graph's turn: the translation of its stream events to emissions, and its answer."""
+"""Output of a graph's turn: the translation of stream events to emissions, and the turn's answer."""
 
 import logging
 import uuid
@@ -57,8 +57,8 @@ logger = logging.getLogger(__name__)
 class GraphReplySink:
     """`ReplySink` of one turn of a graph.
 
-    Replies go through LangGraph's custom stream, from any node. So they follow the graph's order, and a repeated node
-    gives them the same keys.
+    Any node sends its replies through LangGraph's custom stream. So they have the graph's order, and a node that runs
+    again gives its replies the same keys.
     """
 
     def __init__(self, request: TurnRequest) -> None:
@@ -66,7 +66,7 @@ class GraphReplySink:
         self._replies: Counter[str] = Counter()
 
     def next_message_id(self) -> str:
-        """Return the next reply's message id. A repeated node gets the same ids. See `ReplySink.next_message_id`."""
+        """Return the next reply's message id. A node that runs again gets the same ids. See `ReplySink`."""
         node = running_node()
         if not node:
             return str(uuid7())
@@ -83,7 +83,7 @@ class GraphReplySink:
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """Tag the model calls within as `nostream`, so that LangGraph does not stream them.
+        """Tag the model calls in the block as `nostream`, so that LangGraph does not stream them.
 
         See `ReplySink.streaming`.
         """
@@ -96,7 +96,7 @@ class GraphReplySink:
                 var_child_runnable_config.reset(quiet)
 
     async def reply(self, message: Message, *, target: str | None) -> None:
-        """Write a reply with its target in the metadata to the stream. See `ReplySink.reply`."""
+        """Write a reply to the stream, with its target in the reply's metadata. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
         write_emission(get_stream_writer(), DurableReply(message, running_node()))
@@ -110,7 +110,7 @@ class GraphReplySink:
         get_stream_writer()(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """Return the latest messages of the context. The turn's message is the last. See `ReplySink.history`."""
+        """Return the latest messages of the context, ending with the turn's message. See `ReplySink.history`."""
         return await thread_history(self._request, thread, limit=limit, before=before)
 
 
@@ -139,7 +139,7 @@ STREAMED = f"{FINAL}streamed:"
 
 
 class LangGraphOutbound:
-    """Translator of a graph's stream events to the emissions of one turn."""
+    """Translator of one turn's stream events from a graph to emissions."""
 
     def __init__(
         self,
@@ -151,9 +151,9 @@ class LangGraphOutbound:
         earlier: str = "",
         clears_outbox: bool = False,
     ) -> None:
-        """Start with the state's history and the streamed text of the turn so far.
+        """Start with the state's history and the text that the turn has streamed so far.
 
-        `earlier` is text that another process has streamed and that is not in the state. `clears_outbox` is True if the
+        `earlier` is text that another process has streamed and that the state lacks. `clears_outbox` is True if the
         turn's input has cleared the outbox.
         """
         self._request, self._streamed, self._earlier = request, streamed, earlier
@@ -177,9 +177,9 @@ class LangGraphOutbound:
         self._resumed = bool(history.since) or request.turn.tries > 1
 
     def add_sent(self, emission: Emission) -> None:
-        """Add a message of the end of the turn to the sent messages, unless the state has it under another id.
+        """Add a message from the end of the turn to the sent messages, unless the state has it under another id.
 
-        A streamed text is part of the state only if a node returns it.
+        Streamed text is not added: it belongs to the state only if a node returns it.
         """
         if isinstance(emission, AgentMessage) and emission.key.startswith(STREAMED):
             return
@@ -187,14 +187,14 @@ class LangGraphOutbound:
             self.sent += [emission.message] if emission.message.message_id not in self._in_state else []
 
     def sent_beside_state(self) -> list[Message]:
-        """Return the durable replies that the graph's last values do not contain as messages with the same ids."""
+        """Return the sent messages whose ids the graph's last values do not contain."""
         known = {message.id for message in messages_of(self._values)}
         return [message for message in self.sent if message.message_id not in known]
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
-        """Yield the emissions of one stream event. `namespace` names its subgraph; it is empty for the graph itself."""
+        """Yield the emissions of one stream event. `namespace` names its subgraph; it is empty for the main graph."""
         if mode == "messages":
-            # LangGraph also sends whole messages here, such as tool results. Only a model's chunks are streamed.
+            # Stream only a model's chunks: LangGraph also sends whole messages in this mode, such as tool results.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
                 chunk, run = payload[0], payload[1].get("langgraph_checkpoint_ns", "")
                 if not self._model_streams.has_streamed(chunk.id or ""):
@@ -216,14 +216,14 @@ class LangGraphOutbound:
         elif mode == "updates":
             if not namespace:
                 self._answer.observe_update(payload)
-            # The nodes in this update have ended, and so have their model calls.
+            # The nodes in this update have ended, and their model calls with them.
             yield from self._model_streams.close_nodes(namespace, payload)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
-        """Yield the messages that a node has returned together, except messages that its graph's state had before.
+        """Yield the messages that a node has returned together, except those already in its graph's state.
 
         If one of them becomes the turn's answer, the answer has its id. After a reply of the author's code nothing is
-        yielded, since the reply is the answer.
+        yielded, because the reply is the answer.
         """
         state = self._nested.get(returned.namespace) if returned.namespace else self._answer.added
         new = [message for message in returned.messages if state is None or not state.contains(message)]
@@ -232,17 +232,18 @@ class LangGraphOutbound:
                 yield from self._message(message_of(message), f"{TOGETHER}{returned.run}/{number}")
 
     def close_streams(self) -> Iterator[Emission]:
-        """Yield the buffered chunks of all streams, before the turn continues in another process."""
+        """Yield the buffered chunks of all streams, because the turn continues in another process."""
         yield from self._model_streams.close_all()
 
     def before_failure(self) -> Iterator[Emission]:
-        """Yield the streamed texts of the nodes that ended before the turn failed."""
+        """Yield the streamed texts of the nodes that had ended when the turn failed."""
         yield from self._texts_beside([])
 
     def answer_before_interrupt(self, messages: Sequence[BaseMessage]) -> Iterator[Emission]:
         """Yield the last AIMessage that the turn added before an interrupt, unless it was emitted already.
 
-        `messages` are the messages of the state. The next turn does not emit this message, so it would be lost.
+        `messages` has the messages of the state. The message must be emitted now, because the next turn does not emit
+        it.
         """
         yield from self._model_streams.close_all()
         self._answer.added.observe(messages)
@@ -253,7 +254,7 @@ class LangGraphOutbound:
             yield from self._message(answer, final_key(self._request, "question"))
 
     def finish(self) -> Iterator[Emission]:
-        """Yield the remaining emissions after the last stream event. The last one is the Reply."""
+        """Yield the remaining emissions after the last stream event, ending with the Reply."""
         yield from self._model_streams.close_all()
         for number, message in enumerate(self._answer.returned_before(self._values)):
             yield from self._message(message_of(message), f"{TOGETHER}{self._request.turn.id}/{number}")
@@ -277,20 +278,20 @@ class LangGraphOutbound:
         yield from final
 
     def _earlier_texts(self, latest: str) -> Iterator[Emission]:
-        """Yield the texts of ended nodes before the model call `latest` and before the last message of the state.
+        """Yield the streamed texts of ended nodes, except texts that may still be the turn's answer.
 
-        These two may be the turn's answer.
+        The answer may be the text of the model call `latest` or the last message of the state.
         """
         last = self._answer.added.last()
         yield from self._texts_beside([Message(message_id=latest), *([last] if last is not None else [])])
 
     def _texts_beside(self, others: Sequence[Message], *, every: bool = False) -> Iterator[Emission]:
-        """Yield the streamed texts of ended nodes that are neither messages of the turn nor `others`.
+        """Yield the streamed texts of ended nodes, except messages of the turn and those in `others`.
 
-        With `every`, yield such texts of all nodes.
+        With `every`, include the texts of all nodes.
         """
         for earlier in self._answer.added.of_models() if self._resumed else ():
-            # An earlier process has streamed this text, and may have crashed before it was recorded.
+            # An earlier process has streamed this text, and may have crashed before recording it.
             if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
                 self._model_streams.restore(earlier.id or "", str(earlier.text))
         texts = self._model_streams.ended_texts(self._is_done, every=every)
@@ -299,7 +300,8 @@ class LangGraphOutbound:
         for call, text, run in texts:
             if self._emitted.get(key := f"{STREAMED}{run}") is not None:
                 continue
-            # Two model calls may produce equal texts. A text of an earlier process may be of a call that runs again.
+            # Compare with the emitted texts too: two model calls may produce equal texts, and a call of an earlier
+            # process may run again.
             known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
             if any(each.message_id == call != "" for each in known):
                 continue
@@ -311,7 +313,7 @@ class LangGraphOutbound:
         return call in self._streamed.failed or self._emitted.has(call)
 
     def _as_stated(self, call: str, text: str) -> Message | None:
-        """Return a state's message for a streamed text, else the text as a message.
+        """Return the state's message for a streamed text; if the state never had one, the text as a message.
 
         Return None if the author's code has removed the message from the state.
         """
@@ -322,17 +324,17 @@ class LangGraphOutbound:
         return Message(role=Role.ROLE_AGENT, message_id=call, parts=[Part(text=utf8(text))])
 
     def _under_its_id(self, returned: Message | None) -> Message | None:
-        """Return a message that the turn has emitted with the same content, or else the returned message itself."""
+        """Return the message with the same content that the turn has emitted, or else the returned message."""
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
         if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
-            # The emitted message belongs to another model call, which produced an equal text before.
+            # The emitted message belongs to another model call, which has produced the same text.
             return returned
         if message is not None and message is not returned:
             self._in_state.add(message.message_id)
         return message
 
     def _streamed_text(self) -> Message | None:
-        """Return the text of the last model call as a message, from this process or from an earlier one."""
+        """Return the text of the last model call, of this process or an earlier one, as a message."""
         message_id, text = self._model_streams.last_text()
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text or self._earlier)])
         if text and not self._emitted.has_other(message_id, message):
@@ -349,7 +351,7 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                # The whole message ends the stream of its chunks.
+                # The complete message ends the stream of its chunks.
                 yield from self._model_streams.close(message.id or "", self._unnamed_id(payload.node))
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
@@ -360,7 +362,7 @@ class LangGraphOutbound:
             case StreamAborted():
                 yield from self._model_streams.abort(payload.message_id)
             case DurableReply():
-                # Record the reply now, so that no crash loses it. It is also the answer at the end of the turn.
+                # Record the reply now, so that it survives a crash. At the end of the turn it is also the answer.
                 yield from self._message(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._model_streams.discard_reply(payload.message.message_id)
             case Reaction():
@@ -368,7 +370,7 @@ class LangGraphOutbound:
             case TypingSignal():
                 yield AgentTyping()
             case _:
-                # A graph may write any value to its stream. Only values written by the helpers become A2A events.
+                # A graph may write any value to its stream. Only values from aion's helpers become A2A events.
                 logger.debug("A custom event of the graph is not for A2A.")
 
     def _message(self, message: Message, key: str) -> Iterator[AgentMessage]:
@@ -376,23 +378,23 @@ class LangGraphOutbound:
             yield emission
 
     def _artifact(self, emitted: ArtifactEmitted) -> AgentArtifact:
-        """Return the emission of an artifact. The first chunk of an artifact is never marked as appended."""
+        """Return the emission of an artifact. `append` is never set for the first chunk of an artifact."""
         artifact = with_artifact_id(self._request, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
         return AgentArtifact(artifact, append, emitted.last_chunk, self._key(emitted.node))
 
     def _unnamed_id(self, node: str) -> str:
-        """Return the message id of the chunks without an id from one run of a node. They form one message."""
+        """Return a message id for chunks without an id. The chunks of one run of a node form one message."""
         if node and node not in self._unnamed:
             self._unnamed[node] = deterministic_id(self._request.task.id, node)
         return self._unnamed.get(node, "")
 
     def _key(self, node: str) -> str:
-        """Return the idempotency key of an emission, from the run of its node and a counter."""
+        """Return the idempotency key of an emission, made of its node's run and a counter."""
         if not node:
             return ""
-        # A retried node repeats its emissions from the first one, so the counter starts again.
+        # A retried node repeats its emissions from the first one on, so restart the counter.
         name, _, attempt = node.rpartition("#")
         tried, ordinal = self._ordinals.get(name, (attempt, 0))
         ordinal = ordinal if tried == attempt else 0
@@ -400,7 +402,7 @@ class LangGraphOutbound:
         return f"{name}/{ordinal}"
 
     def _words_beside_calls(self) -> Iterator[Emission]:
-        """Yield the text that a model has added to its tool calls, as intermediate messages."""
+        """Yield text that a model has produced together with tool calls, as intermediate messages."""
         for number, message in self._answer.added.beside_tool_calls():
             key = f"{BESIDE_CALLS}{self._request.turn.id}/{number}"
             if self._emitted.get(key) is None:

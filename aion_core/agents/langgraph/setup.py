@@ -1,4 +1,4 @@
-"""Settings and services that all turns of a LangGraph graph share, and the graph as it is run."""
+"""Settings and services that all turns of a LangGraph graph share, and the compiled graph that they run."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
@@ -17,20 +17,20 @@ from aion_core.stores.retries import Fence
 
 
 class SaverFactory(Protocol):
-    """Factory of checkpointers, called for each turn."""
+    """Factory of checkpointers. Each turn calls it."""
 
     def __call__(
         self, *, fence: Fence, before_put: BeforePut, types: Collection[type], skips_input: bool = False
     ) -> BaseCheckpointSaver[Any]:
         """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
-        `types` are the author's classes whose instances checkpoints may contain. With `skips_input`, the first stored
-        checkpoint of a turn is the one before the graph's first node, which contains the input.
+        `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the first stored
+        checkpoint of a turn is that before the graph's first node, which contains the input.
         """
 
 
 class MemoryFactory(Protocol):
-    """Factory of long-term memories, called at most once for each turn."""
+    """Factory of long-term memories. Each turn calls it at most once."""
 
     def __call__(self, *, fence: Fence) -> LongTermMemory:
         """Return a long-term memory that checks the turn's fencing number before each write."""
@@ -60,8 +60,8 @@ class GraphSetup(Struct, frozen=True, kw_only=True):
 def with_envelopes(graph: Graph) -> Graph:
     """Return the graph with its input also written to the channels `a2a_inbox` and `a2a_outbox`.
 
-    LangGraph's START node writes only the channels of the input schema. If that schema lacks these two, an additional
-    writer writes them.
+    LangGraph's START node writes only the channels of the input schema. If the schema lacks these two channels, an
+    additional writer writes them.
     """
     if not isinstance(graph, CompiledStateGraph):
         return graph
@@ -77,6 +77,6 @@ def with_envelopes(graph: Graph) -> Graph:
     def envelopes(given: Any) -> list[tuple[str, Any]]:
         return [(channel, given[channel]) for channel in left_out if isinstance(given, dict) and channel in given]
 
-    # This writer comes first, because a conditional edge at START may read the inbox.
+    # Put this writer first, because a conditional edge at START may read the inbox.
     writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
     return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})

@@ -1,4 +1,4 @@
-"""An author's classes whose instances checkpoints may contain: pydantic models, dataclasses, enums and named tuples."""
+"""Author's classes whose instances checkpoints may contain: pydantic models, dataclasses, enums, named tuples."""
 
 import dataclasses
 import enum
@@ -17,12 +17,12 @@ from aion_core.agents.langgraph.content import Graph
 
 
 def stored_classes(graph: Graph, module: ModuleType | None) -> frozenset[type]:
-    """Return the classes of the graph's state and tasks, and of the agent's module."""
+    """Return the classes of the graph's state, of its tasks, and of the agent's module."""
     return state_types(graph) | task_types(graph, module) | (classes_of(module) if module is not None else frozenset())
 
 
 def state_types(graph: Graph) -> frozenset[type]:
-    """Return the classes in the state's annotations and in the nodes' modules."""
+    """Return the classes in the state's annotations and in the modules of the nodes."""
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
@@ -30,18 +30,19 @@ def state_types(graph: Graph) -> frozenset[type]:
         if _is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
-        # A functional graph has no annotated state. Its tasks mostly return classes of their own module.
+        # Include the modules' classes: a functional graph has no annotated state, and its tasks mostly return such
+        # classes.
         found.update(
             kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
         )
     for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):  # a RemoteGraph stores its own state
+        if isinstance(nested, Pregel):  # a RemoteGraph stores its state itself
             found |= state_types(nested)
     return frozenset(found)
 
 
 def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
-    """Return the classes that LangGraph's `@task`s may return: the classes in their annotations and in their modules.
+    """Return the classes that LangGraph's `@task` functions may return, from their annotations and modules.
 
     The tasks are in the graph's modules, in `module`, and in modules with tasks that these modules import.
     """
@@ -65,13 +66,13 @@ def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
 
 
 def _tasks(module: ModuleType) -> list[Any]:
-    # Without the functional API, its module is not imported, and there are no tasks.
+    # If langgraph.func is not imported, there are no tasks.
     task = getattr(sys.modules.get("langgraph.func"), "_TaskFunction", None)
     return [value for value in vars(module).values() if isinstance(value, task)] if task is not None else []
 
 
 def classes_of(module: ModuleType) -> frozenset[type]:
-    """Return the classes of a module, such as the class of a `response_format`."""
+    """Return the author's classes in a module, such as the class of a `response_format`."""
     named = (kind for kind in vars(module).values() if _is_author_class(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
@@ -89,9 +90,9 @@ def _modules(graph: Graph) -> set[ModuleType]:
 
 @lru_cache(maxsize=64)
 def _annotated_classes(schema: Any) -> frozenset[type]:
-    """Return the classes in a schema's annotations, and in the annotations of these classes.
+    """Return the classes in a schema's annotations, and recursively in the annotations of these classes.
 
-    The result is cached, since a factory makes a graph for each turn.
+    The result is cached, because a factory makes a graph for each turn.
     """
     found: set[type] = set()
     _collect(_annotations(schema), found)
@@ -118,5 +119,5 @@ def _annotations(schema: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(schema).values()
     except (NameError, TypeError):
-        # An annotation has an unresolvable name. Values of that class are restored as plain data.
+        # The name in an annotation cannot be resolved. Values of this class are restored as plain data.
         return

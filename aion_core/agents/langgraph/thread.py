@@ -1,4 +1,4 @@
-"""LangGraph thread of a turn: the graph's input, its stored state, and its output outside of the state."""
+"""LangGraph thread of a turn: the graph's input, its stored state, and its output that the state lacks."""
 
 import copy
 import json
@@ -51,18 +51,19 @@ def node_names(graph: Graph) -> str:
 
 
 def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if a graph with these node names still has all nodes recorded in a checkpoint's metadata.
+    """Return True if a graph with these nodes still has all nodes that a checkpoint's metadata names.
 
-    If nodes are missing, LangGraph ends a resumed run at once, as if nothing were left to do.
+    If nodes are missing, LangGraph would end a resumed run at once, as if nothing was left to do.
     """
     written_by = (metadata or {}).get(NODES, "")
     return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
 
 
 def needs_no_input_checkpoint(graph: Graph) -> bool:
-    """Return True if the checkpoint after the input is enough to resume the graph.
+    """Return True if the graph can resume from the checkpoint after the input.
 
-    No function chooses the first node by the input, and no channel is rebuilt from the writes of all earlier steps.
+    This requires that no function chooses the first node by the input, and that no channel is rebuilt from the writes
+    of all earlier steps.
     """
     if not isinstance(graph, CompiledStateGraph) or START in graph.builder.branches:
         return False
@@ -84,7 +85,7 @@ def first_name(path: Sequence[str]) -> str:
 def last_name(path: Sequence[str]) -> str:
     """Return the name of the last node in a namespace.
 
-    If a node calls its subgraph again, a counter follows the node in the namespace.
+    If a node calls its subgraph repeatedly, a counter follows the node's name in the namespace.
     """
     return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")
 
@@ -92,14 +93,14 @@ def last_name(path: Sequence[str]) -> str:
 # ── Output that no state holds ────────────────────────────────────────────────────────────────────────────────────────
 
 STREAMED_NAMESPACE = "aion:streamed"
-"""Checkpoint namespace (`checkpoint_ns`) for a turn's streamed text. It is in the thread and invisible to the graph."""
+"""Checkpoint namespace (`checkpoint_ns`) in the thread for a turn's streamed text. The graph does not see it."""
 
 
 class UnreturnedOutput:
     """Output of a turn that the graph's state lacks: streamed text, and structured responses of subgraphs.
 
-    The last text that no node has returned and the last structured response are stored. A finished node does not run
-    again, so they would be lost with the process.
+    The last streamed text that no node has returned, and the last structured response, are stored. Otherwise they would
+    be lost with the process, because a finished node does not run again.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class UnreturnedOutput:
     ) -> None:
         """Start without output. `returns` is True if the graph's state stores the messages that nodes return.
 
-        The first use calls `saver` for the checkpointer. Without it nothing is stored.
+        The first use calls `saver` to get the checkpointer. If `saver` is None, nothing is stored.
         """
         self._make_saver, self._returns = saver, returns
         self._turn = config["metadata"]["run_id"]
@@ -136,7 +137,7 @@ class UnreturnedOutput:
         self._streaming.add(call)
 
     def complete(self, call: UUID, message: BaseMessage) -> None:
-        """Add the complete message of a model call. Its text counts if it was streamed."""
+        """Add the complete message of a model call. Store its text if it was streamed."""
         self.calls.add(message.id or "")
         if call in self._streaming:
             self._streaming.discard(call)
@@ -144,13 +145,13 @@ class UnreturnedOutput:
                 self._unreturned[message.id or str(call)] = str(message.text)
 
     def discard(self, calls: Collection[str]) -> None:
-        """Remove the messages of a node's failed attempt. The node may be tried again."""
+        """Remove the messages of a node's failed attempt, because the node may run again."""
         self.failed.update(calls)
         for call in calls:
             self._unreturned.pop(call, None)
 
     def add_emitted(self, call: str, text: str) -> None:
-        """Add a text chunk emitted by a node itself, under the id of its message."""
+        """Add a text chunk that a node has emitted itself, under its message's id."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
     def remove_returned(self, output: Any) -> None:
@@ -160,13 +161,13 @@ class UnreturnedOutput:
                 self._unreturned.pop(message.id or "", None)
 
     def add_structured(self, output: Any) -> None:
-        """Remember the structured response in the return value of a subgraph's node, if it has one."""
+        """Record the structured response in the return value of a subgraph's node, if it has one."""
         for written in updates_in(output):
             if (part := data_part(written.get(STRUCTURED))) is not None:
                 self.structured = to_json(part)["data"]
 
     async def store(self) -> None:
-        """Store the last text not returned by any node and the last structured response, unless stored already."""
+        """Store the last unreturned text and the last structured response, unless they are stored already."""
         output = next(reversed(self._unreturned.values()), ""), self.structured
         if output != self._stored and self._saver is not None:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
@@ -176,7 +177,7 @@ class UnreturnedOutput:
             self._stored = output
 
     async def load_earlier(self) -> str:
-        """Load the structured response of an earlier process of this turn, and return that process's text, or ""."""
+        """Load the structured response stored by an earlier process of this turn. Return that process's text, or ""."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
         if metadata.get("run_id") != self._turn:
@@ -186,7 +187,7 @@ class UnreturnedOutput:
 
 
 def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the values that a node writes to its state, from its return value."""
+    """Yield the values that a node writes to the state, taken from its return value."""
     for each in output if isinstance(output, list | tuple) else [output]:
         written = each.update if isinstance(each, Command) else each
         if isinstance(written, dict | Mapping):
@@ -213,17 +214,17 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
 def config_of(
     context: ContextKey, turn_id: str, configuration: Mapping[str, Any], recursion_limit: int | None
 ) -> RunnableConfig:
-    """Return LangGraph's config of a turn. The author's settings are its configurable keys, except reserved ones.
+    """Return LangGraph's config for a turn. The author's settings are its configurable keys, except reserved keys.
 
-    `recursion_limit` is the maximum number of steps; None for the graph's own.
+    `recursion_limit` is the maximum number of steps. None means the graph's own limit.
     """
     own = {key: value for key, value in configuration.items() if key not in _RESERVED_KEYS and not key.startswith("__")}
     limit: RunnableConfig = {"recursion_limit": recursion_limit} if recursion_limit is not None else {}
     return {
         **limit,
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
-        # If the newest checkpoint has this run_id, LangGraph resumes that run. So the same call starts a turn, resumes
-        # it, and does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
+        # If the newest checkpoint has this run_id, LangGraph resumes its run. So the same call starts a turn, resumes
+        # it, or does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
         "metadata": {"run_id": turn_id},
     }
 
@@ -241,7 +242,7 @@ _TRIGGERS = "branch:to:"
 
 
 class StateHistory(Struct, frozen=True):
-    """Values of a graph's state before a turn and after each of the turn's stored steps."""
+    """Values of a graph's state before a turn, and after each stored step of the turn."""
 
     before: Mapping[str, Any]
     """Values of the state at the start of the turn."""
@@ -250,28 +251,29 @@ class StateHistory(Struct, frozen=True):
 
 
 class GraphThread:
-    """LangGraph thread of one turn; empty for a graph without a checkpointer."""
+    """LangGraph thread of one turn. It is empty for a graph without a checkpointer."""
 
     def __init__(self, graph: Graph, config: RunnableConfig, *, durable: bool) -> None:
         self._graph, self._config, self._durable = graph, config, durable
 
     async def state(self) -> StateSnapshot | None:
-        """Return the graph's current state including subgraphs, or None without a checkpointer or a stored state."""
+        """Return the current state of the graph and its subgraphs; None without a checkpointer or a stored state."""
         saver = self._graph.checkpointer
         if isinstance(saver, TableSaver) and await saver.is_empty(self._config):
             return None
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
-        """Return True if this turn has written the given state."""
+        """Return True if this turn has written the state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return the pending interrupts of a state, read from the innermost graphs.
 
-        LangGraph stores a subgraph's interrupt before its parent node's interrupt. If the turn is lost or drained in
-        between, the parent node has an answered interrupt, and LangGraph would use that answer for the next one. If
-        `may_be_torn` is True, this method also searches graphs invisible to LangGraph, such as one called by a tool.
+        LangGraph stores a subgraph's interrupt before its parent node's interrupt. If the turn is lost or drained
+        between these writes, the parent node still has an answered interrupt, and LangGraph would use that answer for
+        the next interrupt. With `may_be_torn`, also search graphs that LangGraph cannot see, such as a graph called by
+        a tool.
         """
         if state is None:
             return []
@@ -298,16 +300,16 @@ class GraphThread:
         return [interrupt for status in statuses.values() for interrupt in status.pending_interrupts]
 
     async def has_pending_work(self) -> bool:
-        """Return True if the thread's last checkpoint has pending work, of this graph or of an earlier version."""
+        """Return True if the thread's last checkpoint has pending work of this graph or an earlier version of it."""
         saver = self._graph.checkpointer
         found = await saver.aget_tuple(self._config) if isinstance(saver, BaseCheckpointSaver) else None
         values = found.checkpoint["channel_values"] if found is not None else {}
         return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
 
     async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
-        """Return the state's values before the turn and after its steps. `answered` are ids of answered interrupts."""
+        """Return the state's values before the turn and after its steps. `answered` names answered interrupts."""
         if state is None or not self.is_of_turn(state):
-            # Read the state by its checkpoint id. It has the values at the start of the interrupted step, and the
+            # Read the state by its checkpoint id, to get the values at the start of the interrupted step and the
             # results of that step.
             start = await self._graph.aget_state(state.config) if state is not None and answered else state
             return StateHistory(finished_values(start, answered) if start is not None else {})
@@ -319,9 +321,9 @@ class GraphThread:
         return StateHistory({}, since[::-1])
 
     async def store_sent(self, sent: Sequence[Message]) -> None:
-        """Add messages sent to the client to the graph's state, as AIMessages with the same ids.
+        """Add the messages sent to the client to the graph's state, as AIMessages with the same ids.
 
-        A failure is only logged, because the client already has its answer.
+        Only log a failure, because the client already has its answer.
         """
         if not sent or not self._durable or MESSAGES not in self._graph.channels:
             return
@@ -332,7 +334,7 @@ class GraphThread:
             known = {message.id for message in messages_of(values)}
             missing = [_ai_message(message) for message in sent if message.message_id not in known]
             if missing:
-                # A channel without a reducer stores the last write only, so the existing messages are written again.
+                # A channel without a reducer stores only the last write, so write the existing messages again.
                 whole = isinstance(self._graph.channels[MESSAGES], LastValue)
                 await self._write(missing if not whole else [*value, *missing])
         except (LeaseLost, StoreError):
@@ -349,7 +351,7 @@ class GraphThread:
 
 
 def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
-    """Return the values of a state by channel, or an empty mapping for a functional graph."""
+    """Return the values of a state by channel; empty for a functional graph."""
     values = state.values if state is not None else None
     return values if isinstance(values, dict) else {}
 
@@ -360,7 +362,7 @@ def messages_of(values: Any) -> list[BaseMessage]:
 
 
 def as_messages(value: Any) -> list[BaseMessage]:
-    """Convert a value to LangChain messages, from any form that LangChain accepts. Skip everything else."""
+    """Convert a value to LangChain messages, from any form that LangChain accepts. Skip other values."""
     if isinstance(value, BaseMessage):
         return [value]
     if not isinstance(value, list) and (not isinstance(value, Sequence) or isinstance(value, str)):
@@ -376,9 +378,9 @@ def as_messages(value: Any) -> list[BaseMessage]:
 
 
 def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:
-    """Return the state's values at an interrupted step, including the messages of its finished nodes.
+    """Return the state's values at an interrupted step, including the messages of finished nodes.
 
-    A node with one of the `answered` interrupts was not finished at that time.
+    A node with one of the `answered` interrupts had not finished at that time.
     """
     values = values_of(snapshot)
     ended = [
@@ -403,17 +405,16 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     """Return the turn's input for the channels of the graph's state.
 
     `messages` has a HumanMessage with the text of the turn's message, and its files and data unless the graph reads
-    these from `a2a_inbox`. Its id is the messageId, so that a repeat adds nothing. `a2a_inbox` is the turn's A2AInbox.
+    them from `a2a_inbox`. Its id is the messageId, so that a repeat adds nothing. `a2a_inbox` is the turn's A2AInbox.
     `a2a_outbox` is None, which clears the outbox of an earlier turn.
-
-    `before` are the messages in the state. Tool calls without a result, from a failed or lost turn, are answered first,
-    because models reject a conversation with such calls.
+    `before` has the messages in the state. Tool calls that a failed or lost turn has left without a result are answered
+    first, because models reject a conversation with such calls.
     """
     content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
     human = [HumanMessage(content=content, id=request.message.message_id)] if content else []
     given: dict[str, Any] = {MESSAGES: [*cancelled_tool_calls(before), *human]}
     if not isinstance(graph, CompiledStateGraph):
-        # A functional graph has no state, so its entrypoint gets the message and the inbox.
+        # A functional graph has no state: its entrypoint gets the message and the inbox as its input.
         return {**given, INBOX: inbox_of(request)}
     if INBOX in graph.channels:
         given[INBOX] = inbox_of(request)
@@ -421,12 +422,12 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
 
 
 def clears_outbox(graph: Graph) -> bool:
-    """Return True if the turn's input clears the outbox of an earlier turn. A channel with a reducer may keep it."""
+    """Return True if the turn's input clears the outbox of an earlier turn. A reducer may prevent this."""
     return isinstance(graph.channels.get(OUTBOX), LastValue)
 
 
 def cancelled_tool_calls(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
-    """Return a tool message "canceled" for each tool call without a result in the messages."""
+    """Return a tool message "canceled" for each tool call in the messages that has no result."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     return [
         ToolMessage("canceled", tool_call_id=call["id"], name=call["name"], status="error")

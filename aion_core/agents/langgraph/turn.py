@@ -59,15 +59,15 @@ delays both the emission and this timer.
 
 
 class PendingEmissions:
-    """Durable emissions of a turn's nodes, from any thread, not yet recorded by the runner.
+    """Durable emissions of a turn's nodes, from any thread, that the runner has not recorded yet.
 
-    LangGraph treats a node as finished once its writes are stored, and does not run it again. So its emissions must be
-    recorded before its writes are stored; otherwise a crash in between would lose them.
+    After a node's writes are stored, LangGraph treats the node as finished and does not run it again. So its emissions
+    must be recorded before its writes are stored: otherwise a crash would lose them.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The key is the object's id, because two emissions may be equal.
+        # Use the object's id as key, because two emissions may be equal.
         self._pending: dict[int, object] = {}
         self.reading = False
         """True while the turn waits for the next event of the graph's stream, False while it processes one."""
@@ -84,24 +84,24 @@ class PendingEmissions:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
     def returned_from(self, namespace: tuple[str, ...], nodes: Collection[str]) -> list[ReturnedMessages]:
-        """Return the pending messages that these nodes of the graph at `namespace` have returned."""
+        """Return the pending messages returned by these nodes of the graph at `namespace`."""
         with self._lock:
             returned = (each for each in self._pending.values() if isinstance(each, ReturnedMessages))
             return [each for each in returned if each.namespace == namespace and each.node in nodes]
 
     def event_received(self) -> None:
-        """Mark that a stream event has arrived, which the turn now processes."""
+        """Mark that the turn has received a stream event and is processing it."""
         self.reading = False
         self._events += 1
 
     def mark_recorded(self, emission: object) -> None:
-        """Remove an emission after the runner has recorded it in the task's event log."""
+        """Remove an emission, because the runner has recorded it in the task's event log."""
         with self._lock:
             self._pending.pop(id(emission), None)
         self._changed.set()
 
     def abort(self) -> None:
-        """Mark the turn as aborted. Its pending emissions will never be recorded."""
+        """Mark the turn as aborted: its pending emissions will never be recorded."""
         self._aborted = True
         self._changed.set()
 
@@ -110,7 +110,7 @@ class PendingEmissions:
         self._closed = True
 
     async def wait_recorded(self) -> None:
-        """Wait until all current emissions are recorded. Raises LeaseLost if the turn has been aborted."""
+        """Wait until all current emissions are recorded. Raises LeaseLost if the turn was aborted."""
         with self._lock:
             awaited = dict(self._pending)
         idle = 0
@@ -140,7 +140,7 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Stream modes of `astream` for a graph with a checkpointer, whose steps are logged for the operator."""
 
 # LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
-# and its warning contains the whole input of the turn.
+# and its warning quotes the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
 
 
@@ -154,11 +154,11 @@ class GraphTurn:
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
         own_saver, fence = self.own_saver, Fence(request.context, request.fence)
-        # A shallow copy: Pregel's own `copy` would check the whole graph in each turn.
+        # Make a shallow copy: Pregel's own `copy` would check the whole graph in each turn.
         self._graph = graph = copy.copy(graph)
         saver = None if own_saver is None else lambda: own_saver
         if own_saver is None and setup.savers is not None:
-            # Storing streamed text does not depend on recorded emissions.
+            # Do not wait for recorded emissions here: storing streamed text does not depend on them.
             saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
         self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         if own_saver is None and setup.savers is not None:
@@ -183,7 +183,7 @@ class GraphTurn:
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
-        """Return the input of the graph: the message, the answer to an interrupt, or None to resume without input.
+        """Return the graph's input: the message, the answer to an interrupt, or None to resume without input.
 
         Raises InvalidResumeInput if the pending interrupt does not accept the message as its answer, and AgentFailed if
         the message cannot reach the state.
@@ -192,20 +192,20 @@ class GraphTurn:
             if (command := resume_command(self._request, question, pending)) is not None:
                 return command
             if state.tasks or self.thread.is_of_turn(state):
-                # Resume without input. The graph has paused at a breakpoint, or an earlier attempt took the answer.
+                # Resume without input: the graph has paused at a breakpoint, or an earlier attempt has used the answer.
                 return None
         parts, values = self._request.message.parts, values_of(state)
         check_input(self._graph, parts, values)
         return {**turn_input(self._graph, self._request, messages_of(values)), **state_values(self._graph, parts)}
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
-        """Return the translator of the turn's stream, initialized with the turn's earlier output."""
-        # A turn with an answer may have been lost within its first step. Then the stored state still belongs to the
-        # earlier, interrupted turn.
+        """Return the translator of the turn's stream, initialised with the turn's earlier output."""
+        # If a turn with an answer was lost within its first step, the stored state still belongs to the earlier,
+        # interrupted turn.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
         if question is None and (given := state_values(self._graph, self._request.message.parts)):
-            # The client knows its own input, so the input is no answer.
+            # The message's values are not an answer: the client knows its own input.
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,
@@ -226,12 +226,12 @@ class GraphTurn:
                 stream = graph.astream(
                     graph_input,
                     self._config,
-                    # A graph with its own context schema reads the AionContext with get_aion_context().
+                    # A graph with its own context schema gets the AionContext by get_aion_context().
                     context=context if self._setup.context is None else copy.deepcopy(self._setup.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # After a stop at the deadline, the next process resumes from the stored step.
+                    # The run control stops the graph at the deadline. The next process resumes from the stored step.
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
@@ -252,7 +252,7 @@ class GraphTurn:
                             self._join_step(event[2])
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # The runner records an emission before it requests the next one.
+                    # When the runner requests the next emission, it has recorded the earlier ones.
                     if isinstance(event[2], NODE_EMISSIONS):
                         pending.mark_recorded(event[2])
                     pending.reading = True
@@ -265,7 +265,7 @@ class GraphTurn:
                 emission_listener.reset(token)
 
     def _join_step(self, stored: Mapping[str, Any]) -> None:
-        """Let our checkpointer write the result of a step of one node together with the checkpoint after it.
+        """Let aion's checkpointer write the result of a one-node step together with the checkpoint after it.
 
         `stored` is the event of the checkpoint before the step. LangGraph runs the step's nodes after this event.
         """
@@ -274,11 +274,11 @@ class GraphTurn:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
 
 
-# These are functions, since a turn that refers to its own bound methods is freed only by the garbage collector.
+# Use functions: if the turn referred to its own bound methods, only the garbage collector could free it.
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
-    """Add the messages that a node has returned together to the pending emissions; `run` is its checkpoint_ns."""
+    """Add messages that a node has returned together to the pending emissions. `run` is the node's checkpoint_ns."""
     if (returned := returned_together(graph, run, output)) is not None:
         pending.add(returned)
 
@@ -301,7 +301,7 @@ class _Drain(RunControl):
 
     @property
     def drain_requested(self) -> bool:
-        """True once the runner's deadline is near. See `RunControl.drain_requested`."""
+        """True when the runner's deadline is near. See `RunControl.drain_requested`."""
         return self._drain.is_set() or super().drain_requested
 
     @property

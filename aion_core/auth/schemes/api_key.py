@@ -1,7 +1,7 @@
 """API keys: creation, storage as hashes, verification.
 
 A key consists of `aion_`, an id for the lookup, and 256 random bits. The store contains only the SHA-256 of the whole
-key. A key belongs to a principal. After the replacement of a key, the principal still owns its tasks.
+key. A key belongs to a principal. If a key is replaced, the principal still owns its tasks.
 """
 
 import base64
@@ -66,7 +66,7 @@ class ApiKeyScheme(Scheme):
         )
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge for `WWW-Authenticate`, with the name of the key's header."""
+        """Return the challenge for `WWW-Authenticate`. It has the name of the key's header."""
         return f'ApiKey realm="{REALM}", header="{self.header}"'
 
     def verifier(self, resources: VerifierResources) -> "ApiKeyVerifier":
@@ -75,7 +75,7 @@ class ApiKeyScheme(Scheme):
 
 
 class NewApiKey(Struct, frozen=True):
-    """New API key: its text, available only at its creation, and its record for the store."""
+    """New API key: its text, which exists only at the creation, and its record for the store."""
 
     text: str
     record: KeyRecord
@@ -90,7 +90,7 @@ def make_key(
     tenant: str = "",
     expires: datetime | None = None,
 ) -> NewApiKey:
-    """Generate a random API key of the principal. It is not stored."""
+    """Generate a random API key for the principal. The caller stores its record."""
     key_id = base64.b32encode(secrets.token_bytes(_ID_BYTES)).decode().lower()
     text = f"aion_{key_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
     record = KeyRecord(key_id, _hash(text), principal, now, text[-4:], agents, scopes, tenant, expires)
@@ -98,16 +98,16 @@ def make_key(
 
 
 class ApiKeyVerifier:
-    """Verifier of the API key in a request's header."""
+    """Verifier for the API key in a request's header."""
 
     def __init__(self, scheme: ApiKeyScheme, keys: ApiKeys) -> None:
         self._header, self._keys = scheme.header, keys
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the principal of the API key, or the reason of the failure. Raises StoreError."""
+        """Return the principal of the API key, or the reason for the failure. Raises StoreError."""
         if not credentials.has_header(self._header):
             return AuthFailure.MISSING
-        # The name of the configured header may be any name.
+        # Redact the key: the log filter does not know the name of the configured header.
         log.keep_out(*credentials.values(self._header))
         text = credentials.header(self._header)
         match = _KEY.fullmatch(text)

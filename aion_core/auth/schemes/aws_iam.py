@@ -1,4 +1,4 @@
-"""AWS IAM: authentication by the signer of a request in its Lambda event.
+"""AWS IAM: authenticates a request by the signer in its Lambda event.
 
 API Gateway or a Function URL verifies the signature before it invokes the function, and writes the signer into
 `requestContext`. The client cannot write there. Headers are ignored.
@@ -38,11 +38,11 @@ class AwsIamScheme(Scheme):
 
     @property
     def request_headers(self) -> tuple[str, ...]:
-        """Return the names of the headers of a signature (Signature Version 4)."""
+        """Return the names of the headers of an AWS signature (Signature Version 4)."""
         return ("Authorization", "X-Amz-Date", "X-Amz-Security-Token", "X-Amz-Content-Sha256")
 
     def on_card(self) -> SecurityScheme:
-        """Return the scheme's entry for the agent card. It always has a description to explain `AWS4-HMAC-SHA256`."""
+        """Return the scheme's entry for the agent card. It always has a description, to explain `AWS4-HMAC-SHA256`."""
         return http_scheme(AWS4, self.description or "Requests signed with AWS credentials (Signature Version 4).")
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
@@ -50,34 +50,34 @@ class AwsIamScheme(Scheme):
         return f'{AWS4} realm="{REALM}"'
 
     def verifier(self, resources: VerifierResources) -> "IamVerifier":
-        """Return a verifier of the signer. It needs no resources of the deployment."""
+        """Return a verifier for the signer. It uses no resources of the deployment."""
         return IamVerifier(self)
 
 
 class IamVerifier:
-    """Verifier of AWS IAM: gets the signer of a request from the Lambda event."""
+    """Verifier for AWS IAM. It reads the signer of a request from the Lambda event."""
 
     def __init__(self, scheme: AwsIamScheme) -> None:
         self._per_session = scheme.owner is IamOwner.SESSION
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the principal of the request's signer, or the reason of the failure."""
+        """Return the principal of the request's signer, or the reason for the failure."""
         arn, cognito = _signer(credentials.event)
         if not arn:
             return AuthFailure.INVALID if credentials.has_authorization(AWS4) else AuthFailure.MISSING
         role = _ASSUMED_ROLE.fullmatch(arn)
-        # The client chooses the name of its session. By another name it must not lose its tasks or reach others' tasks.
+        # Ignore the session name by default: the client chooses it, and a new name must not lose or reach other tasks.
         subject = role[1] if role and not self._per_session else arn
-        # The users of a Cognito identity pool share a role, but each user has an identity id.
+        # The users of a Cognito identity pool share a role, but each of them has an identity id.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)
 
 
 def _signer(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the signer's ARN and Cognito identity id in a Lambda event, each "" if it is missing."""
+    """Return the signer's ARN and Cognito identity id from a Lambda event. Each is "" if it is missing."""
     if event.get("version") == "2.0":
-        # Event of a Function URL.
+        # The event comes from a Function URL.
         signer = ("requestContext", "authorizer", "iam")
         return event_text(event, *signer, "userArn"), event_text(event, *signer, "cognitoIdentity", "identityId")
-    # Event of a REST API.
+    # The event comes from a REST API.
     identity = ("requestContext", "identity")
     return event_text(event, *identity, "userArn"), event_text(event, *identity, "cognitoIdentityId")

@@ -1,8 +1,8 @@
 """HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
 
 An argon2 hash is slow on purpose. A process therefore hashes each credential once, then recognises it by a fast hash
-with a random key of the process. It also remembers wrong credentials, and it limits the number of wrong credentials
-hashed in a minute. So password guessing does not take the processor from other callers.
+with a random key of the process. It also remembers wrong credentials, and limits how many wrong credentials it hashes
+in a minute. So password guessing does not use up the processor time of other callers.
 """
 
 import asyncio
@@ -71,16 +71,16 @@ def hash_password(password: str) -> str:
 
 
 class UsersUnavailable(Exception):
-    """Error for users of HTTP Basic that are too old and cannot be read again."""
+    """Error: the users of HTTP Basic were read too long ago, and cannot be read now."""
 
 
 class BasicUsers:
-    """Users of HTTP Basic and their password hashes, read at start and again every few minutes."""
+    """Users of HTTP Basic and their password hashes. They are read at start, then every few minutes."""
 
     def __init__(self, read: Callable[[], Mapping[str, str]], clock: Clock) -> None:
         """Read the users with the blocking function `read`. Raises ConfigurationError.
 
-        Later failures to read the users are only logged.
+        If a later read fails, the error is only logged.
         """
         self._read, self._clock = read, clock
         self._hashes = read()
@@ -91,7 +91,7 @@ class BasicUsers:
         """Return the password hashes by user name. Raises UsersUnavailable."""
         now = self._clock.now()
         if now >= self._next_read_at:
-            # Concurrent requests use the earlier users during this read.
+            # Set the time before this read, so that concurrent requests use the users read before.
             self._next_read_at = now + USERS_RETRY
             try:
                 self._hashes = await asyncio.to_thread(self._read)
@@ -105,11 +105,11 @@ class BasicUsers:
 
 
 def parse_users(text: str, source: str) -> dict[str, str]:
-    """Parse the JSON of users as password hashes by user name. Raises ConfigurationError with the text's source."""
+    """Parse a JSON text into password hashes by user name. Raises ConfigurationError, which names the text's source."""
     try:
         users = json.loads(text)
     except ValueError:
-        # Raise without the cause, since its text quotes the secret.
+        # Raise without the cause: its text quotes the secret.
         raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
     if not isinstance(users, dict) or not all(
         isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
@@ -123,7 +123,7 @@ def parse_users(text: str, source: str) -> dict[str, str]:
 
 
 class BasicVerifier:
-    """Verifier of the names and passwords of HTTP Basic."""
+    """Verifier for the names and passwords of HTTP Basic."""
 
     def __init__(self, users: BasicUsers, clock: Clock) -> None:
         from argon2 import PasswordHasher
@@ -136,7 +136,7 @@ class BasicVerifier:
         self._in_progress: dict[tuple[bytes, str], asyncio.Task[bool]] = {}
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the principal of the user, or the reason of the failure."""
+        """Return the principal of the user, or the reason for the failure."""
         if not credentials.has_authorization("Basic"):
             return AuthFailure.MISSING
         pair = _name_and_password(credentials)
@@ -154,7 +154,7 @@ class BasicVerifier:
             hashes = await self._users.hashes()
         except UsersUnavailable:
             return AuthFailure.UNAVAILABLE
-        # For an unknown name, compare with another user's hash and ignore the result, so that both cases take the same
+        # For an unknown name, compare with another user's hash and ignore the result: both cases must take the same
         # time.
         hashed = hashes.get(name) or next(iter(hashes.values()), "")
         credential = hmac.digest(self._process_key, json.dumps([name, password]).encode(), hashlib.sha256)
@@ -168,11 +168,11 @@ class BasicVerifier:
                 return AuthFailure.TOO_MANY_ATTEMPTS
             comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
             self._in_progress[credential, hashed] = comparing
-        # Shield the comparison: other requests may await it after the cancellation of this request.
+        # Shield the comparison: if this request is cancelled, other requests may still wait for it.
         return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else AuthFailure.INVALID
 
     async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:
-        """Compare a password with the stored hash, remember the result, and return True for a user's password."""
+        """Compare a password with the stored hash and remember the result. Return True for a user's password."""
         try:
             async with self._hashing:
                 is_right = await asyncio.to_thread(self._matches, hashed, password) and is_user
@@ -193,7 +193,7 @@ class BasicVerifier:
 
 
 def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | None:
-    """Return the user name and password in the `Authorization` header, or None for an unreadable header."""
+    """Return the user name and password from the `Authorization` header; None if it is unreadable."""
     try:
         decoded = base64.b64decode(credentials.authorization("Basic"), validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError):
@@ -203,7 +203,7 @@ def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | Non
 
 
 class _VerifiedCredentials:
-    """Cache of recently compared credentials, each with its stored password hash at that time."""
+    """Cache of recently compared credentials, each with the password hash that it was compared with."""
 
     def __init__(self) -> None:
         self._hashes: OrderedDict[bytes, str] = OrderedDict()
@@ -218,7 +218,7 @@ class _VerifiedCredentials:
 
 
 class _AttemptBudget:
-    """Token bucket of password attempts. It holds `WRONG_PER_MINUTE` attempts and refills evenly in a minute."""
+    """Token bucket of password attempts. It holds `WRONG_PER_MINUTE` attempts and refills evenly within a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """Bearer tokens (RFC 6750): JSON Web Tokens of a configured issuer, verified according to RFC 8725.
 
-The configuration fixes the algorithms and the location of the keys. Before the verification of the signature, Aion uses
-only the token's `alg`, `kid` and `iss`. It rejects invalid tokens early, and it selects one of the issuer's keys.
+The configuration determines the algorithms and the location of the keys. Before the signature is verified, only the
+token's `alg`, `kid` and `iss` are used: to reject invalid tokens early, and to select one of the issuer's keys.
 """
 
 import logging
@@ -26,7 +26,7 @@ LEEWAY_SECONDS = 60
 REQUIRED_CLAIMS = ("exp", "iat", "iss", "aud", "sub")
 MAX_SUBJECT = 512
 
-# Allow public-key algorithms only, so that a verification key cannot sign tokens.
+# Allow only public-key algorithms, so that a key for verification cannot sign tokens.
 Algorithm = Literal["RS256", "ES256", "EdDSA"]
 Audience = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -36,7 +36,7 @@ def _as_list(value: object) -> object:
 
 
 class JwtScheme(Scheme):
-    """Base class of the schemes with signed tokens of an issuer, sent as `Authorization: Bearer`."""
+    """Base class of the schemes with an issuer's signed tokens, sent as `Authorization: Bearer`."""
 
     has_scopes: ClassVar[bool] = True
 
@@ -58,7 +58,7 @@ class JwtScheme(Scheme):
     @property
     @abstractmethod
     def keys_url(self) -> str:
-        """Return the URL of the issuer's public keys, or "" if the discovery document contains the URL."""
+        """Return the URL of the issuer's public keys; "" if the discovery document contains the URL."""
 
     @property
     def discovery_url(self) -> str:
@@ -67,15 +67,15 @@ class JwtScheme(Scheme):
 
     @property
     def identity(self) -> str:
-        """Return the issuer's URL. A policy has at most one scheme of an issuer."""
+        """Return the issuer's URL. A policy has at most one scheme per issuer."""
         return self.issuer
 
     def duplicate_error(self, names: Sequence[str]) -> str:
-        """Return the error text for two schemes of the same issuer in a policy."""
+        """Return the error text for a policy with several schemes of the same issuer."""
         return f"two schemes are of the issuer {self.issuer}; one may have several audiences."
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the Bearer challenge, with an error code for invalid tokens and for missing scopes (RFC 6750, 3.1)."""
+        """Return the Bearer challenge, with an error code for an invalid token or missing scopes (RFC 6750, 3.1)."""
         challenge = f'Bearer realm="{REALM}"'
         if missing_scopes is not None:
             scopes = f', scope="{" ".join(sorted(missing_scopes))}"' if missing_scopes else ""
@@ -83,7 +83,7 @@ class JwtScheme(Scheme):
         return f'{challenge}, error="invalid_token"' if is_invalid else challenge
 
     def verifier(self, resources: VerifierResources) -> "JwtVerifier":
-        """Return a verifier of the issuer's tokens. It fetches the issuer's public keys when needed."""
+        """Return a verifier for the issuer's tokens. It fetches the issuer's public keys when it needs them."""
         from aion_core.auth.schemes.jwks import IssuerKeys, fetch
 
         return JwtVerifier(self, IssuerKeys(self, fetch, resources.clock))
@@ -115,7 +115,7 @@ class OidcScheme(JwtScheme):
 
     @property
     def keys_url(self) -> str:
-        """Return the configured URL of the public keys, or "" to use the URL in the discovery document."""
+        """Return the configured URL of the public keys; "" to use the URL in the discovery document."""
         return self.jwks_url or ""
 
     def on_card(self) -> SecurityScheme:
@@ -128,13 +128,13 @@ class OidcScheme(JwtScheme):
 
 
 class JwtVerifier:
-    """Verifier of the JSON Web Tokens of an issuer."""
+    """Verifier for an issuer's JSON Web Tokens."""
 
     def __init__(self, scheme: JwtScheme, keys: "IssuerKeys") -> None:
         self._scheme, self._keys = scheme, keys
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the principal of the token's subject, or the reason of the failure. Details are only in the log."""
+        """Return the principal of the token's subject, or the reason for the failure. Only the log has details."""
         from jwt.exceptions import PyJWTError
 
         from aion_core.auth.schemes.jwks import KeysUnavailable
@@ -147,7 +147,7 @@ class JwtVerifier:
         except KeysUnavailable:
             return AuthFailure.UNAVAILABLE
         except (PyJWTError, ValueError, RecursionError) as error:
-            # Log only the type of the error, since its text may quote the token.
+            # Log only the type of the error: its text may quote the token.
             logger.info("Refused a bearer token of %s: %s", self._scheme.issuer, type(error).__name__)
             return AuthFailure.INVALID
 
@@ -186,7 +186,7 @@ class JwtVerifier:
         return Principal(self._scheme.issuer, subject, tenant, self._scopes(claims))
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """Return the scopes in a token's claims. The claim is a text with spaces (RFC 8693) or a list."""
+        """Return the scopes in a token's claims. The claim is a list, or a text separated by spaces (RFC 8693)."""
         names = [self._scheme.scope_claim] if self._scheme.scope_claim else ["scope", "scp"]
         value = next((claims[name] for name in names if name in claims), "")
         scopes = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else []

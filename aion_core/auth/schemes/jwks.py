@@ -1,4 +1,4 @@
-"""JSON Web Key Sets: fetch and cache an issuer's public keys, and limit the rate of requests to the issuer."""
+"""JSON Web Key Sets: fetch and cache an issuer's public keys, and limit the requests to the issuer."""
 
 import asyncio
 import json
@@ -36,15 +36,15 @@ Fetch = Callable[[str], Awaitable[Any]]
 
 
 class DocumentUnreadable(Exception):
-    """Error for a document of the issuer that cannot be read now. Its text gives the reason for the log."""
+    """Error: a document of the issuer cannot be read now. The text gives the reason for the log."""
 
 
 class KeysUnavailable(Exception):
-    """Error for an issuer's keys that are unknown or too old, and cannot be read now."""
+    """Error: an issuer's keys are unknown or were read too long ago, and cannot be read now."""
 
 
 class IssuerKeys:
-    """Cache of the public keys of one issuer, by key id. All requests share one read of the keys, and its failure."""
+    """Cache of one issuer's public keys, by key id. Concurrent requests share one read of the keys and its result."""
 
     def __init__(self, scheme: JwtScheme, fetch: Fetch, clock: Clock) -> None:
         self._scheme, self._fetch, self._clock = scheme, fetch, clock
@@ -56,15 +56,15 @@ class IssuerKeys:
     async def key(self, key_id: str) -> PyJWK | None:
         """Return the public key with this id, or None for an unknown id. Raises KeysUnavailable.
 
-        A known key is returned at once, except after an hour without a successful read.
+        A cached key is returned at once, unless the last successful read was over an hour ago.
         """
         if key_id in self._keys and self._age() <= STALE_WHILE_REVALIDATE:
             if self._age() > FRESH:
                 self._read_unless_recent()
             return self._keys[key_id]
-        # The key may be new, or withdrawn.
+        # The issuer may have added or withdrawn this key, so read the keys again.
         if reading := self._read_unless_recent():
-            # Shield the read: other requests await it after the cancellation of this request.
+            # Shield the read: if this request is cancelled, other requests may still wait for it.
             await asyncio.shield(reading)
         if self._age() > STALE_IF_ERROR:
             raise KeysUnavailable
@@ -74,9 +74,10 @@ class IssuerKeys:
         return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
 
     def _read_unless_recent(self) -> asyncio.Task[None] | None:
-        """Return the running read of the keys, or start one. Return None shortly after the end of the last one."""
+        """Return the running read of the keys, or start one. Return None if the last read was a moment ago."""
         if self._reading is None or self._reading.done():
-            # The pause protects the issuer, and callers with other tokens, from requests for invented ids.
+            # The pause limits requests for invented key ids. They would burden the issuer and delay callers with other
+            # tokens.
             pause = BETWEEN_COLD_READS if self._read_at is None else BETWEEN_READS
             if self._tried_at is not None and self._clock.now() - self._tried_at < pause:
                 return None
@@ -94,11 +95,11 @@ class IssuerKeys:
         else:
             self._read_at = self._clock.now()
         finally:
-            # A task refers to the context of its request, with the caller's credentials.
+            # Drop the asyncio task: it refers to the context of its request, with the caller's credentials.
             self._tried_at, self._reading = self._clock.now(), None
 
     def _failure_level(self) -> int:
-        # Lambda freezes a background read between invocations, so it may time out although the issuer is well.
+        # A failure may be harmless: Lambda freezes a background read between invocations, so it may time out.
         return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
@@ -114,7 +115,7 @@ class IssuerKeys:
 
 
 def _by_id(document: Any) -> dict[str, PyJWK]:
-    """Return the signature keys of a JWK set, by key id. Raises DocumentUnreadable for another document."""
+    """Return the signature keys of a JWK set by key id. Raises DocumentUnreadable if the document is not a JWK set."""
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise DocumentUnreadable("the document is no JWK set")
@@ -125,14 +126,14 @@ def _by_id(document: Any) -> dict[str, PyJWK]:
         try:
             key = PyJWK(members)
         except (PyJWTError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # a kind unknown to PyJWT; the other keys are usable
+            continue  # PyJWT does not know this kind of key; the other keys are usable
         if isinstance(members.get("kid"), str):
             keys[members["kid"]] = key
     return keys
 
 
 async def fetch(url: str, seconds: float = FETCH_SECONDS) -> Any:
-    """Fetch a small JSON document without following redirections. Raises DocumentUnreadable."""
+    """Fetch a small JSON document, without following redirects. Raises DocumentUnreadable."""
     try:
         async with asyncio.timeout(seconds):
             content = await _download(url, seconds)
@@ -155,7 +156,7 @@ async def _download(url: str, seconds: float) -> bytes:
         if response.status_code != 200:
             raise DocumentUnreadable(f"the answer is {response.status_code}")
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            # The size of the uncompressed document is not bounded by the number of received bytes.
+            # Refuse compression: MAX_BYTES limits only the received bytes, not the uncompressed document.
             raise DocumentUnreadable("the document is compressed")
         content = b""
         async for chunk in response.aiter_raw():

@@ -1,4 +1,4 @@
-"""Checks of a deployment's URL for its response, authentication, agent cards, issuers' keys, and clock skew."""
+"""Checks of a deployment's URL: response, authentication, agent cards, token issuers' keys, and clock skew."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 20.0
 
 LATE_SECONDS = 60
 TOO_LATE_SECONDS = 300
-"""Largest difference in seconds between two clocks accepted by AWS for a signature."""
+"""Largest difference in seconds between the caller's clock and AWS's clock with which AWS accepts a signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -47,7 +47,7 @@ async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
 
 
 async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Response | str:
-    """Request the URL, with an AWS signature if `signed`. Return the response, or the reason for a missing one."""
+    """Request the URL, with an AWS signature if `signed`. Return the response or, if the request fails, the reason."""
     headers: Mapping[str, str] = {}
     try:
         if signed:

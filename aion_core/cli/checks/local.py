@@ -1,4 +1,4 @@
-"""Checks of this machine and project, such as Python, tools, aion.yaml, agents, template and port."""
+"""Checks of this machine and project, such as the Python version, tools, aion.yaml, agents, template and port."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ RUNTIME = (3, 13)
 _LAMBDA = ".".join(map(str, RUNTIME))
 
 SLOW_SECONDS = 10.0
-"""Lambda's time limit for starting a function. After it, Lambda starts the function again and bills the time."""
+"""Lambda's time limit for the start of a function. If it is exceeded, Lambda starts the function again and bills it."""
 
 Read = tuple[DeploymentConfig | None, list[CheckResult]]
 
@@ -76,9 +76,9 @@ def _credentials() -> CheckResult:
 
 
 def check_config(config: Path) -> Read:
-    """Read the agents' configuration from an aion.yaml, or from a folder without one, and check it.
+    """Read and check the agents' configuration from an aion.yaml, or from a folder without an aion.yaml.
 
-    Return the configuration, None if it cannot be read, and the results of the checks.
+    Return the configuration (None if it cannot be read) and the results of the checks.
     """
     try:
         declared = read_deployment_config(config)
@@ -152,7 +152,7 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
 
 
 def _of_this_machine(names: Iterable[str]) -> set[str]:
-    """Return the names of variables for this machine only, such as AWS_PROFILE. They are forbidden in aion.yaml."""
+    """Select the names that aion.yaml must not declare: variables for this machine only, such as AWS_PROFILE."""
     found = set()
     for name in names:
         try:
@@ -179,7 +179,7 @@ def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
     for agent_id, agent in build_agents(agents, declared.folder, dependencies, declared.roots).items():
         name, started = f"agent {agent_id}", time.monotonic()
         try:
-            # Keep the output of the author's modules off this command's stdout.
+            # Print the output of the author's modules to stderr, because stdout is for this command's results.
             with contextlib.redirect_stdout(sys.stderr):
                 agent.load()
         except AgentLoadError as error:
@@ -200,7 +200,7 @@ PER_TURN = "a factory, called for each turn and not called by this check"
 
 
 def check_template(project: Path | None) -> Iterator[CheckResult]:
-    """Check template.yaml with the policy checks in infra/policies, if the folder and the tools for it exist."""
+    """Check template.yaml with the policy checks in infra/policies, if that folder and its tools are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEPLOY = "Deploy the template again, with `aion deploy`."
 AGAIN = "Correct this, then run `aion doctor` again."
-"""Next step after an error that says nothing about the resource, such as expired credentials."""
+"""Next step after an error unrelated to the checked resource, such as expired credentials."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -25,7 +25,7 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check the table, bucket, queues, key and secrets named by environment variables.
 
-    A resource without a name is reported as not checked.
+    A resource without an environment variable is reported as not checked.
     """
     from aion_core.aws.client import AwsClient
 

@@ -1,1 +1,1 @@
-"""Aion extensions to A2A: URIs, payloads, and the places of payloads in a message."""
+"""Aion extensions to A2A: their URIs, their payloads, and the places of payloads in a message."""

@@ -88,7 +88,7 @@ def reads_aion_extensions(card: AgentCard) -> bool:
 
 @cache
 def older(uri: str) -> str:
-    """Return the older form of an extension's URI. The first clients use it in requests."""
+    """Return the older form of an extension's URI. Early clients use this form in requests."""
     return uri.replace("/a2a/extensions/", "/extensions/")
 
 
@@ -106,7 +106,7 @@ _EVENT_SCHEMAS = (*PAYLOAD_SCHEMAS.values(), SOURCE_SCHEMA)
 
 
 class InboundEvent(msgspec.Struct, frozen=True):
-    """Event of a source network in a received message, of a known kind."""
+    """Event of a known kind in a received message, from a source network such as Slack."""
 
     kind: EventKind
     envelope: EventEnvelope
@@ -116,7 +116,7 @@ class InboundEvent(msgspec.Struct, frozen=True):
 
 
 class Inbound(msgspec.Struct, frozen=True):
-    """Payloads of the Aion extensions in a received request, as far as the request has them."""
+    """Payloads of the Aion extensions in a received request. Those that the request lacks are None."""
 
     distribution: Distribution | None = None
     event: InboundEvent | None = None
@@ -124,22 +124,22 @@ class Inbound(msgspec.Struct, frozen=True):
 
     @property
     def sender_id(self) -> str | None:
-        """Id of the sender in the source network, if known."""
+        """Id of the sender in the source network, None if it is unknown."""
         if self.event is not None and self.event.payload is not None:
             return self.event.payload.user_id
         return self.distribution.sender_id if self.distribution is not None else None
 
     @property
     def network(self) -> str | None:
-        """Name of the source network of the request, such as Slack, if known."""
+        """Name of the request's source network, such as Slack; None if it is unknown."""
         return self.distribution.distribution.endpoint_type or None if self.distribution is not None else None
 
 
 def read(message: Message, request: Mapping[str, Any]) -> Inbound:
     """Parse the payloads of Aion extensions in a message and in its request's metadata. Null counts as missing.
 
-    The function ignores an event of an unknown type, and the message is then a plain message. An invalid payload raises
-    InvalidMessage with the field and without the value. Otherwise its event would be lost.
+    An event of an unknown type is ignored, and the message is then a plain message. An invalid payload raises
+    InvalidMessage, because its event would be lost otherwise. The error has the field, but not the value.
     """
     if not request and not message.metadata.fields:
         return Inbound()
@@ -151,13 +151,13 @@ def read(message: Message, request: Mapping[str, Any]) -> Inbound:
 
 
 def schemas_of(part: Part) -> list[Any]:
-    """Return the schema names in the metadata of a message part, under the URIs of the Aion extensions."""
+    """Return the schema names in a message part's metadata, listed under the URIs of the Aion extensions."""
     payloads = (_under(part.metadata, uri) for uri in (EVENT, MESSAGING, CARDS))
     return [payload.get("schema") for payload in payloads if isinstance(payload, dict)]
 
 
 def is_payload(part: Part) -> bool:
-    """Return True if a message part is the payload of an event, and not content for the agent."""
+    """Return True if a message part is the payload of an event instead of content for the agent."""
     return part.WhichOneof("content") == "data" and any(schema in _EVENT_SCHEMAS for schema in schemas_of(part))
 
 
@@ -211,7 +211,7 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     why = first["msg"].lower() if first["type"] == "missing" else f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    # The message omits the values: they may be secrets, and the error is logged.
+    # Omit the values: they may be secrets, and the error is logged.
     raise InvalidMessage(f"{field}{path} cannot be used: {why}.", field=f"{field}{path}") from None
 
 
@@ -219,7 +219,7 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
 
 
 def answer_to(inbound: Inbound) -> MessageAction | None:
-    """Return the default target of an answer to a request, or `None` for a request without a source network's event.
+    """Return the default target for an answer to a request; None if the request has no event of a source network.
 
     The target is the conversation of the event, or the sender of a direct message.
     """
@@ -251,7 +251,7 @@ def send(message: Message, action: MessageAction) -> None:
 
 
 def react(inbound: Inbound, key: str) -> Artifact | None:
-    """Return an artifact with a reaction to the received message, or `None` without a source network's message."""
+    """Return an artifact with a reaction to the received message; None if it is not from a source network."""
     payload = inbound.event.payload if inbound.event is not None else None
     if not isinstance(payload, MessageEvent):
         return None
@@ -264,7 +264,7 @@ def react(inbound: Inbound, key: str) -> Artifact | None:
 
 
 def schema_named(schema: str) -> dict[str, Any]:
-    """Return the metadata of a part or artifact to name its schema of the messaging extension."""
+    """Return metadata for a part or artifact. It names the schema, as defined by the messaging extension."""
     return {MESSAGING: {"schema": schema}}
 
 
@@ -282,8 +282,8 @@ _MAX_STATE, _MAX_STATES = 512, 32
 def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     """Convert W3C trace context and baggage headers to a payload of the traceability extension, or to {}.
 
-    The names of the headers are in lower case. The function ignores malformed headers.
-    https://www.w3.org/TR/trace-context/, https://www.w3.org/TR/baggage/
+    The names of the headers must be in lower case. Malformed headers are ignored. See
+    https://www.w3.org/TR/trace-context/ and https://www.w3.org/TR/baggage/
     """
     traceparent = headers.get("traceparent", "").strip()
     if not _TRACEPARENT.fullmatch(traceparent):
@@ -293,13 +293,13 @@ def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     if (states := _pairs(state)) and len(state) <= _MAX_STATE and len(states) <= _MAX_STATES:
         trace["tracestate"] = [{"key": key, "value": value} for key, value in states]
     if (entries := _pairs(baggage)) and len(baggage) <= _MAX_BAGGAGE and len(entries) <= _MAX_ENTRIES:
-        # Drop the properties of a baggage entry. They follow a semicolon.
+        # Drop the properties of a baggage entry, which follow a semicolon.
         trace["baggage"] = {key: unquote(value.partition(";")[0].strip()) for key, value in entries}
     return trace
 
 
 def traceparent_of(request: Mapping[str, Any]) -> str:
-    """Return the `traceparent` in a request's metadata, or "" if it is missing or malformed."""
+    """Return the `traceparent` from a request's metadata; "" if it is missing or malformed."""
     for uri in (TRACEABILITY, older(TRACEABILITY)):
         payload = request.get(uri)
         given = payload.get("traceparent") if isinstance(payload, Mapping) else None

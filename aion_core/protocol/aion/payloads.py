@@ -1,7 +1,7 @@
 """Payloads of the Aion extensions. Pure.
 
-The JSON of a payload has camelCase names. Aion also accepts snake_case names, and ignores unknown fields. In the
-distribution's payload every field is optional, since clients differ.
+The JSON of a payload has camelCase names. Aion also accepts snake_case names, and ignores unknown fields. All fields of
+the distribution's payload are optional, because clients differ.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class ExtensionPayload(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the payload as JSON without fields that are None."""
+        """Return the payload as JSON without the fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -57,7 +57,7 @@ class Distribution(ExtensionPayload):
     distribution: Channel = Channel()
 
     def identity(self) -> Identity | None:
-        """Return the agent's own identity, preferably the principal, then the agent or service, or None without any."""
+        """Return the agent's own identity: the principal, else the agent or service, else None."""
         ranks = ("principal", "agent", "service", "external")
         given = [identity for identity in self.distribution.identities if identity.id]
         known = sorted((each for each in given if each.kind in ranks), key=lambda each: ranks.index(each.kind))
@@ -76,7 +76,7 @@ class EventEnvelope(ExtensionPayload):
 
 
 class EventPayload(ExtensionPayload):
-    """Base class with the common fields of the events of a source network."""
+    """Base class of the payloads of a source network's events, with the common fields."""
 
     user_id: Id
     """Id of the user who caused the event."""
@@ -114,13 +114,13 @@ class CommandEvent(EventPayload):
 
 
 class CardActionEvent(EventPayload):
-    """Event of a user's action on a card from the agent."""
+    """Event of a user's action on a card that the agent has sent."""
 
     action_id: Id
 
 
 class SourceEvent(ExtensionPayload):
-    """Original event of the source network, in the network's own format."""
+    """Original event of the source network, in that network's own format."""
 
     provider: Id
     event: Mapping[str, Any]
@@ -148,7 +148,7 @@ class Traceability(ExtensionPayload):
 
 
 class MessageAction(ExtensionPayload):
-    """Target of an agent's message: its trajectory and conversation in the network."""
+    """Target of an agent's message in the network: its trajectory and conversation."""
 
     trajectory: Trajectory
     context_id: Id

@@ -1,4 +1,4 @@
-"""Table of the A2A operations. The protocol bindings of v1.0 and v0.3 and docs/openapi.yaml are built from it.
+"""Table of the A2A operations. It defines the protocol bindings of v1.0 and v0.3, and docs/openapi.yaml.
 
 To add an operation, write a file with an `Operation` and add it to this table. Add its v0.3 conversions to
 `v03_operations`.

@@ -1,6 +1,7 @@
-"""GetContext and GetContexts: Aion's methods for conversations, in JSON-RPC only.
+"""GetContext and GetContexts: Aion's own methods for conversations, only in JSON-RPC.
 
-The older method names return v0.3's types. Params have camelCase or snake_case names, as on Aion's own servers.
+The older method names return v0.3's types. Names in the params may be camelCase or snake_case, as on Aion's own
+servers.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ async def _list(services: AgentServices, params: Mapping[str, Any], context: Ser
 
 
 def _window(params: Mapping[str, Any]) -> tuple[int | None, int]:
-    """Return the params for paging: the requested number of entries, if given, and the number of newest to skip."""
+    """Return the requested number of entries (None if absent), and the number of newest entries to skip."""
     return (
         _number(params, "historyLength", "history_length"),
         _number(params, "historyOffset", "history_offset") or 0,

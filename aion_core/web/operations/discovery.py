@@ -13,9 +13,9 @@ from aion_core.web.request_context import call_of
 async def extended_card(
     services: AgentServices, request: pb.GetExtendedAgentCardRequest, context: ServerCallContext
 ) -> AgentCard:
-    """Return the agent's extended card for the caller. Raises NotSupported or NoExtendedCard for an agent without one.
+    """Return the agent's extended card for the caller. Raises NotSupported or NoExtendedCard without such a card.
 
-    The authentication middleware has admitted the caller (A2A 3.1.11), as for any other operation.
+    The caller is authenticated (A2A 3.1.11), because the authentication middleware has run before every operation.
     """
     if not services.card.capabilities.extended_agent_card:
         raise NotSupported("This agent does not offer an extended card; see its public card.")
@@ -33,7 +33,7 @@ GET_EXTENDED_AGENT_CARD = Operation(
     v03=V03Form(
         "agent/getAuthenticatedExtendedCard",
         aliases=("agent/authenticatedExtendedCard",),
-        # The second path is in an older text of the specification.
+        # An older text of the specification has the second path.
         routes=tuple(HttpRoute("GET", f"/v1/{path}") for path in ("card", "agent/authenticatedExtendedCard")),
     ),
     before_extensions=True,

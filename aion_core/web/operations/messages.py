@@ -65,7 +65,7 @@ async def _subscribe(
     _require_streaming(services, "Ask for the task until it has ended")
     require_task_id(request.id)
     call = call_of(context)
-    # In v0.3 an interrupted state has `final: true`, and no event may follow it (A2A v0.3 7.2.2).
+    # In v0.3 an interrupted state has `final: true`, so no event may follow it (A2A v0.3 7.2.2).
     is_v03 = context.state[REQUEST_VERSION] == V03
     ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_v03 else lifecycle.TERMINAL
     subscribed = services.tasks.subscribe(call, request.id, ends=ends)
@@ -75,28 +75,28 @@ async def _subscribe(
 
 
 def _require_streaming(services: AgentServices, instead: str) -> None:
-    """Raise NotSupported if the agent's card does not offer streams. `instead` is the alternative for the client."""
+    """Raise NotSupported unless the agent's card declares streaming. `instead` names the client's alternative."""
     if not services.card.capabilities.streaming:
         raise NotSupported(f"This agent does not stream; see its card. {instead}.")
 
 
 def _limited(services: AgentServices, call: CallContext, task_id: str) -> AbstractAsyncContextManager[None]:
-    """Return a context manager to count a stream or waiting send of the caller. The task id is empty for a new task."""
+    """Return a context manager that counts a stream or waiting send of the caller. `task_id` is "" for a new task."""
     return services.stream_limits.limited(call, task_id) if services.stream_limits else nullcontext()
 
 
 def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> StreamItem:
-    """Return the stream item. A task in it has at most the requested number of history messages (A2A 3.2.4)."""
+    """Return the stream item. If it is a task, limit its history to the requested number of messages (A2A 3.2.4)."""
     if not isinstance(item.payload, Task):
         return item
     return replace(item, payload=apply_history_length(item.payload, limit))
 
 
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
-    """Check the client's message and return the request for storage.
+    """Check the client's message and return the request in the form to store.
 
-    The returned request has no reserved metadata of the client. It has the trace context of the headers and the
-    caller's allowed skills. Raises ClientError for an invalid message or extension payload.
+    The client's reserved metadata is removed. The trace context from the headers and the caller's allowed skills are
+    added. Raises ClientError for an invalid message or extension payload.
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
@@ -116,7 +116,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
 async def _with_push_config(
     services: AgentServices, request: SendMessageRequest, context: ServerCallContext
 ) -> CallContext:
-    """Return the context of the call, with the push notification config of the message if the message has one."""
+    """Return the context of the call. If the message has a push notification config, the context contains it."""
     if not request.configuration.HasField("task_push_notification_config"):
         return call_of(context)
     return await services.push.with_message(call_of(context), request, push_version_of(context))
@@ -167,7 +167,7 @@ SUBSCRIBE_TO_TASK = Operation(
     pb.SubscribeToTaskRequest,
     stream=_subscribe,
     response=StreamResponse,
-    # The method is POST in A2A 11.3, and GET in the proto file.
+    # Accept both methods: A2A 11.3 has POST, but the proto file has GET.
     routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
     v03=V03Form(
         "tasks/resubscribe",

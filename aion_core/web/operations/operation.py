@@ -1,4 +1,4 @@
-"""Types of the operations table: use case, routes and formats of an A2A operation, and its OpenAPI description."""
+"""Types of the operations table: function, routes and formats of an A2A operation, and its OpenAPI description."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from aion_core.web.limits import StreamLimits
 
 @dataclass(frozen=True)
 class AgentServices:
-    """Services of one agent for its operations. The public card declares the agent's capabilities."""
+    """Services of one agent that its operations use. The agent's capabilities are in the public card."""
 
     tasks: TaskService
     lister: TaskLister
@@ -65,7 +65,7 @@ A refused request raises before the first batch.
 
 
 class Body(Enum):
-    """Use of the body of an HTTP+JSON request."""
+    """Use of the body in an HTTP+JSON request."""
 
     IGNORED = "ignored"
     OPTIONAL = "optional"
@@ -73,7 +73,7 @@ class Body(Enum):
 
 
 class HttpRoute(Struct, frozen=True):
-    """HTTP method and path of an operation. A path parameter has the name of its request field."""
+    """HTTP method and path of an operation. A path parameter has the same name as its request field."""
 
     method: str
     path: str
@@ -82,17 +82,17 @@ class HttpRoute(Struct, frozen=True):
 
     @property
     def has_query(self) -> bool:
-        """True if the query contains the request's fields, as in all methods except POST."""
+        """True if the query contains the request's fields, as for all methods except POST."""
         return self.method != "POST"
 
 
 def write_json(result: ProtoMessage | None, request: Any = None) -> Json:
-    """Return a protobuf result as JSON, or `None` for no result. This is the default writer of v1.0."""
+    """Return a protobuf result as JSON; None for no result. Operations of v1.0 use this writer by default."""
     return None if result is None else to_json(result)
 
 
 class V03Form(Struct, frozen=True):
-    """Names of an operation in A2A v0.3. `v03_operations` has its conversions."""
+    """Names of an operation in A2A v0.3. Its conversions are in `v03_operations`."""
 
     method: str = ""
     """Name of the JSON-RPC method. It is empty for an operation in HTTP+JSON only."""
@@ -116,7 +116,7 @@ class Doc(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """Entry of the operations table. Each binding, each version and the OpenAPI document are built from it."""
+    """Entry of the operations table. The bindings of both versions and the OpenAPI document are built from it."""
 
     name: str
     """Name in the A2A specification, also the JSON-RPC method of v1.0."""
@@ -138,11 +138,11 @@ class Operation(Struct, frozen=True):
     """OpenAPI description, required for an operation with HTTP+JSON routes."""
 
     def method(self, version: str) -> str:
-        """Return the name of the operation's JSON-RPC method in a version of A2A, or an empty text."""
+        """Return the operation's JSON-RPC method name in this version of A2A; "" if there is none."""
         return self.name if version == "1.0" else self.v03.method if self.v03 else ""
 
     def first_path(self, version: str) -> str:
-        """Return the operation's first HTTP+JSON path in a version of A2A, or an empty text."""
+        """Return the operation's first HTTP+JSON path in this version of A2A; "" if there is none."""
         routes = self.routes if version == "1.0" else self.v03.routes if self.v03 else ()
         return routes[0].path if routes else ""
 
@@ -151,7 +151,7 @@ class Operation(Struct, frozen=True):
 
 
 def require_task_id(task_id: str) -> None:
-    """Raise InvalidMessage for a missing task id, and TaskNotFound for an invalid one."""
+    """Raise InvalidMessage if the task id is missing, and TaskNotFound if it is not a valid id."""
     if not task_id:
         raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
     if not is_id(task_id):
