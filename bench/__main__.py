@@ -27,7 +27,7 @@ Results = dict[str, dict[str, list[Figures]]]
 @click.option("--only", default="", help="Measure only scenarios whose name contains this text.")
 @click.option("--write", is_flag=True, help="Write docs/performance.md.")
 def main(rounds: int, only: str, write: bool) -> None:
-    """Measure this server, the official SDK's server and the floor in alternation."""
+    """Measure this server, the official SDK's server and the bare Starlette app in alternation."""
     results = asyncio.run(_measure(rounds, only))
     text = report(results, rounds)
     click.echo(text)
@@ -55,7 +55,7 @@ async def _measure(rounds: int, only: str) -> Results:
             if only not in scenario.name:
                 continue
             for turn in range(rounds):
-                # Each round begins with another server, so that a change of the machine's speed favours none.
+                # Begin each round with another server, so that no server profits if the machine's speed changes.
                 for place in range(len(scenario.servers)):
                     name = scenario.servers[(place + turn) % len(scenario.servers)]
                     measured = servers[scenario.ours if name == "aion" else name]

@@ -25,7 +25,7 @@ def request(text: str, *, streaming: bool, version: str = "1.0", context: str = 
 
 @dataclass
 class Streamed:
-    """One received stream: the seconds until its first artifact update, its bytes, and its number of updates."""
+    """Measurements of a received stream: seconds until its first artifact update, bytes, number of updates."""
 
     first: float = 0.0
     size: int = 0
@@ -33,7 +33,7 @@ class Streamed:
 
 
 class Connection:
-    """A kept HTTP/1.1 connection to a server."""
+    """HTTP/1.1 connection to a server, used for several requests."""
 
     def __init__(self, port: int) -> None:
         self._port = port

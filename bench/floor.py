@@ -1,4 +1,4 @@
-"""Floor of the comparison: Starlette alone with the graph, without tasks, records, resumption or validation."""
+"""Lower bound of the comparison: the graph in a bare Starlette app, without tasks, storage or validation."""
 
 import json
 from collections.abc import AsyncIterator

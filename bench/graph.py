@@ -1,4 +1,4 @@
-"""The graph of every measured server: it streams as many chunks as the message requests."""
+"""LangGraph graph of every measured server. It streams as many chunks as the message requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ model = CountingModel()
 
 
 async def talk(state: MessagesState) -> dict[str, Any]:
-    """Answer with the model."""
+    """Answer the messages by a call of the model."""
     return {"messages": [await model.ainvoke(state["messages"])]}
 
 
@@ -45,7 +45,7 @@ _compiled: Any = graph.compile(checkpointer=InMemorySaver())
 
 
 async def words(text: str, context: str) -> AsyncIterator[str]:
-    """Run the graph on the text in the context's thread, and yield its chunks. The compared servers use this."""
+    """Run the graph on the text in the context's thread, and yield its chunks. For the servers without aion."""
     given = {"messages": [HumanMessage(text)]}
     config = {"configurable": {"thread_id": context}}
     async for chunk, _ in _compiled.astream(given, config, stream_mode="messages"):

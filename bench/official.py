@@ -1,4 +1,4 @@
-"""The official SDK's server with the graph: its default handler, its in-memory store, its JSON-RPC routes."""
+"""The official A2A SDK's server with the graph, its default request handler, in-memory store and JSON-RPC routes."""
 
 from a2a.helpers.proto_helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -13,11 +13,11 @@ from bench.graph import words
 
 
 class GraphExecutor(AgentExecutor):
-    """Executor that streams the graph's chunks as one artifact, as the SDK's samples do."""
+    """Executor that streams the graph's chunks as one artifact, like the samples of the SDK."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Run the graph on the message."""
-        assert context.message is not None  # noqa: S101  # the handler passes it
+        assert context.message is not None  # noqa: S101  # the request handler always sets it
         task = context.current_task or new_task_from_user_message(context.message)
         await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, task.id, task.context_id)

@@ -1,4 +1,4 @@
-"""Scenarios of the benchmark, each with the figures of one server in one round."""
+"""Scenarios of the benchmark. A scenario returns the figures of one server in one round."""
 
 import asyncio
 import statistics
@@ -13,14 +13,14 @@ from bench.servers import Server, server
 Figures = dict[str, float]
 
 SENDS = 150
-"""Blocking sends of one measurement."""
+"""Number of blocking sends in one measurement."""
 TURNS = 100
-"""Turns of one context in the history scenario."""
+"""Number of turns of the context in the history scenario."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A piece of work for one server, and its explanation."""
+    """Measured work of one server, with an explanation for the report."""
 
     name: str
     explanation: str
@@ -31,7 +31,7 @@ class Scenario:
 
 
 def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callable[[Server], Awaitable[Figures]]:
-    """Return the scenario of streamed turns with this number of chunks, with a pause in seconds between them."""
+    """Return a scenario of streamed turns with this number of chunks. `pause` is the seconds between two chunks."""
     repeats = max(2, 2000 // chunks) if not pause else 1
 
     async def run(measured: Server) -> Figures:
@@ -54,7 +54,7 @@ def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callabl
 
 
 async def sends(measured: Server) -> Figures:
-    """Send messages one after another over a kept connection; each turn streams ten chunks into its answer."""
+    """Send messages one after another over one connection. Each turn makes its answer of ten streamed chunks."""
     async with Connection(measured.port) as connection:
         for _ in range(5):
             await connection.send(request("10 0", streaming=False))
@@ -69,7 +69,7 @@ async def sends(measured: Server) -> Figures:
 
 
 def at_once(connections: int, each: int) -> Callable[[Server], Awaitable[Figures]]:
-    """Return the scenario of sends from many connections at the same time. A refused send raises RuntimeError."""
+    """Return a scenario of messages sent over many connections at once. An error response raises RuntimeError."""
 
     async def run(measured: Server) -> Figures:
         async def one() -> None:
@@ -87,7 +87,7 @@ def at_once(connections: int, each: int) -> Callable[[Server], Awaitable[Figures
 
 
 async def history(measured: Server) -> Figures:
-    """Take many turns in one context, and compare the last ten with the first ten."""
+    """Run many turns in one context, and compare the last ten turns with the first ten."""
     context, spent = str(uuid4()), []
     async with Connection(measured.port) as connection:
         await connection.send(request("1 0", streaming=False))
@@ -100,7 +100,7 @@ async def history(measured: Server) -> Figures:
 
 
 async def cold(measured: Server) -> Figures:
-    """Measure from the start of the process to the first completed send, and the memory then."""
+    """Measure the time from the start of the process to the first response, and the memory used by then."""
     await measured.ready()
     async with Connection(measured.port) as connection:
         await connection.send(request("10 0", streaming=False))
@@ -136,10 +136,10 @@ SCENARIOS = (
     ),
     Scenario("history", f"{TURNS} turns of one context", history),
 )
-"""Scenarios on warm servers. `cold` starts servers of its own."""
+"""Scenarios on running servers. The scenario `cold` starts its own servers."""
 
 
 async def measure_cold(name: str) -> Figures:
-    """Run the cold start of one server."""
+    """Start the server, and measure its cold start."""
     with server(name) as started:
         return await cold(started)

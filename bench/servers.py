@@ -1,4 +1,4 @@
-"""Measured server processes: start, CPU time, memory, end."""
+"""Measured server processes, with their start and end, CPU time and memory."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ class Server:
     port: int
     process: "subprocess.Popen[bytes]"
     started: float
-    """Time of the process's start, by `time.perf_counter`."""
+    """Start time of the process, from `time.perf_counter`."""
 
     @property
     def cpu(self) -> float:
@@ -39,7 +39,7 @@ class Server:
         return sum(_peak(pid) for pid in _family(self.process.pid))
 
     async def ready(self) -> None:
-        """Wait until the port accepts connections. Raises RuntimeError if the process ends before."""
+        """Wait until the port accepts connections. Raises RuntimeError if the process ends earlier."""
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", self.port)

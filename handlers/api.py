@@ -8,8 +8,8 @@ app = build_app()
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer an event with a whole response, including the text of SSE: the runtime emulator cannot stream."""
-    # Imported late: only the emulator calls this.
+    """Answer an event with a buffered response, even for a stream, because SAM's runtime emulator cannot stream."""
+    # Import mangum only here, because only the emulator calls this function.
     from mangum import Mangum
 
     response: dict[str, Any] = Mangum(app, lifespan="off")(event, context)

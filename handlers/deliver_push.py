@@ -18,10 +18,10 @@ telemetry = build_telemetry()
 delivery = build_push(telemetry=telemetry)
 
 
-# Powertools passes both arguments by these names.
+# The parameters need these names, because Powertools passes them as keyword arguments.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Deliver the pending push notifications of the task in a wake-up message, until the invocation's timeout."""
-    # Label the log lines of this record, including one about a failure.
+    # Label the log lines about this record, including the line about a failure.
     log.note(queue_message_id=record.message_id)
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
@@ -30,7 +30,7 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    """Handle an SQS batch of wake-up messages and return the failed ones."""
+    """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
     # Use a new processor for each batch, and raise no error if the whole batch fails: see handlers/run_task.py.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):

@@ -21,10 +21,10 @@ worker = build_worker(telemetry=telemetry)
 Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 
 
-# Powertools passes both arguments by these names.
+# The parameters need these names, because Powertools passes them as keyword arguments.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Run the next turn of the context in a wake-up message, until the invocation's timeout."""
-    # Label the log lines of this record, including one about a failure.
+    # Label the log lines about this record, including the line about a failure.
     log.note(queue_message_id=record.message_id)
     wake_up = wake_up_of(record.body)
     log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
@@ -33,7 +33,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
-    """Handle an SQS batch of wake-up messages and return the failed ones."""
+    """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
     # Use a new processor for each batch: a processor stores failures, and `aion dev` handles several batches at once.
     # Lambda reduces concurrency after a failed invocation, so a batch with only failed messages must not raise.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)

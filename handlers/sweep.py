@@ -13,7 +13,7 @@ sweep = build_sweep(telemetry=telemetry)
 
 
 def handler(event: dict[str, Any], context: object) -> dict[str, int]:
-    """Enqueue a wake-up message for each expired timer. Return the number of found timers and enqueued messages."""
+    """Enqueue a wake-up message for each expired timer. Return the numbers of expired timers and enqueued messages."""
     with telemetry.invocation(context):
         swept = asyncio.run(sweep.once())
         counts = {"found": swept.found, "enqueued": swept.enqueued}

@@ -1,1 +1,1 @@
-"""Tools of this repository for the template, builds, checks and costs. They are not part of the package."""
+"""Tools of this repository for the template, builds, checks and costs. aion-lambda is published without them."""

@@ -1,6 +1,6 @@
-"""JSON Schema of aion.yaml for editors: `make schema` writes infra/aion-yaml.schema.json from the models of the file.
+"""JSON Schema of aion.yaml for editors: `make schema` writes infra/aion-yaml.schema.json from the pydantic models.
 
-The docstrings below the models' fields become the keys' descriptions.
+The docstrings below the fields of the models become the descriptions of the keys.
 """
 
 import ast
@@ -23,20 +23,20 @@ Schema = dict[str, Any]
 
 
 def build_schema() -> Schema:
-    """Return the JSON Schema of aion.yaml, in draft 7: the YAML extensions of editors know it best.
+    """Return the JSON Schema of aion.yaml. It is in draft 7, which editors' YAML extensions support best.
 
-    It refuses unknown keys, values of another type, and names that do not match their pattern.
+    The schema rejects unknown keys, values of a wrong type, and names that do not match their pattern.
     """
     schema = ConfigFile.model_json_schema(schema_generator=_Generator)
     for part in _schemas(schema):
         part.pop("title", None)
-        # `null` is the default of an omitted section, and no value that an author writes.
+        # Remove the default `null`: it means an omitted section, and authors do not write it.
         if part.get("default", ...) is None:
             del part["default"]
         if "patternProperties" in part:
             part.setdefault("additionalProperties", False)
         for reference in part.pop("discriminator", {}).get("mapping", {}).values():
-            # The type of a scheme has a default in its model, and aion.yaml must name it.
+            # Require a scheme's `type`: it has a default in the model, but aion.yaml must contain it.
             scheme = schema["$defs"][reference.removeprefix("#/$defs/")]
             scheme["required"] = sorted({"type", *scheme.get("required", [])})
             scheme["properties"]["type"]["description"] = scheme["description"]
@@ -70,7 +70,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _schemas(node: Any) -> Iterator[Schema]:
-    """Yield each schema within a schema, itself included. The values of `default` and `enum` are no schemas."""
+    """Yield a schema and all schemas inside it. The values of `default` and `enum` are not schemas."""
     if isinstance(node, list):
         for inner in node:
             yield from _schemas(inner)

@@ -1,7 +1,7 @@
-"""Cost model: run scenarios on the emulated stack, count AWS requests, and multiply the counts by prices.
+"""Cost model: run scenarios on the emulated stack, count their AWS requests, and multiply the counts by AWS's prices.
 
 `python -m infra.cost` writes the tables of docs/cost.md and the idle price for `aion deploy`. With `--check` it prints the
-changed counts of exact scenarios.
+counts that have changed in exact scenarios.
 """
 
 import argparse
@@ -52,14 +52,14 @@ graph = names["StateGraph"](names["MessagesState"]).add_node("answer", answer).a
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
 CHANCE, SOME = 0.1, 2
-"""Allowed relative and absolute difference of a count between two runs of a scenario."""
+"""Allowed difference of a count between two runs of a scenario: a fraction of the count, and a number."""
 
 COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Scenario of the cost model, with assumed values for the quantities that an emulator cannot count."""
+    """Scenario of the cost model, with assumed values for quantities that the emulator cannot measure."""
 
     name: str
     run: "Callable[[World], Awaitable[None]]"
@@ -68,7 +68,7 @@ class Scenario:
     gb_seconds: float
     """Assumed Lambda usage, as seconds times GB of memory."""
     exact: bool = True
-    """True if every run costs the same. The cost of a scenario that depends on time varies."""
+    """True if every run of the scenario has the same counts. Counts of scenarios that depend on time vary."""
 
 
 class World:
@@ -129,7 +129,7 @@ async def _blocking(world: World) -> None:
 
 async def _streamed(world: World) -> None:
     await world.send("SendStreamingMessage", " ".join(f"word{number}" for number in range(100)))
-    # The wake-up message for the end of the lease arrives in vain.
+    # Wait for the wake-up message at the end of the lease. By then the turn has ended, so it has no work.
     await asyncio.sleep(31)
     await world.answer("TaskFunction", "handlers.run_task", "TaskQueue")
 
@@ -141,7 +141,7 @@ async def _queued(world: World) -> None:
 
 
 async def _subscribed(world: World) -> None:
-    # No worker runs the turn, so there are no events.
+    # No worker runs the queued turn, so the subscription receives no events.
     task = (await world.send("SendMessage", "Hello", returnImmediately=True))["task"]
     world.meter.take()
     await world.call("SubscribeToTask", {"id": task["id"]}, seconds=60)
@@ -267,7 +267,7 @@ def monthly_resources() -> Counter[str]:
 
 
 def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[str, float]:
-    """Return the prices of a month without requests, by the name of the item."""
+    """Return the prices of a month without requests, by the name of the billed item."""
     sweep, month, million, made = SCENARIOS[-1], prices["month"], prices["million"], monthly_resources()
     swept = price(sweep, counted[sweep.name], prices) * SWEEPS_A_MONTH / 1e6
     return {
@@ -299,7 +299,7 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
     about = {name: prices[name] for name in ("date", "region", "currency")}
     data = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
-    # With an existing key or topic as a parameter the stack creates one KMS key less.
+    # With an existing key or topic as its parameter, the stack creates one KMS key fewer.
     data["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
     return json.dumps(data, indent=2) + "\n"
 
@@ -310,9 +310,9 @@ def written(page: str) -> str:
 
 
 def alike(row: str, other: str) -> bool:
-    """Tell whether two table rows have the same words and similar numbers.
+    """Return True if two table rows have the same words and similar numbers.
 
-    Counts vary by chance, for example by a retry or a later write of a chunk.
+    Counts of requests vary by chance, for example with a retry or with the time at which a chunk is written.
     """
     first, second = (NUMBER.split(each) for each in (row, other))
     pairs = zip(NUMBER.findall(row), NUMBER.findall(other), strict=False)
@@ -345,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
         IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
-    # The check does not count inexact scenarios.
+    # Inexact scenarios are not run for the check, so their counts are empty.
     all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
     inexact = {each.name for each in SCENARIOS if not each.exact}
     rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]

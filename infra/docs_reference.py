@@ -1,6 +1,6 @@
 """Reference pages of the documentation site, generated from docstrings, the command line, the schema of aion.yaml and the template.
 
-`make docs` writes them beside the copied pages; they are not in the repository.
+`make docs` writes these pages beside the copied pages. The repository does not contain them.
 """
 
 import inspect
@@ -22,7 +22,7 @@ _ACRONYMS = {"Api": "API", "Aws": "AWS", "Cors": "CORS", "Iam": "IAM", "Jwt": "J
 MODULES = ("aion.langgraph", "aion.langgraph.stream", "aion.adk", "aion.shared.types", "aion_core.testing")
 """Modules that the code and the tests of an agent may import."""
 _PUBLIC = {"aion_core.testing": ["serve", "AgentClient", "AgentReply"]}
-"""Names of the modules without `__all__`."""
+"""Public names of the modules without `__all__`."""
 
 
 def python_page() -> str:
@@ -37,7 +37,7 @@ def python_page() -> str:
     ]
     described: dict[str, str] = {}
     for path in MODULES:
-        # A second load of aion_core would read all its files again.
+        # Load aion_core only once, because loading reads all its files.
         module = loader.modules_collection[path] if path.startswith("aion_core.") else loader.load(path)
         loader.resolve_aliases(external=False)
         lines += [f"## {path}", "", _text(module), ""]

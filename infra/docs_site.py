@@ -23,9 +23,9 @@ SOURCES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "examples", "
 
 
 def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
-    """Build the site into a folder and return the finished process. Its exit code is 1 after any warning.
+    """Build the site into a folder and return Zensical's finished process. Its exit code is 1 after any warning.
 
-    The sources are copied into the folder `source` beside the site; a previous build of either is replaced.
+    The sources are copied into the folder `source` beside the site. Both folders are replaced if they exist.
     """
     source = site.parent / "source"
     for folder in (site, source):
@@ -51,7 +51,7 @@ def _files() -> list[str]:
 
 
 def _linked(files: list[str]) -> set[str]:
-    """Return the files outside of the sources to which a page links, such as a program in `tests/`."""
+    """Return the files that a page links to and that are not copied otherwise, such as a program in `tests/`."""
     found = set()
     for page in (ROOT / name for name in files if name.endswith(".md")):
         for link in re.findall(r"\]\(([^)#:\s]+)", page.read_text(encoding="utf-8")):
@@ -64,7 +64,7 @@ def _linked(files: list[str]) -> set[str]:
 def _expanded(nav: list[Any], source: Path) -> list[Any]:
     """Return the navigation with each pattern (`docs/decisions/0*.md`) replaced by the matching pages.
 
-    Pages with an entry of their own are left out. An entry without pages is removed.
+    A pattern does not add pages that have their own entry. An entry without pages is removed.
     """
     return list(_pages(nav, source, set(_named(nav))))
 

@@ -21,7 +21,7 @@ FEW_LINES = 40
 
 @dataclass
 class Prose:
-    """Number of words in one kind of text, and of relative words among them."""
+    """Numbers of all words and of relative words (that, which, …) in one kind of text."""
 
     words: int = 0
     relative: int = 0
@@ -69,7 +69,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def figures_of(paths: list[Path], *, tokens: bool = True) -> Figures:
-    """Compute the statistics of Python files. Without `tokens`, those of comments and code lines are omitted."""
+    """Compute the statistics of Python files. Without `tokens`, comments and code lines are not counted."""
     found = Figures(files=len(paths))
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def figures_of(paths: list[Path], *, tokens: bool = True) -> Figures:
 
 
 def _add_tokens(found: Figures, source: str, without: set[int]) -> None:
-    """Add the comments, and the code lines except those of docstrings."""
+    """Add the words of comments, and the number of code lines without docstrings."""
     code = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:

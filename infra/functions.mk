@@ -1,5 +1,5 @@
-# Rule of `sam build` for functions with `BuildMethod: makefile`: make build-<logical id>, with ARTIFACTS_DIR.
-# The folder may be a copy of the project without a virtual environment; then aion is found on the path.
+# Rule for `sam build`, which calls `make build-<logical id>` with ARTIFACTS_DIR for functions with `BuildMethod: makefile`.
+# If the folder is a copy of the project without a virtual environment, the rule uses the `aion` on PATH.
 AION ?= $(or $(wildcard .venv/bin/aion),$(shell command -v aion),$(error aion is not installed: install aion-lambda[local]))
 
 build-%:

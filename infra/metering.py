@@ -1,9 +1,10 @@
 """Meter of the emulator: counts AWS requests by service, and DynamoDB's capacity units.
 
 moto's ConsumedCapacity is always 1, so the meter calculates units from the items by the rules of
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write is a unit for each KB of
-the larger item, the old or the new one, and two in a transaction. Each index with a changed entry costs a write of the entry (two for
-a changed key). A consistent read is a unit for each 4 KB, any other read half a unit.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write costs a unit for
+each KB of the old or the new item, whichever is larger, and in a transaction two units. Each index with a changed
+entry costs a write of this entry, or two writes if its key has changed. A consistent read costs a unit for each 4 KB,
+any other read half a unit.
 """
 
 import io
@@ -27,7 +28,7 @@ WRITES = ("Put", "Update", "Delete")
 
 
 class Meter:
-    """WSGI middleware to count the requests to the AWS emulator. `take` returns and resets the counts."""
+    """WSGI middleware that counts the requests to the AWS emulator. `take` returns and resets the counts."""
 
     def __init__(self, app: "WSGIApplication", account: str) -> None:
         self._app, self._account = app, account
@@ -53,7 +54,7 @@ class Meter:
             if status.startswith("200"):
                 self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            # Do not count empty polls. Lambda sends them, and the idle price includes them.
+            # Do not count polls that return no message: the price of an idle month includes Lambda's empty polls.
             self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1
@@ -96,7 +97,7 @@ def _writes(operation: str, request: Item) -> list[Item]:
 
 
 def _of_index(index: Item, was: Item, now: Item) -> int:
-    """Return the write units of an index for the change of an item from `was` to `now`."""
+    """Return the write units that an index needs if an item changes from `was` to `now`."""
     keys = [each["AttributeName"] for each in index["KeySchema"]]
     projected = ["pk", "sk", *keys, *index["Projection"].get("NonKeyAttributes", [])]
     entries = [
@@ -114,7 +115,7 @@ def _kilobytes(many: int, step: int) -> int:
 
 
 def size(value: Any) -> int:
-    """Return the size of an item or value in bytes by DynamoDB's rules. The names of attributes count too."""
+    """Return the size of an item or value in bytes by DynamoDB's rules, including the names of attributes."""
     if isinstance(value, Mapping):
         if set(value) & {"S", "N", "B"} and len(value) == 1:
             ((kind, content),) = value.items()

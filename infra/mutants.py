@@ -24,7 +24,7 @@ KILLED = ("killed", "timeout")
 
 def run() -> None:
     """Generate and test all mutants. Exit with the output of mutmut if it fails."""
-    # mutmut caches the list of tests for each function, and it does not notice new tests.
+    # Delete mutmut's cached list of tests for each function, because mutmut does not notice new tests.
     shutil.rmtree(MUTANTS, ignore_errors=True)
     program = Path(sys.executable).parent / "mutmut"
     ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603

@@ -133,7 +133,7 @@ class Schemas:
         """
         name = descriptor.name
         if self._of_requests and hasattr(descriptor, "fields") and not name.endswith(("Request", "Configuration")):
-            # The same message has stricter rules in a request than in a response.
+            # Requests and responses need separate schemas, because a message has stricter rules in a request.
             name = f"{name}Input"
         if name not in self.components:
             self.components[name] = {}
@@ -190,7 +190,7 @@ class Schemas:
                     return {"$ref": "#/components/schemas/Json"} if self._of_requests else {"description": "Any JSON."}
                 case "google.protobuf.Timestamp":
                     return {"type": "string", "format": "date-time"}
-            # The enclosing request already has the tenant and the task.
+            # Leave out tenant and task id, because the enclosing request contains them.
             return self.ref(field.message_type, without=("tenant", "task_id") if self._is_nested_config(field) else ())
         if field.enum_type is not None:
             return self.ref(field.enum_type)
@@ -214,7 +214,7 @@ def _path_parameters(route: HttpRoute) -> list[str]:
 def _described(
     operation: Operation, route: HttpRoute, requests: Schemas, responses: Schemas, examples: Examples
 ) -> Schema:
-    """Return the OpenAPI description of an operation at one of its routes."""
+    """Return the OpenAPI description of an operation at this route."""
     doc, request = operation.doc, operation.request
     if doc is None or request is None:
         raise ValueError(f"{operation.name} has routes, but no `doc` or no `request` type")

@@ -1,6 +1,6 @@
-"""Examples of the OpenAPI document: responses of a real server in this process, to the example requests.
+"""Examples of the OpenAPI document: responses of a server in this process to the example requests.
 
-`make openapi` records them in infra/openapi_examples.json. Random ids, secrets and times are replaced with fixed ones.
+`make openapi` records them in infra/openapi_examples.json. Fixed values replace random ids, secrets and times.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ async def _recorded_with(open_config: Path, guarded_config: Path) -> Examples:
 
 
 async def _recorded(http: httpx.AsyncClient) -> Examples:
-    """Make the requests of the examples, in an order in which each one finds its task."""
+    """Make the requests of the examples, in such an order that each request finds its task."""
     bodies = {operation.name: dict(operation.doc.example or {}) for operation in OPERATIONS if operation.doc}
     sent = await http.post("/message:send", json=bodies["SendMessage"])
     task = f"/tasks/{sent.json()['task']['id']}"
@@ -129,7 +129,7 @@ async def _events(stream: httpx.Response) -> AsyncIterator[dict[str, str]]:
 
 
 def _ordered(value: Any) -> Any:
-    """Return a JSON value with the keys of its metadata in alphabetical order: protobuf's maps have none."""
+    """Return a JSON value with the keys of its metadata sorted, because protobuf's maps have no order."""
     if isinstance(value, list):
         return [_ordered(each) for each in value]
     if not isinstance(value, dict):
@@ -144,7 +144,7 @@ async def _server(config: Path) -> AsyncIterator[httpx.AsyncClient]:
     server = uvicorn.Server(uvicorn.Config(build_app(Settings.from_environ(environ)), port=0, log_level="critical"))
     serving = asyncio.create_task(server.serve())
     try:
-        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
+        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for its start
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
@@ -155,7 +155,7 @@ async def _server(config: Path) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def _fixed(text: str) -> str:
-    """Replace random ids and secrets in the order of their appearance, and times in their own order."""
+    """Replace random ids, secrets and times by fixed values. Replaced times have the same order."""
     ids = {found: str(uuid5(NAMESPACE_URL, str(place))) for place, found in enumerate(_unique(_ID, text))}
     times = {
         found: f"{(START + timedelta(milliseconds=120 * place)).isoformat(timespec='milliseconds').partition('+')[0]}Z"

@@ -35,7 +35,7 @@ class Case:
     budget: int
     """Limit of the unpacked size in bytes."""
     most_modules: int
-    """Limit of the number of modules that the handler and the agents load, which take most of a cold start's time."""
+    """Maximum number of modules that the handler and the agents load. Imports take most of a cold start's time."""
     configs: tuple[Path, ...] = ()
     foreign: tuple[str, ...] = ()
     """Names of modules that the handler and the agents must not load."""
@@ -46,10 +46,10 @@ class Case:
         return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
 
 
-# Unused parts of the frameworks: databases and Google's cloud.
+# Modules that the functions must not load: parts of the frameworks for databases and Google Cloud.
 _HEAVY = ("sqlalchemy", "grpc")
 _SDKS_SERVER = ("a2a.client", "a2a.server.request_handlers")
-# Parts that the first message of v1.0 does not need: v0.3, push deliveries, and remedies for missing packages.
+# Modules that the first message of A2A v1.0 does not need: v0.3, push deliveries, hints on missing packages.
 _LATE = ("a2a.compat.v0_3.types", "aion_core.push.delivery", "aion_core.agents.missing_packages")
 _NOT_LANGGRAPHS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "google.adk", "cryptography", "langgraph.prebuilt")
 _NOT_ADKS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "langgraph", "langchain_core")
@@ -62,9 +62,9 @@ CASES = (
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, 630, (), _NO_AGENTS),
 )
 
-# Code for comparison: boto3 with clients of two services.
+# Code with which import times are compared: boto3 with the clients of two services.
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
-# The init phase loads every agent of the config, with its framework. The first turn imports nothing else.
+# The init phase loads every agent of the config, with its framework. The first turn imports no further modules.
 _AGENTS = """
 from aion_core.bootstrap import build_telemetry
 from aion_core.bootstrap.engine import build_engine
@@ -76,7 +76,7 @@ for agent in build_engine(settings, build_telemetry(settings)).agents.values(): 
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one check: a line of the printed table."""
+    """Result of one check, printed as a line of the table."""
 
     what: str
     measured: str
@@ -91,7 +91,7 @@ def size(case: Case, built: Package) -> Result:
 
 
 def modules(case: Case, built: Package) -> Iterator[Result]:
-    """Load the handler and the agents of a case, and check the number of loaded modules and that none is foreign."""
+    """Load a case's handler and agents. Check the number of loaded modules, and that no forbidden module is loaded."""
     statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
     loaded = _loaded(built, statements, case.configs, modules=case.foreign)
     count, most = loaded.count, case.most_modules
@@ -121,7 +121,7 @@ def _ratio(what: str, built: Package, statements: str, yardstick: str, configs: 
     def seconds(code: str) -> float:
         return _loaded(built, code, configs).seconds
 
-    # Measure in pairs, since other load on the machine changes slowly. The first pair is a warm-up.
+    # Measure both programs in pairs, because the machine's load changes slowly. The first pair is a warm-up.
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
     ratio = median(mine / theirs for mine, theirs in pairs)
     mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
@@ -134,7 +134,7 @@ def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modul
 
 
 def _runtimes_boto3(plan: PackagePlan) -> Path:
-    """Return a cached folder with boto3 and its requirements, as in Lambda's runtime."""
+    """Return a cached folder with boto3 and its requirements, which Lambda's runtime contains."""
     others = ("a2a-sdk", "click", "msgspec", "pydantic", "pyyaml", "uuid-utils")
     alone = resolved(
         ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
@@ -148,7 +148,7 @@ def _runtimes_boto3(plan: PackagePlan) -> Path:
 
 
 def results() -> Iterator[Result]:
-    """Yield all results: sizes for both architectures, loaded modules and times for this machine's architecture."""
+    """Yield all results: sizes for both architectures, and loaded modules and times for this machine's architecture."""
     here = machine_architecture()
     built = []
     for architecture in PLATFORMS:

@@ -12,7 +12,7 @@ from aion_core.packaging.programs import BuildError, interpreter
 from aion_core.shipped import shipped
 from aion_core.template.reader import Template
 
-# Environment variables that Lambda sets. A start of the function needs them.
+# Environment variables that Lambda sets and a function needs to start.
 _LAMBDAS = {
     "AWS_REGION": BUILD_PLACE.region,
     "AWS_DEFAULT_REGION": BUILD_PLACE.region,
@@ -42,7 +42,7 @@ class Loaded:
     count: int
     """Number of all loaded modules."""
     modules: frozenset[str]
-    """Those of the requested modules that were loaded."""
+    """Names among `modules` that were loaded."""
 
 
 def load(
@@ -53,10 +53,10 @@ def load(
     config: str | None = None,
     beside: Sequence[Path] = (),
 ) -> Loaded:
-    """Run Python statements with a built package, and look for `modules` afterwards.
+    """Run Python statements with a built package. Report which of `modules` are loaded afterwards.
 
-    `config` replaces the template's AION_CONFIG; `beside` are folders at the end of Lambda's path. Raises BuildError if the
-    statements fail, or without a Python of the package's version on this machine.
+    `config` replaces the template's AION_CONFIG. The folders `beside` are added at the end of the import path. Raises
+    BuildError if the statements fail, or if this machine has no Python of the package's version.
     """
     python = interpreter(package.plan.python)
     if python is None:

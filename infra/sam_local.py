@@ -20,25 +20,25 @@ from aion_core.packaging.programs import UvMissing
 from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
-# From this file SAM reads only the variables that the template declares.
+# File for `sam local --env-vars`. SAM reads only variables that the template declares.
 ENV_VARS = ROOT / ".env.local.json"
-# Docker Desktop's name for the host.
+# Host name of this machine inside Docker Desktop's containers.
 DESKTOP = "host.docker.internal"
 
 
 class CannotRun(Exception):
-    """Error for a missing requirement of SAM. The message names the requirement."""
+    """Error if SAM cannot run because a requirement is missing. The message names the requirement."""
 
 
 def machine_architecture() -> str:
-    """Return Lambda's name of this machine's processor architecture. Docker emulates other architectures slowly."""
+    """Return this machine's processor architecture as named by Lambda, because Docker emulates others slowly."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
 def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:
     """Write the file for `sam local --env-vars`, with the environment variables of the functions' containers."""
     environments = {
-        # Disable authentication: no AWS service checks signatures here, and only this machine can call.
+        # Disable authentication, because here no AWS service checks signatures and only this machine can call.
         name: {**stack.environment(name, reached_at=reached_at), "AION_BASE_URL": base_url, "AION_AUTH": "off"}
         for name in stack.template.resources(FUNCTION)
     }
@@ -46,9 +46,9 @@ def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, fil
 
 
 def sam_environment() -> dict[str, str]:
-    """Return the environment variables for SAM. SAM passes the credentials in them to the containers."""
+    """Return the environment variables for SAM. SAM passes credentials among them to the containers."""
     environ = {**os.environ, **sam_cli.ENVIRONMENT, **SETTINGS}
-    # Drop the AWS profile, since an unknown profile is an error.
+    # Remove the AWS profile, because a profile that does not exist is an error.
     environ.pop("AWS_PROFILE", None)
     return environ
 
@@ -65,7 +65,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     host, reached_at = addresses or _addresses()
     base_url = f"http://127.0.0.1:{port}"
     with LocalStack.start(ROOT / "template.yaml", host=host) as stack, _env_vars(stack, reached_at, base_url):
-        # SAM does not poll queues, so this process handles messages and schedules.
+        # SAM does not poll queues, so this process invokes the functions for messages and schedules.
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")
@@ -85,13 +85,13 @@ def _check_docker() -> None:
 
 
 def _addresses() -> tuple[str, str]:
-    """Return an address of this machine for containers only, and its name inside containers."""
+    """Return an address of this machine that only containers can reach, and its name inside containers."""
     command = ["docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}"]
     gateway = subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: S603
     if gateway:
         with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
             return gateway, gateway
-    # Docker Desktop runs in a virtual machine and forwards this name to our loopback address.
+    # Docker Desktop runs in a virtual machine and forwards the host name DESKTOP to the loopback address.
     return "127.0.0.1", DESKTOP
 
 

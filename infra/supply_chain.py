@@ -21,7 +21,7 @@ CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
-# Options for packages that a deployment may contain. The audit also covers the packages of tests and builds.
+# uv options that select packages a deployment may contain. The audit also covers packages for tests and builds.
 _SHIPPED = [
     "--no-default-groups",
     "--group",
@@ -35,11 +35,11 @@ _SHIPPED = [
 _ALL = ["--all-extras", "--all-groups"]
 
 SERVICES = ("pypi", "osv")
-"""Vulnerability services in the order of queries. Both have the advisories of the PyPA."""
+"""Vulnerability services in the order of queries. Both contain the PyPA's advisories."""
 
 
 class NotAudited(Exception):
-    """Error for a failed audit. The message has the reason."""
+    """Error if the audit could not be made. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)

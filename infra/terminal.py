@@ -1,4 +1,4 @@
-"""Recorded terminal of the README: a real `aion dev` and a real `aion chat`, with a killed worker (`make terminal`)."""
+"""Terminal recording for the README: `aion dev` and `aion chat`, with a killed worker (`make terminal`)."""
 
 import json
 import os
@@ -22,10 +22,10 @@ from infra.terminal_svg import Cell, Frame, Line, svg_of
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "terminal.svg"
 
 COLUMNS, ROWS = 96, (17, 22)
-"""Width of the panes, and their heights: the server above, the client below."""
+"""Columns of both panes, and rows of the server's pane (above) and of the client's pane (below)."""
 
 FRAME_SECONDS, LONGEST_SECONDS = 0.12, 1.2
-"""Shortest and longest duration of a frame: longer ones are shortened."""
+"""Shortest and longest duration of a frame. Longer frames are shortened."""
 
 LABEL = (
     "A terminal: aion dev serves an agent, aion chat streams its answer as Markdown. The worker is killed in the middle of the "
@@ -100,7 +100,7 @@ class Pane:
                     self._arrived.notify_all()
 
     def expect(self, pattern: str, seconds: float = 90) -> re.Match[str]:
-        """Wait until output after the last match matches the pattern, and return the match. Raises TimeoutError."""
+        """Wait until new output, after the last match, matches the pattern. Return the match. Raises TimeoutError."""
         found: list[re.Match[str]] = []
 
         def is_there() -> bool:
@@ -114,14 +114,14 @@ class Pane:
         return found[0]
 
     def type(self, text: str) -> None:
-        """Type a line as a person does, and press Enter."""
+        """Type a line, as slowly as a person, and press Enter."""
         for char in text:
             self.shell.send(char)
             time.sleep(0.04)
         self.shell.send("\r")
 
     def lines(self) -> tuple[Line, ...]:
-        """Return the screen's lines, without their trailing blanks' colours."""
+        """Return the lines of the screen. Trailing blanks have no colours."""
         with self._lock:
             rows = [
                 [self._screen.buffer[row][column] for column in range(COLUMNS)] for row in range(self._screen.lines)
@@ -134,7 +134,7 @@ class Pane:
 
 @contextmanager
 def recording(panes: tuple[Pane, ...]) -> Iterator[list[Frame]]:
-    """Record the panes' screens until the block ends."""
+    """Record the screens of the panes until the block ends."""
     frames: list[Frame] = []
     ended, began = threading.Event(), time.monotonic()
 
@@ -155,7 +155,7 @@ def recording(panes: tuple[Pane, ...]) -> Iterator[list[Frame]]:
 
 
 def shortened(frames: list[Frame]) -> list[Frame]:
-    """Return the frames with at most LONGEST_SECONDS between two of them."""
+    """Return the frames with pauses shortened to at most LONGEST_SECONDS."""
     at, before, found = 0.0, frames[0].at, list[Frame]()
     for frame in frames:
         at += min(frame.at - before, LONGEST_SECONDS)
@@ -165,14 +165,14 @@ def shortened(frames: list[Frame]) -> list[Frame]:
 
 
 def _kill_worker(url: str) -> None:
-    """Kill the worker as the console's button does."""
+    """Kill the worker with the same request as the button in the web console."""
     request = urllib.request.Request(f"{url}/agents/my-agent/console/kill", method="POST")  # noqa: S310  # our own server
     try:
         urllib.request.urlopen(request, timeout=10)  # noqa: S310  # our own server
     except urllib.error.HTTPError:
         raise
     except OSError:
-        # The killed worker does not answer.
+        # Ignore the lost connection, because the killed worker does not respond.
         return
 
 

@@ -24,7 +24,7 @@ COLOURS: Mapping[str, str] = {
     "white": "#f0f6fc",
     "brightblack": "#8b949e",
 }
-"""Colours of a terminal by their names in pyte; `brown` is its name of yellow."""
+"""Colours of a terminal by their names in pyte, where yellow is called `brown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def style(self) -> tuple[str, bool, bool, bool]:
-        """Colour and font of the cell; neighbours with the same style are one text."""
+        """Colour and font of the cell. Adjacent cells with the same style are drawn as one text."""
         return self.colour, self.bold, self.italic, self.reverse
 
 
@@ -48,7 +48,7 @@ Line = tuple[Cell, ...]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The panes' screens from a time on."""
+    """Screens of the panes, shown from the time `at` until the next frame."""
 
     at: float
     """Seconds since the start of the recording."""
@@ -58,7 +58,7 @@ class Frame:
 def svg_of(frames: Sequence[Frame], titles: Sequence[str], *, label: str) -> str:
     """Return the recording as an SVG, with the panes one above the other. `label` describes it for screen readers.
 
-    A reader with reduced motion sees the last frame.
+    Readers who prefer reduced motion see the last frame only.
     """
     lines: dict[Line, int] = {}
     columns = max(len(line) for pane in frames[0].panes for line in pane)
@@ -80,7 +80,7 @@ def svg_of(frames: Sequence[Frame], titles: Sequence[str], *, label: str) -> str
 
 
 def _style(frames: Sequence[Frame], width: int) -> str:
-    """Return the CSS: the film moves from frame to frame without a transition."""
+    """Return the CSS of the animation, which jumps from frame to frame."""
     total = frames[-1].at - frames[0].at + LAST_SECONDS
     steps = "".join(
         f"{(frame.at - frames[0].at) / total * 100:.2f}%{{transform:translateX(-{place * width}px)}}"

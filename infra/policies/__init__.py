@@ -1,1 +1,1 @@
-"""Checks of template.yaml: cfn-lint for valid CloudFormation, `values.yaml` for required values, `rules` for the rest."""
+"""Checks of template.yaml: cfn-lint (valid CloudFormation), `values.yaml` (required values), `rules` (other checks)."""

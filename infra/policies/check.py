@@ -109,11 +109,11 @@ def schema_errors(schema: dict[str, Any], value: Any) -> Iterator[str]:
 
 
 def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the names and values at a path with wildcards. An absent value is None."""
+    """Yield the name and the value of each node that matches a path with wildcards. A missing value is None."""
     part, _, rest = path.removesuffix("/.").partition("/")
     members = node if isinstance(node, dict) else {}
     if isinstance(node, list):
-        # A path contains the id of a policy statement in place of an index.
+        # In a path, a policy statement is found by its id (Sid), not by its index.
         ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
         members = dict(zip(ids, node, strict=True))
     keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
@@ -121,7 +121,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
         if rest:
             yield from values_at(members.get(key), rest, f"{name}/{key}")
         else:
-            # Omit the resource type in the name.
+            # Leave the resource type out of the name.
             yield f"{name}/{key}".split("/", 2)[2], members.get(key)
 
 
@@ -132,7 +132,7 @@ def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict
 
 @lru_cache(maxsize=8)
 def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    # The import takes a second.
+    # Import this only here, because the import takes a second.
     from samtranslator.translator.transform import transform
 
     template = deepcopy(parsed(text))
@@ -140,9 +140,9 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
     for holder in (template.get("Globals", {}).get("Function", {}), *functions):
         if "CodeUri" in holder:
             holder["CodeUri"] = CODE
-    # The transform warns of feature toggles that only AWS has.
+    # Hide the transform's warning about missing feature toggles, which only AWS has.
     logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
-    # Without this loader the transform would call IAM for the names of managed policies.
+    # Without this loader, the transform would look up the names of managed policies in IAM.
     no_policies = SimpleNamespace(load=dict, get_managed_policy=lambda name: None)
     with patch.dict(os.environ, {"AWS_DEFAULT_REGION": os.environ.get("AWS_DEFAULT_REGION", PLACE.region)}):
         plain: dict[str, Any] = transform(template, dict(parameters), no_policies)
@@ -151,17 +151,17 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
 
 def linted(path: Path) -> Iterator[str]:
     """Yield the findings of cfn-lint in each template file, and in the template after SAM's transform."""
-    # The import takes a second.
+    # Import this only here, because the import takes a second.
     import cfnlint.api  # type: ignore[import-untyped]
     from cfnlint.config import ManualArgs  # type: ignore[import-untyped]
 
     files = [path, *sorted((path.parent / "infra").glob("*.yaml"))]
     for file in (each for each in files if "Resources" in parsed(each.read_text(encoding="utf-8"))):
-        # W3002: `sam package` uploads the local nested template. W3011: SAM copies DeletionPolicy to versions; values.yaml
-        # has the policies of resources with state.
+        # Ignore W3002, because `sam package` uploads the local nested templates. Ignore W3011, because values.yaml
+        # checks the policies of resources with state, and SAM copies DeletionPolicy to function versions.
         for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002", "W3011"])):
             yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"
-    # W2001: the transform has replaced some parameters. rules.py finds unused ones.
+    # Ignore W2001 (unused parameter), because the transform has replaced some parameters. rules.py finds unused ones.
     config = ManualArgs(regions=[PLACE.region], ignore_checks=["W2001", "W3002", "W3011"])
     for match in cfnlint.api.lint(json.dumps(transformed(path), default=str), config=config):
         yield f"{path.name}, transformed: {match.rule.id} {match.message}"

@@ -1,4 +1,4 @@
-"""Resolved deployment: the resources of template.yaml and its nested stacks, with parameters and references replaced."""
+"""Resources of template.yaml and its nested stacks, with parameters and references replaced by values."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -64,7 +64,7 @@ class ResolvedDeployment:
 
 
 def resolved(template: Template, value: Any) -> Any:
-    """Replace the references in a template value, except references to a resource without a known name."""
+    """Replace the references in a template value. References to a resource without a known name stay unchanged."""
     try:
         return template.resolve(value, template.path.name)
     except UnresolvableError:

@@ -1,4 +1,4 @@
-"""Rules for template values that depend on aion's code, parameters or other values. `values.yaml` has constant values."""
+"""Rules for template values that depend on aion's code, parameters or other values. `values.yaml` checks constants."""
 
 import json
 import math
@@ -18,18 +18,18 @@ from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Templat
 from infra.policies.deployment import PLACE, ROOT, ResolvedDeployment
 
 LONGEST_FILE = 600
-# Matches the ARN of a resource without wildcards, of a secret with its random end, or of a resource in this stack.
+# ARNs without wildcards, ARNs of secrets with 6 wildcards for their random suffix, and ARNs of this stack's resources.
 NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
-# Ids of statements with a wide resource. `values.yaml` has each of these statements in full.
+# Ids of policy statements for many resources. `values.yaml` checks these statements completely.
 WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
-# Statements and managed policies by the parameter that adds them.
+# Ids of policy statements and names of managed policies, by the template parameter that adds them to a role.
 ADDED = {
     "AgentSecrets": {"AgentSecrets"},
     "AgentSecretsKey": {"AgentSecretsKey"},
     "BedrockModels": {"BedrockModels", "BedrockProfiles"},
     "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
 }
-# Patterns of partition keys. No function writes API keys.
+# Patterns of partition keys. The functions must not write items with keys of KEYS_OF_CALLERS (API keys).
 KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
 KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
 AWS_METRICS = {
@@ -38,29 +38,29 @@ AWS_METRICS = {
     "AWS/ApiGateway": "Count 4XXError 5XXError",
     "AWS/DynamoDB": "ConsumedReadCapacityUnits ConsumedWriteCapacityUnits ReadThrottleEvents WriteThrottleEvents",
 }
-# Variables of settings.py that the template does not set.
+# Environment variables of settings.py that the template does not set.
 NOT_DEPLOYED = {
-    # The defaults are for AWS, and only development sets these variables.
+    # Only development sets these variables, because their defaults are for AWS.
     "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
     "AION_LOOPBACK_ORIGINS",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
-    # Lambda and `sam local` set them, or LoggingConfig.
+    # Lambda, `sam local` or a function's LoggingConfig sets these variables.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
-    # aion sends only traces to OTEL_EXPORTER_OTLP_ENDPOINT; PushFunction is in no VPC.
+    # OTEL_EXPORTER_OTLP_ENDPOINT is enough, because aion exports only traces. PushFunction is not in a VPC.
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
 }  # fmt: skip
 
-# CodeDeploy's gradual shifts of traffic.
+# Names of CodeDeploy's gradual traffic shifts, such as Canary10Percent5Minutes.
 SHIFT = re.compile(r"(?:Canary|(?P<linear>Linear))(?P<percent>[0-9]+)Percent(?:Every)?(?P<minutes>[0-9]+)Minutes?")
 METRIC_SECONDS = 120
-"""Time until CloudWatch has the metrics of a minute, also of metric filters."""
+"""Seconds until CloudWatch has the metrics of a minute, including those of metric filters."""
 
 Compared = tuple[str, Any, Any]
 """Comparison in the template: a name, a value and its expected value."""
 
 
 def problems(deployment: ResolvedDeployment) -> Iterator[str]:
-    """Yield an error text for each template value that differs from its expected value."""
+    """Yield an error message for each template value that differs from its expected value."""
     for rule in (_files, _environments, _options, _rights, _table, _bucket, _queues, _metrics, _shifts):
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
@@ -107,7 +107,8 @@ def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
         )
         for parameter in declared:
             if _refers(configured, parameter):
-                # A changed number of the configuration publishes a new version of the function.
+                # Each of these parameters must be in the State stack's Configuration, so that its change publishes a
+                # new version of the function.
                 yield f"{parameter} in Configuration of State", _refers(counted, parameter), True
             variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
             if variable in environment and variable != "AION_BASE_URL":
@@ -168,7 +169,7 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the IAM roles of a deployment with the roles of a deployment without options."""
+    """Compare the IAM roles of a deployment with the roles of a deployment that has default parameters."""
     plain = ResolvedDeployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
     before = {role: _statements(properties) for role, properties in plain.resources[ROLE].items()}
     for role, properties in deployment.resources[ROLE].items():
@@ -194,7 +195,7 @@ def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _kinds_of_items(statement: dict[str, Any]) -> list[str]:
-    """Return the prefixes of partition keys that a statement allows in the table; `*` without a condition."""
+    """Return the patterns of partition keys that a policy statement allows in the table, `*` without a condition."""
     actions, resources = (_listed(statement[part]) for part in ("Action", "Resource"))
     in_table = actions[0].startswith("dynamodb:") and any("/index/" not in each for each in resources)
     if not in_table or (statement["Sid"], actions) == ("ApiKeys", ["dynamodb:GetItem"]):
@@ -265,7 +266,7 @@ def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
         for widget in json.loads(body)["widgets"] if isinstance(body, str) else ():
             above: list[str] = []
             for row in widget["properties"]["metrics"]:
-                # "." repeats a word of the row above, "..." all but its last ones.
+                # In a row, "." repeats the word above. "..." repeats all words above except the last ones.
                 words = [word for word in row if isinstance(word, str)]
                 if words[0] == "...":
                     words = above[: len(above) - len(words) + 1] + words[1:]
@@ -294,7 +295,7 @@ def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _shifts(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the time until an alarm of gradual deployments fires with the shortest time of their traffic shift."""
+    """Check that the alarms of gradual deployments can fire within the shortest traffic shift."""
     shifts = deployment.template.document["Parameters"]["Deployment"]["AllowedValues"]
     found = [SHIFT.fullmatch(each) for each in shifts]
     shortest = min(
