@@ -22,17 +22,18 @@ from tests.support.clock import ManualClock
 if TYPE_CHECKING:
     from aion_core.local.stack import LocalStack
 
-# During the collection nearly nothing becomes garbage; looking for it takes two seconds of CPU in each worker.
+# pytest's collection creates almost no garbage; searching for it costs two seconds of CPU in each worker.
 gc.disable()
 
 settings.register_profile(
     "aion",
-    # Explaining a failure traces every line of every example before Python 3.12: ten times the time.
+    # Before Python 3.12, Hypothesis's phase `explain` traces every line of every example, which takes ten times as
+    # long.
     phases=[phase for phase in Phase if phase is not Phase.explain],
-    # An example takes longer on a busy machine.
+    # No deadline, because a Hypothesis example takes longer on a busy machine.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    # `make test` has the same examples in each run, and `make test-deep` new ones.
+    # `make test` plays the same Hypothesis examples in each run, `make test-deep` plays new ones.
     derandomize=not os.environ.get("SIMULATION_DEEP"),
 )
 settings.load_profile("aion")
@@ -54,7 +55,7 @@ def stack(moto: "LocalStack") -> "LocalStack":
 
 @pytest.fixture(scope="module")
 def empty_table(moto: "LocalStack") -> None:
-    """Empty the table before a module whose commands scan it: moto takes long for the items of other modules."""
+    """Empty the table before a module whose commands scan it: moto is slow with the items of earlier modules."""
     from tests.support import engines
 
     engines.empty(moto)
@@ -67,10 +68,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture(autouse=True)
 def process_is_restored() -> Iterator[None]:
-    """Restore the environment variables and the logging: the next tests of a worker must not depend on them.
-
-    An app with the settings of a deployment changes both.
-    """
+    """Restore environment variables and logging after each test: an app with deployment settings changes both."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with mock.patch.dict(os.environ):
@@ -103,15 +101,15 @@ FIRST = (
     "tests/protocol/",
     "tests/unit/cli/",
 )
-"""The longest files run first, so that no worker has a long one left when the others have finished."""
+"""The longest files run first, so that no worker still runs a long file when the other workers have finished."""
 TOGETHER = ("tests/contract/", "tests/e2e/console/")
-"""Folders that one worker runs whole: others would start another ministack, or another browser."""
+"""Folders that one worker runs whole: a second worker would start another ministack or another browser."""
 LAST = "tests/unit/authoring/test_typing.py"
-"""By then the cache of mypy has the imported packages; see there."""
+"""This file runs last, because the cache of mypy then has the imported packages."""
 
 
 class GroupedScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Scheduling of whole files, and of whole folders in TOGETHER."""
+    """pytest-xdist scheduling by file; the files of a folder in TOGETHER go to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
@@ -125,7 +123,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedSched
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Begin each folder at another file in each worker, so that each compiles files which the others then only load."""
+    """Start each folder at a different file in each worker: a worker then loads files that others have compiled."""
     report = yield
     if isinstance(collector, pytest.Directory):
         start = len(report.result) * WORKER // WORKERS
@@ -146,14 +144,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Load what is shared once; exempt it from garbage collection: it is most of the objects and stays to the end."""
+    """Load the shared modules once, and exempt their objects from garbage collection."""
     service_models.share()
     if (transports := sys.modules.get("httpx._transports.default")) is not None:
-        # Each client would read the trusted certificates again: 18 ms of CPU.
+        # Share one SSL context: otherwise each client reads the trusted certificates again, which takes 18 ms of CPU.
         transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
-    # With the defaults, a tenth of the tests' CPU time is collection of garbage.
+    # With the default thresholds, garbage collection takes a tenth of the tests' CPU time.
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
@@ -161,7 +159,7 @@ def pytest_collection_finish() -> None:
 # ── Summary ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 SIMULATED = Path(__file__).parents[1] / ".cache" / "simulated.txt"
-"""Summary of the simulation; the worker that has run it writes the file."""
+"""Summary of the simulation, written by the worker that has run the simulation."""
 
 _begun = time.time()
 _areas: Counter[tuple[str, str]] = Counter()

@@ -16,7 +16,7 @@ SLOW = ("tests/e2e", "tests/simulation", "tests/bench")
 LINT = "tests/architecture/test_lint.py"
 """`make quick` runs `make lint-code` itself."""
 MOST = 12
-"""Files of tests in all: about half a minute. Tests that have changed come first, then those that mirror a module."""
+"""Maximum number of test files, about half a minute. Changed tests come first, then those that mirror a module."""
 
 
 def changed() -> list[str]:
@@ -30,7 +30,7 @@ def _git(*arguments: str) -> list[str]:
 
 
 def nearest(files: Collection[str], root: Path = ROOT) -> tuple[list[str], list[str]]:
-    """Return the test files that are nearest to these files, and others near them that are left to `make test`."""
+    """Return the test files nearest to these files, and further test files that only `make test` runs."""
     tests = {
         str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in (root / "tests").rglob("test_*.py")
     }
@@ -50,7 +50,7 @@ def _tests_of(file: str, tests: dict[str, str]) -> Iterator[tuple[int, str]]:
     if file in tests:
         yield 0, file
     elif path.suffix == ".py" and path.parts[0] == "tests":
-        # Support code: the tests that import it, or those beside a conftest.
+        # The nearest tests of support code import the code; those of a conftest are in its folder.
         beside = [test for test in tests if Path(test).parent == path.parent] if path.name == "conftest.py" else []
         yield from ((2, test) for test in beside or _importing(path, tests))
     elif path.suffix == ".py":

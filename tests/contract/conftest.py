@@ -34,14 +34,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         above = engines.chosen() if on_each else engines.chosen(default=())
         metafunc.parametrize("adapter", [*local, *above], indirect=True)
-    # A test with both fixtures builds its table on the stack.
+    # A test with the fixtures `stack` and `table` builds its table on the stack.
     if {"table", "stack"} & {*metafunc.fixturenames} == {"table"}:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
 
 @pytest.fixture(scope="module")
 def emptied() -> Iterator[dict[str, Stack]]:
-    """Return the stacks already emptied for this module, by engine; empty them again after the module."""
+    """Return the stacks emptied for this module so far, by engine; empty these stacks again after the module."""
     used: dict[str, Stack] = {}
     yield used
     for stack in used.values():
@@ -64,7 +64,7 @@ def stack(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack:
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> ManualClock:
-    """Return a clock that moves 1 ms at each read: two attempts of a write have different times."""
+    """Return a clock that moves 1 ms at each reading, so that two attempts of a write have different times."""
     return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
 
 
@@ -78,7 +78,7 @@ def adapter(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack 
 def table(
     request: pytest.FixtureRequest, emptied: dict[str, Stack], clock: ManualClock, tmp_path: Path
 ) -> Iterator[Table]:
-    """Return the table: in memory, in SQLite, or on an engine, which has its own clock."""
+    """Return the table in memory, in SQLite, or on an engine, which has its own clock."""
     if request.param in engines.LOCAL:
         made = engines.local_table(request.param, clock, tmp_path)
         yield made
@@ -135,7 +135,7 @@ def chat(adapter: Stack | None, clock: ManualClock) -> StoreConversation:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note the engine of each test, for the summary."""
+    """Record the engine of each test, for the summary."""
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         engine = params.get("stack") or params.get("adapter") or params.get("table")

@@ -1,7 +1,7 @@
-"""Turns of a LangGraphAgent, run as TaskRunner runs them: an emission whose key is recorded is not recorded again.
+"""Turns of a LangGraphAgent, run as by TaskRunner: an emission with a recorded key is not recorded again.
 
-A test may stop the process at any request of the savers, or drain it at any step. The next turn has a new agent and
-the recorded log.
+A test may stop the process at any request of the savers, or drain the turn at any step. The next turn has a new agent
+and the recorded log.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def _nothing() -> None:
 
 @dataclass
 class DrivenConversation:
-    """A task, its log, and its turns, one after another."""
+    """A task with its log; a test runs its turns one after another."""
 
     begun: TurnStarted
     """The lease; the savers write under its fence."""
@@ -122,7 +122,7 @@ class DrivenConversation:
         self.begun, self.turn = begun, replace(self.turn, tries=self.turn.tries + 1)
 
     async def answer(self, text: str, interrupt_id: str = "") -> None:
-        """Record the client's answer; the next turn resumes with it."""
+        """Record the client's answer to an interrupt; the next turn resumes with this answer."""
         message = Message(message_id=str(uuid7()), role=Role.ROLE_USER, parts=[Part(text=text)])
         if interrupt_id:
             message.metadata.update({"interruptId": interrupt_id})
@@ -135,7 +135,7 @@ class DrivenConversation:
 
     @property
     def asks(self) -> dict[str, str]:
-        """Return the ids of open interrupts by their texts."""
+        """Return the ids of the open interrupts, keyed by the interrupts' texts."""
         message = self.task.status.message
         metadata = MessageToDict(message.metadata)
         ids = [entry["id"] for entry in metadata.get("interrupts", [{"id": metadata.get("interruptId")}])]
@@ -153,7 +153,7 @@ class DrivenConversation:
 
     @property
     def messages(self) -> list[str]:
-        """Return the task's messages as read by a client."""
+        """Return the task's messages as a client reads them."""
         task = self.task
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert len({message.message_id for message in said}) == len(said)

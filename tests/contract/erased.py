@@ -45,7 +45,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 @dataclass
 class Person:
-    """Principal of API keys, with requests to both agents."""
+    """Person who sends requests to both agents with API keys."""
 
     name: str
     contexts: set[tuple[str, str]] = field(default_factory=set)
@@ -54,7 +54,7 @@ class Person:
 
     @property
     def owner(self) -> str:
-        """Return the owner of data outside of the tenant."""
+        """Return the owner of the person's data outside the tenant."""
         return Principal(API_KEY_ISSUER, self.name).owner
 
     @property
@@ -80,7 +80,7 @@ def someone(name: str) -> Person:
 
 
 async def lives(stack: Stack, person: Person) -> None:
-    """Use the deployment as the person: its app, both frameworks, push, limits, tenants and keys."""
+    """Send the person's requests to both agents, with and without a tenant; leave an unfinished task and a long one."""
     environ = environment(stack)
     made = make_key(person.name, now=SystemClock().now())
     person.key_id = made.record.id
@@ -114,7 +114,7 @@ async def _converses(client: httpx.AsyncClient, person: Person) -> None:
 
 
 async def _is_cut(stack: Stack, person: Person) -> None:
-    """Leave a running task of a dead process, with chunks and a waiting message."""
+    """Store a running task of a dead process, with chunks and a queued message, and a finished task with a snapshot."""
     clock = ManualClock()
     person.contexts.add(("graph", f"{person.name}-cut"))
     chat = StoreConversation(
@@ -134,7 +134,7 @@ async def _is_cut(stack: Stack, person: Person) -> None:
 
 
 class RecordedLives:
-    """Data of Alice and of Bob, recorded once for each engine: requests take long, copies of their items do not."""
+    """Data of Alice and Bob: recorded by requests once for each engine, then copied, because the requests are slow."""
 
     def __init__(self) -> None:
         self._recorded: dict[str, tuple[tuple[Person, Person], list[dict[str, Any]], list[dict[str, Any]]]] = {}
@@ -191,11 +191,11 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, Any]]:
 
 
 def of_person(person: Person, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the items, or versions, with any trace of the person."""
+    """Return the table items or bucket versions with a text that identifies the person."""
     traces = person.traces()
     return [item for item in items for text in [repr(item)] if any(trace in text for trace in traces)]
 
 
 def run_in_thread(run: Any, *arguments: object, **options: Any) -> Any:
-    """Run a command in a thread, because it starts its own event loop."""
+    """Run a command in a thread, because the command starts its own event loop."""
     return asyncio.to_thread(run, *arguments, **options)

@@ -26,7 +26,7 @@ class Faults:
         self._events = events_of(store._table)
 
     def lose_answers(self, operation: str, *, times: int, then: Callable[[], None] | None = None) -> None:
-        """Execute the operation, but raise a timeout in place of its answer; call `then` after the last one."""
+        """Execute the operation, then raise a timeout in place of its response; call `then` after the last timeout."""
         left = [times]
 
         def lose(**_: Any) -> None:
@@ -39,7 +39,7 @@ class Faults:
         self._events.register(f"after-call.dynamodb.{operation}", lose)
 
     def refuse(self, operation: str, *, code: str, times: int, reasons: list[str] | None = None) -> None:
-        """Answer the operation with an error of this code, without effect."""
+        """Refuse the operation with this error code, without executing it."""
         left = [times]
 
         class Response:

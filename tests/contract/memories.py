@@ -19,7 +19,7 @@ class Memories:
         self.tasks, self.table, self._clock = tasks, table, clock
 
     def memory(self, **options: Any) -> TableLongTermMemory:
-        """Return a new memory; each turn has its own."""
+        """Return a long-term memory for one turn."""
         return TableLongTermMemory(self.table, self._clock, **options)
 
 
@@ -29,7 +29,7 @@ def memory_memories(clock: Clock) -> Memories:
 
 
 class DynamoDBMemories(Memories):
-    """Memories with their own `client`: a test may observe it or inject failures."""
+    """Memories with their own `client`, so that a test may observe the client or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]

@@ -28,7 +28,7 @@ class SessionPlace:
         self.tasks, self.table, self.blobs, self.cipher, self._clock = tasks, table, blobs, cipher, clock
 
     def service(self, **options: Any) -> TableSessions:
-        """Return a new service; each turn has its own."""
+        """Return a session service for one turn."""
         return TableSessions(self.table, self.blobs, self.cipher, self._clock, **options)
 
 
@@ -38,7 +38,7 @@ def memory_sessions(clock: Clock) -> SessionPlace:
 
 
 class DynamoDBSessionPlace(SessionPlace):
-    """Session services with their own `client`: a test may observe it or inject failures."""
+    """Session services with their own `client`, so that a test may observe the client or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         environment = stack.environment("ApiFunction")
@@ -56,7 +56,7 @@ class DynamoDBSessionPlace(SessionPlace):
         )
 
     def lose_answers(self, *, times: int) -> None:
-        """Let the next `times` transactions succeed, but raise a read timeout instead of returning their answers."""
+        """Execute the next `times` transactions, but raise a read timeout instead of returning their responses."""
         left = iter(range(times))
 
         def lose(**_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Helpers of the contract suite of the table port, and deviations of emulators from it."""
+"""Helpers of the table port's contract suite, and known deviations of emulators from the port."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""ADK turns over stored sessions, in memory and on DynamoDB: another process can continue them."""
+"""ADK turns on stored sessions, in memory and on DynamoDB: another process can continue a conversation."""
 
 import asyncio
 from typing import Any
@@ -69,7 +69,7 @@ async def test_adk_conversation_continues_in_another_process(place: SessionPlace
 
 
 async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionPlace, clock: ManualClock) -> None:
-    """A SequentialAgent asks for a confirmation, then for the result of a long-running tool."""
+    """A SequentialAgent requests a confirmation, then the result of a long-running tool."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -109,7 +109,7 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
 
 
 async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """The next turn does not see a tool result that came after the cancel of its task."""
+    """The next turn's model does not receive a tool result that was returned after the cancel of its task."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -147,8 +147,8 @@ async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: Man
     ]
 
 
-async def test_tool_that_kills_its_workers_uses_up_tries(clock: ManualClock) -> None:
-    """The model's call is stored once; a repeated run of its tool is no progress."""
+async def test_tool_that_kills_each_worker_exhausts_tries(clock: ManualClock) -> None:
+    """The tool call is stored once; running the tool again does not count as progress."""
     place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
 
     async def deadly() -> str:

@@ -120,7 +120,7 @@ async def test_session_named_user_differs_from_user_scope(artifacts: BlobArtifac
     assert await artifacts.list_artifact_keys(**of) == []
 
 
-async def test_artifact_after_deletion_starts_at_zero(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_versions_restart_at_zero_after_deletion(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     for name in ("a", "a", "ab", "a/b"):
         await artifacts.save_artifact(**of, filename=name, artifact=a_file())
     await artifacts.delete_artifact(**of, filename="a")
@@ -224,14 +224,14 @@ async def test_conflicting_artifact_save_is_retried(stack: Stack, clock: ManualC
     assert conflicts == []
 
 
-async def test_artifact_save_with_lost_answer_creates_one_version(
+async def test_artifact_save_with_lost_response_creates_one_version(
     stack: Stack, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     client = stack.client("s3")
     lost = iter([True])
 
     def lose(response_dict: dict[str, Any], **_: Any) -> None:
-        """Return a gateway's error after the first request has arrived."""
+        """Execute the first request, but replace its response by an HTTP 503."""
         if next(lost, False):
             response_dict |= {"status_code": 503, "body": b""}
 

@@ -1,4 +1,4 @@
-"""Two concurrent operations on one context, many times: no work is lost or done twice."""
+"""Two concurrent operations on one context, repeated many times: no work is lost or done twice."""
 
 import asyncio
 import os
@@ -101,7 +101,7 @@ async def claim(chat: StoreConversation, turn: TurnStarted) -> Any:
     return await chat.store.claim(ExpiredTimer(chat.context, chat.clock.now()))
 
 
-# The state before the test's actions.
+# Functions that prepare the state before the two concurrent operations.
 
 
 async def running(chat: StoreConversation) -> TurnStarted:

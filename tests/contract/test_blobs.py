@@ -153,7 +153,7 @@ async def test_similar_blob_names_are_distinct(blobs: Blobs, name: str) -> None:
     assert [await blobs.get(each) for each in names] == [each.encode() for each in names]
 
 
-async def test_s3_names_include_every_page(stack: Stack, name: str) -> None:
+async def test_s3_name_list_includes_every_page(stack: Stack, name: str) -> None:
     client = stack.client("s3")
 
     def small(params: dict[str, Any], **_: Any) -> None:

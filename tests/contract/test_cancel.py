@@ -154,7 +154,7 @@ async def test_cancel_with_outdated_head_is_refused(chat: StoreConversation) -> 
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
-async def test_cancel_after_interrupt_is_refused(chat: StoreConversation, state: TaskState) -> None:
+async def test_cancel_with_head_from_before_turn_end_is_refused(chat: StoreConversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
     with pytest.raises(LeaseLost):

@@ -54,7 +54,7 @@ def config() -> dict[str, Any]:
 
 @pytest.fixture
 async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
-    """Return a turn of `holder-1` in a new context."""
+    """Return a started turn in a new context; `holder-1` holds its lease."""
     return await begin(savers.tasks, clock)
 
 
@@ -117,7 +117,7 @@ async def conforms(make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
 
 
 class Blocking(BaseCheckpointSaver[Any]):
-    """Saver with blocking methods, as called by synchronous graphs."""
+    """Checkpoint saver that runs the blocking methods of another saver, as synchronous graphs do."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
@@ -140,7 +140,7 @@ class Blocking(BaseCheckpointSaver[Any]):
         await asyncio.to_thread(self._saver.delete_thread, thread_id)
 
 
-# ── Writes of a task ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Writes of a LangGraph task ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_last_write_to_special_channel_replaces_earlier_one(savers: Savers, config: Any) -> None:
@@ -179,7 +179,7 @@ async def test_many_checkpoint_writes_are_one_request(table: DynamoDBSavers, con
     assert line.requests == {"TransactWriteItems": 1}
     assert await pending(saver, config) == [("task-1", INTERRUPT, "?"), *(("task-1", *write) for write in many)]
     [(_, request), *_] = line.bodies
-    # DynamoDB's limits; the emulator does not check them.
+    # The emulator does not check these limits of DynamoDB.
     for expression in (write["Update"]["UpdateExpression"] for write in request["TransactItems"]):
         assert len(expression) < 4096
         assert expression.count("if_not_exists") + expression.count("=") < 300
@@ -341,7 +341,7 @@ CONFLICT = canceled("TransactionConflict")
 
 
 class Answers:
-    """Fake answers to a client's next transactions."""
+    """Fake DynamoDB responses to a client's next transactions."""
 
     def __init__(self, client: Any, body: bytes, *, times: int) -> None:
         self.left, self._body = times, body
@@ -407,7 +407,7 @@ async def test_parallel_branches_record_emissions_in_sequence(savers: Savers, co
     assert len(await pending(saver, config)) == 5
 
 
-async def test_nodes_subgraph_records_its_emissions_first(savers: Savers, config: Any) -> None:
+async def test_subgraph_called_by_node_records_emissions_before_checkpoint(savers: Savers, config: Any) -> None:
     emitted: list[str] = []
     recorded: list[str] = []
 
@@ -426,7 +426,7 @@ async def test_nodes_subgraph_records_its_emissions_first(savers: Savers, config
     assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["inner", "recorded ['inner']"]}
 
 
-async def test_blocking_call_on_event_loop_raises(savers: Savers, config: Any) -> None:
+async def test_blocking_subgraph_call_on_event_loop_raises(savers: Savers, config: Any) -> None:
     async def before_put() -> None: ...
 
     inner = chain(a=leaves("a")).compile(checkpointer=True)
@@ -444,7 +444,7 @@ async def test_blocking_call_on_event_loop_raises(savers: Savers, config: Any) -
 
 async def test_synchronous_graph_is_stored_from_any_thread(savers: Savers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
-    assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # on the event loop's own thread
+    assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # called in the event loop's thread
     again: Any = {**config, "metadata": {"run_id": "turn-2"}}
     assert await asyncio.to_thread(lambda: graph.invoke({"trail": []}, again)) == {"trail": ["a", "b", "a", "b"]}
     assert len([*graph.get_state_history(config)]) == 8
@@ -454,7 +454,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
     def asks(_: Any) -> Any:
         return {"trail": [interrupt("well?")]}
 
-    # "#" separates the parts of keys, and node names may contain it.
+    # "#" separates the parts of keys, but node names may contain "#" too.
     inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Trail)
     builder.add_node("sub#%graph", inner)
@@ -488,7 +488,7 @@ async def test_checkpoints_of_all_namespaces_are_listed_newest_first(table: Dyna
         await anext(saver.alist(None))
 
 
-async def test_delta_channel_is_rebuilt(savers: Savers, config: Any) -> None:
+async def test_delta_channel_is_rebuilt_from_its_changes(savers: Savers, config: Any) -> None:
     builder: Any = StateGraph(Changes)
     for node in "abc":
         builder.add_node(node, lambda _, node=node: {"log": [node]})
@@ -504,7 +504,7 @@ async def test_delta_channel_is_rebuilt(savers: Savers, config: Any) -> None:
     assert in_a_thread.values == {"log": expected}
 
 
-async def test_delta_channel_with_expired_changes_is_store_corrupt(
+async def test_delta_channel_with_expired_changes_raises_store_corrupt(
     table: DynamoDBSavers, clock: ManualClock, config: Any
 ) -> None:
     builder: Any = StateGraph(Changes)
@@ -551,7 +551,9 @@ async def test_large_checkpoint_payload_is_stored_in_s3(table: DynamoDBSavers, c
     assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
 
 
-async def test_missing_checkpoint_payload_is_store_corrupt(table: DynamoDBSavers, stack: Stack, config: Any) -> None:
+async def test_missing_checkpoint_payload_raises_store_corrupt(
+    table: DynamoDBSavers, stack: Stack, config: Any
+) -> None:
     saver = table.saver()
     await put(saver, config, large=noise(50_000))
     s3 = stack.client("s3")
@@ -565,7 +567,7 @@ async def test_missing_checkpoint_payload_is_store_corrupt(table: DynamoDBSavers
 
 def noise(size: int) -> str:
     """Return an incompressible text."""
-    return random.Random(size).randbytes(size).decode("latin-1")  # no secret
+    return random.Random(size).randbytes(size).decode("latin-1")  # not used for cryptography
 
 
 async def test_expired_checkpoint_is_not_found(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
@@ -582,7 +584,7 @@ async def test_expired_checkpoint_is_not_found(table: DynamoDBSavers, clock: Man
     assert await saver.aget_tuple(config) is None
 
 
-async def test_delete_thread_starts_with_oldest(
+async def test_delete_thread_deletes_oldest_checkpoints_first(
     table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
 ) -> None:
     saver = table.saver()
@@ -596,7 +598,7 @@ async def test_delete_thread_starts_with_oldest(
     assert left == [*range(59, 49, -1)]
 
 
-async def test_checkpoint_has_listed_classes_only(savers: Savers, config: Any) -> None:
+async def test_only_listed_classes_are_restored_from_checkpoint(savers: Savers, config: Any) -> None:
     held = {"message": HumanMessage("hi", id="m-1"), "place": Place("here"), "when": timedelta(seconds=3)}
     await put(savers.saver(), config, **held)
     assert await values(savers.saver(types=[Place]), config) == held
@@ -611,7 +613,7 @@ async def test_unserializable_value_is_named_in_its_object(savers: Savers, confi
         await put(savers.saver(), config, asked=[Interrupt({"place": Place(OpenConnection())}, id="i-1")])  # type: ignore[arg-type]
 
 
-async def test_secret_in_state_stays_secret(savers: Savers, config: Any) -> None:
+async def test_secret_str_in_state_is_restored_as_secret_str(savers: Savers, config: Any) -> None:
     await put(savers.saver(), config, key=SecretStr("sk-1"))
     assert await values(savers.saver(), config) == {"key": SecretStr("sk-1")}
 

@@ -39,13 +39,13 @@ async def test_encryption_is_randomised(cipher: Cipher) -> None:
     assert len({await cipher.encrypt(b"token", about="a place") for _ in range(50)}) == 50
 
 
-async def test_ciphertext_moved_to_other_item_is_corrupt(cipher: Cipher) -> None:
+async def test_ciphertext_moved_to_other_item_raises_store_corrupt(cipher: Cipher) -> None:
     encrypted = await cipher.encrypt(b"token", about="mine")
     with pytest.raises(StoreCorrupt):
         await cipher.decrypt(encrypted, about="theirs")
 
 
-async def test_changed_ciphertext_is_corrupt(cipher: Cipher) -> None:
+async def test_changed_or_truncated_ciphertext_raises_store_error(cipher: Cipher) -> None:
     encrypted = await cipher.encrypt(b"token", about="a place")
     for place in (-1, -len(b"token") - 20, len(encrypted) // 2, 0):
         changed = bytearray(encrypted)
@@ -70,7 +70,7 @@ async def test_other_kms_key_does_not_decrypt_content(stack: Stack, clock: Manua
         await by_kms(stack, clock, key=other).decrypt(encrypted, about="a place")
 
 
-async def test_kms_requests_are_few(stack: Stack, clock: ManualClock) -> None:
+async def test_data_key_is_cached_between_kms_requests(stack: Stack, clock: ManualClock) -> None:
     asked: Counter[str] = Counter()
     client = stack.client("kms")
     client.meta.events.register("before-call.kms", lambda model, **_: asked.update([model.name]))
@@ -97,7 +97,7 @@ async def test_data_key_cache_is_bounded(stack: Stack, clock: ManualClock) -> No
     assert await cipher.decrypt(first, about="a place") == b"token"
 
 
-async def test_transient_kms_error_is_unavailable(clock: ManualClock, stack: Stack) -> None:
+async def test_transient_kms_error_raises_store_unavailable(clock: ManualClock, stack: Stack) -> None:
     client = stack.client("kms")
 
     class FakeResponse:

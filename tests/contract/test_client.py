@@ -53,7 +53,7 @@ async def test_aws_error_raises_matching_error(
     assert set(reasons) <= set(str(caught.value).replace(",", "").split())
 
 
-async def test_invalid_request_is_store_error() -> None:
+async def test_invalid_request_raises_store_error() -> None:
     calls = AwsClient("dynamodb", ThreadPoolExecutor(1), client=client_of("dynamodb", "http://127.0.0.1:9"))
     with pytest.raises(StoreError) as caught:
         await calls("put_item", TableName="Table", Item={"pk": "not an attribute"})

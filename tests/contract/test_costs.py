@@ -64,11 +64,11 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     call = CallContext(new_owner(), "test")
     begun = time.monotonic()
     heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
-    # The service writes a batch of deltas after a period of time: a slow machine writes more batches.
+    # The service writes a batch of deltas at intervals, so a slow machine writes more batches.
     seconds = time.monotonic() - begun
     at_most = max(at_most, at_most * seconds * a_second / 1000, 5 * seconds)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
-    # The lease is renewed every ten seconds.
+    # Each UpdateItem is a renewal of the lease, every ten seconds.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most
     chunks = [what.text for what in heard if isinstance(what, Delta)]
     assert chunks == [*(f"word{number:04d} " for number in range(1000)), ""]
@@ -97,7 +97,7 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
     service = parts(talking(1), counted.store).service
     begun = time.monotonic()
     task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))
-    # The lease is checked each second.
+    # The turn checks its lease with one request each second.
     checks = int(time.monotonic() - begun)
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_COMPLETED

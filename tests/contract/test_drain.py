@@ -1,4 +1,4 @@
-"""Turns drained at every step and resumed in another process end alike."""
+"""A turn drained at every step and resumed in another process has the same result as an undrained turn."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
 
 
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[DrivenConversation, int]:
-    """Run the conversation to its end; return it with its number of handoffs."""
+    """Run the conversation to its end; return the conversation and its number of handoffs."""
     conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     handoffs = 0
     while True:
@@ -90,7 +90,7 @@ def spoken(conversation: DrivenConversation) -> list[str]:
     return sorted(texts.values())
 
 
-async def test_client_message_is_once_in_graph_state(clock: ManualClock) -> None:
+async def test_graph_state_contains_client_message_once(clock: ManualClock) -> None:
     savers, seen = memory_savers(clock), list[Any]()
 
     async def looks(state: Any) -> Any:

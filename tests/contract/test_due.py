@@ -1,4 +1,4 @@
-"""Timers of contexts on each table: no lost work and no needless wake-ups."""
+"""Timers of contexts on each table: no work is lost, and no wake-up message is needless."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -217,7 +217,7 @@ async def test_renewed_lease_moves_timer(chat: StoreConversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_queued_turn_keeps_lease_timer(chat: StoreConversation) -> None:
+async def test_queueing_turn_keeps_timer_of_running_turn(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2", holder="holder-2")
@@ -292,7 +292,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -
 
 
 async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> None:
-    """DynamoDB deletes the expired item days later; until then its timer would come first in each sweep."""
+    """DynamoDB deletes the expired item days later; until then the item's timer would come first in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -317,7 +317,7 @@ async def test_message_to_expired_context_prevents_timer_claim(stack: Stack, clo
 
 
 class UnreadableShards(table.TableFaults):
-    """Faults with unreadable partitions of the timer index."""
+    """Table faults that make partitions of the timer index unreadable."""
 
     def __init__(self, *partitions: str) -> None:
         self._partitions = partitions

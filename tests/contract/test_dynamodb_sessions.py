@@ -1,4 +1,4 @@
-"""ADK's sessions on DynamoDB: lost answers, stored items and their TTL."""
+"""ADK's sessions on DynamoDB: lost responses, stored items and their TTL."""
 
 import random
 import zlib
@@ -41,11 +41,11 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
     return fence_of(await begin(place.tasks, clock))
 
 
-# ── Lost answers and partial reads ────────────────────────────────────────────────────────────────────────────────────
+# ── Lost responses and partial reads ──────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
-async def test_session_event_with_lost_answer_is_stored_once(
+async def test_session_event_with_lost_response_is_stored_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
@@ -78,7 +78,7 @@ async def test_retried_session_append_recognises_own_write(place: DynamoDBSessio
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_retried_append_does_not_accept_other_event(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_stale_session_append_is_not_taken_for_retry(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -89,8 +89,8 @@ async def test_retried_append_does_not_accept_other_event(place: DynamoDBSession
         await place.service().create_session(**of)
 
 
-async def test_session_with_missing_event_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
-    """The session is not returned with a shorter history."""
+async def test_session_with_missing_event_raises_store_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+    """Reading the session fails; it does not return a shorter history."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -124,7 +124,9 @@ async def test_partially_visible_session_append_is_read_again(
     assert found.state == {"n": 1}
 
 
-async def test_leftover_events_do_not_join_new_session(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_leftover_items_of_deleted_session_stay_invisible(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -158,7 +160,7 @@ TOKEN = "ya29.a-users-access-token"
 
 
 async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
-    """The token is in a credential response, in state of each scope, and in a tool's answer; small and large."""
+    """The token is in a credential response, in state of each scope and in a tool result; small and large."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
     answer = types.FunctionResponse(
@@ -193,7 +195,9 @@ def unpacked(content: bytes) -> bytes:
     return content
 
 
-async def test_session_content_moved_to_other_item_is_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_session_content_moved_to_other_item_raises_store_corrupt(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     service = place.service()
     mine, theirs = await service.create_session(**of), await service.create_session(**{**of, "user_id": new_owner()})
     for session in (mine, theirs):
@@ -265,7 +269,7 @@ async def test_used_session_keeps_all_events(
             assert int(row["expires"]["N"]) >= int(head["expires"]["N"])
         assert len(written) == 2
         for at in written.values():
-            # The template's lifecycle rule deletes the objects of sessions then.
+            # The bucket's lifecycle rule deletes a session's object after one and a half times the retention.
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 

@@ -39,7 +39,7 @@ def faults(chat: StoreConversation) -> Faults:
 
 @dataclass(frozen=True)
 class Deed:
-    """Operation of a store, with the state before and the check after it."""
+    """Store operation, with its preparation and with the check of its result."""
 
     before: Callable[[StoreConversation], Awaitable[Any]]
     """Prepares the context and returns the argument of `call`; a repeated call has the same argument."""
@@ -52,7 +52,7 @@ DEEDS: dict[str, Deed] = {}
 
 
 def deed(call: Callable[[StoreConversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
-    """Make a Deed of an async generator, which yields the argument of `call` and receives its result."""
+    """Make a Deed of an async generator: it yields the argument of `call`, then receives and checks the result."""
 
     def of(steps: Any) -> Any:
         running: dict[StoreConversation, Any] = {}
@@ -293,7 +293,7 @@ async def takes_over(chat: StoreConversation) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", DEEDS)
-async def test_store_write_with_lost_answer_is_made_once(
+async def test_store_write_with_lost_response_is_made_once(
     chat: StoreConversation, faults: Faults, name: str, times: int
 ) -> None:
     deed = DEEDS[name]
@@ -304,7 +304,7 @@ async def test_store_write_with_lost_answer_is_made_once(
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_repeated_store_call_finds_write_with_lost_answer(
+async def test_repeated_store_call_finds_write_with_lost_response(
     chat: StoreConversation, faults: Faults, name: str
 ) -> None:
     deed = DEEDS[name]
@@ -348,7 +348,7 @@ async def test_conflicting_store_write_is_retried(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_unavailable_store_leaves_nothing_partial(chat: StoreConversation, faults: Faults, name: str) -> None:
+async def test_unavailable_store_leaves_no_partial_write(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=3)
@@ -360,7 +360,7 @@ async def test_unavailable_store_leaves_nothing_partial(chat: StoreConversation,
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_permanent_aws_error_is_store_error(chat: StoreConversation, faults: Faults, name: str) -> None:
+async def test_permanent_aws_error_raises_store_error(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="AccessDeniedException", times=1)
@@ -369,7 +369,7 @@ async def test_permanent_aws_error_is_store_error(chat: StoreConversation, fault
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_timer_claim_with_lost_answer_expires_again(chat: StoreConversation, faults: Faults) -> None:
+async def test_timer_fires_again_after_claim_with_lost_response(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -402,7 +402,9 @@ async def test_conflict_of_lease_renewal_keeps_lease(chat: StoreConversation, fa
 # ── Concurrent writers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_canceled_task_takes_no_events(chat: StoreConversation, there: StoreConversation, faults: Faults) -> None:
+async def test_append_to_canceled_task_is_refused(
+    chat: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
     for call in (_append, _finish, _cancel, _follow_up):
         chat.tasks.clear()
         turn = await chat.starts(f"m-{call.__name__}")
@@ -443,7 +445,7 @@ async def test_suspension_of_turn_taken_over_meanwhile_is_refused(
     await chat.comes_to_rest()
 
 
-async def test_next_turn_canceled_during_finish(
+async def test_finish_skips_queued_turn_canceled_meanwhile(
     chat: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await chat.starts("m-1")
@@ -459,7 +461,7 @@ async def test_next_turn_canceled_during_finish(
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_missing_event_payload_is_store_corrupt(chat: StoreConversation, stack: Stack) -> None:
+async def test_missing_event_payload_raises_store_corrupt(chat: StoreConversation, stack: Stack) -> None:
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")

@@ -7,7 +7,7 @@ from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.ports import LeaseHeld, Numbered, TurnStarted
 from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, StoreConversation
 
-# ── Finished ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn finishes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("run_next", [False, True])
@@ -154,7 +154,7 @@ async def test_ended_turn_does_not_end_again(chat: StoreConversation, run_next: 
 
 
 @pytest.mark.parametrize("others_wait", [False, True])
-async def test_lost_lease_cannot_finish(chat: StoreConversation, others_wait: bool) -> None:
+async def test_turn_with_lost_lease_cannot_finish(chat: StoreConversation, others_wait: bool) -> None:
     turn = await chat.starts("m-1")
     if others_wait:
         await chat.waits("m-2")
@@ -169,7 +169,7 @@ async def test_lost_lease_cannot_finish(chat: StoreConversation, others_wait: bo
     assert await chat.head("t-m-1") == heir.head
 
 
-# ── Paused ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A turn is suspended ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_turn_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
@@ -210,7 +210,7 @@ async def test_turn_suspension_releases_lease(chat: StoreConversation) -> None:
     assert (await chat.ends(again)).head.generation == 3
 
 
-async def test_suspended_turn_precedes_queue(chat: StoreConversation) -> None:
+async def test_suspended_turn_precedes_queued_turns(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)

@@ -1,4 +1,4 @@
-"""Refusals of DynamoDB on which other tests rely: at least one engine must refuse likewise."""
+"""Requests that DynamoDB refuses, as other tests assume: at least one engine must refuse them too."""
 
 from collections.abc import Iterator
 from typing import Any

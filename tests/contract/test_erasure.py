@@ -1,4 +1,4 @@
-"""`aion data delete` with the data of two owners: one is deleted, the other is unchanged."""
+"""`aion data delete` with the data of two owners: one owner's data is deleted, the other owner's data is unchanged."""
 
 import asyncio
 import itertools
@@ -136,7 +136,7 @@ def killed() -> None:
 
 
 def ignored(what: str, count: int) -> None:
-    """Ignore the progress."""
+    """Ignore a progress report."""
 
 
 async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Delete, both: Both) -> None:
@@ -172,7 +172,7 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
 
 
 async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, both: Both) -> None:
-    """After a kill at any request the next survey finds the rest: it needs the items that are deleted last."""
+    """After a kill at any request, the next survey finds the remaining data: the items it needs are deleted last."""
     alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     whole = await erasure().find(alice.owners, (), ignored)
@@ -200,7 +200,7 @@ async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, b
 
 
 async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    """The worker's writes under the old lease are refused; the next survey finds the objects written before."""
+    """The late worker's table writes are refused; the next survey finds the object that it had put into the bucket."""
     savers = DynamoDBSavers(stack, clock)
     chat = StoreConversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
@@ -239,7 +239,7 @@ async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure:
 
 
 async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making, both: Both) -> None:
-    """DynamoDB may delete the items with an owner first; the remaining items have no known owner."""
+    """TTL may first delete the items that name the owner; the remaining items name no owner."""
     alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
     for item in of_person(alice, table_items(stack)):
@@ -295,7 +295,7 @@ async def test_throttled_delete_batch_is_finished(stack: Stack, erasure: Making,
 
 
 async def test_unknown_table_partition_is_reported(stack: Stack, delete: Delete) -> None:
-    """Another version's items may be the owner's: the command deletes nothing and does not report success."""
+    """Items of another version may belong to the owner, so the command deletes nothing and fails."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
     client.put_item(TableName=table, Item=key)
@@ -312,7 +312,7 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
     needed: set[str] = {
-        "dynamodb:GetItem",  # of API keys, used to find tenants
+        "dynamodb:GetItem",  # to find the tenants of API keys
         "cloudformation:DescribeStacks",
     }
 

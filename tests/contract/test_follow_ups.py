@@ -12,7 +12,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
-# ── To an interrupted task ────────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages to an interrupted task ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
@@ -32,7 +32,7 @@ async def test_answer_to_interrupt_is_recorded_with_its_lease(chat: StoreConvers
     await chat.starts("m-3")
 
 
-async def test_answer_without_holder_is_queued_first(chat: StoreConversation) -> None:
+async def test_answer_without_lease_holder_is_first_in_queue(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -75,7 +75,7 @@ async def test_answer_is_accepted_with_full_queue(chat: StoreConversation) -> No
 
 @pytest.mark.parametrize("holder", ["holder", None])
 async def test_repeated_answer_to_interrupt_is_recorded_once(chat: StoreConversation, holder: str | None) -> None:
-    """Each request has a turn id of its own."""
+    """Six requests carry the answer, each with its own turn id."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
     outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
@@ -117,7 +117,7 @@ async def test_second_answer_to_interrupt_is_refused(chat: StoreConversation) ->
     assert await chat.store.known(head.context, "m-3", late.content_hash) is None
 
 
-async def test_answer_to_repeated_interrupt_is_refused(chat: StoreConversation) -> None:
+async def test_answer_to_outdated_interrupt_is_refused(chat: StoreConversation) -> None:
     head = await chat.asks("m-1")
     late = await chat.more(head, "m-3")
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
@@ -137,7 +137,7 @@ async def test_large_answer_to_interrupt_is_stored_whole(chat: StoreConversation
     assert log.events[-1].message == follow_up.message
 
 
-# ── To a running or queued task ───────────────────────────────────────────────────────────────────────────────────────
+# ── Messages to a running or queued task ──────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
@@ -212,7 +212,7 @@ async def test_message_with_outdated_head_is_queued(
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_message_after_interrupt_is_refused(
+async def test_message_with_head_from_before_turn_end_is_refused(
     chat: StoreConversation, state: TaskState, when_busy: WhenBusy, holder: str | None
 ) -> None:
     turn = await chat.starts("m-1")
@@ -252,7 +252,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: StoreConversatio
     for message_id, options in repeats:
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
-            # The first message had no task id, so its content hash differs.
+            # The first message was sent without a task id, so its content hash differs.
             with pytest.raises(MessageIdReused):
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:
@@ -291,7 +291,7 @@ async def test_message_behind_interrupt_waits_for_answer(chat: StoreConversation
     assert await chat.said("t-m-2") == ["m-2", "m-3"]
 
 
-# ── In place of the running turn ──────────────────────────────────────────────────────────────────────────────────────
+# ── Messages that replace the running turn ────────────────────────────────────────────────────────────────────────────
 
 
 async def test_interrupting_message_replaces_running_turn(chat: StoreConversation) -> None:
@@ -327,7 +327,7 @@ async def test_interrupting_message_replaces_running_turn(chat: StoreConversatio
     await chat.comes_to_rest()
 
 
-async def test_interrupting_message_without_holder_is_first(
+async def test_interrupting_message_without_lease_holder_is_first_in_queue(
     chat: StoreConversation,
 ) -> None:
     old = await chat.starts("m-1")

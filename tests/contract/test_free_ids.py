@@ -1,4 +1,4 @@
-"""Ids of any characters and of the greatest length as parts of keys, on each adapter."""
+"""Client-chosen ids as parts of keys, on each adapter: any characters, up to the maximum length."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def free(request: pytest.FixtureRequest) -> str:
     return value
 
 
-async def test_repeat_is_found_by_free_ids(chat: StoreConversation, free: str) -> None:
+async def test_repeated_message_is_found_by_ids_of_any_characters(chat: StoreConversation, free: str) -> None:
     """A repeat is found by its messageId in the same context, and by its Idempotency-Key in any context."""
     own = of(chat, context_id=free)
     await own.starts(free, task_id="t-1", idempotency_key=free)
@@ -30,8 +30,8 @@ async def test_repeat_is_found_by_free_ids(chat: StoreConversation, free: str) -
     assert not isinstance(await chat.store.create(other.message(free, task_id="t-4"), holder="h"), Duplicate)
 
 
-async def test_free_context_id_survives_in_timer(chat: StoreConversation, free: str) -> None:
-    """The timer index has only the key of a context."""
+async def test_timer_preserves_context_id_of_any_characters(chat: StoreConversation, free: str) -> None:
+    """The timer index stores nothing of a context but its key."""
     own = of(chat, context_id=free)
     await own.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)

@@ -1,6 +1,6 @@
-"""Workers that lose their turn: a frozen worker writes nothing more, and progress lets a turn outlive dead workers.
+"""Workers that lose their lease: a frozen worker writes nothing more; a turn with progress outlives dead workers.
 
-Runner, LangGraph adapter, checkpoints and log over the production adapters, on each engine.
+The runner, the LangGraph adapter, the checkpoints and the log run on the production adapters, on each engine.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from tests.support.stores import new_owner
 
 @dataclass
 class Frozen:
-    """Graph of three steps; the second one blocks in the first worker until it is released."""
+    """Graph of three steps; the second step blocks in the worker `late` until the test sets `go`."""
 
     go: asyncio.Event = field(default_factory=asyncio.Event)
     stands: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +62,7 @@ class Frozen:
 
 
 class NoHeartbeat:
-    """Lease of a frozen worker, without renewals and loss notices."""
+    """Heartbeat of a frozen worker: it never renews the lease, and never reports the loss of the lease."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -74,7 +74,7 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
 
 
 async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
-    """The other worker's answer stays, and the model of the next turn sees the same messages as the client."""
+    """The answer of the second worker stays, and the next turn's model receives the same messages as the client."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
     graphs = Frozen()
@@ -161,7 +161,7 @@ class BlockingGraph:
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
 async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
-    """Kill each worker in the second step that it begins, or all in one step: only the latter uses up the tries."""
+    """Kill each worker in its second step, or all workers in the same step; only the latter exhausts the tries."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()
     agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}

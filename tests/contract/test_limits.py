@@ -56,7 +56,7 @@ async def test_rate_limit_bucket_refills_evenly_up_to_its_size(
     assert await taken(limits, owner, 8, per_minute=6) == 6
 
 
-async def test_concurrent_requests_are_limited_alike(limits: RateLimits, owner: str) -> None:
+async def test_concurrent_requests_do_not_exceed_limit(limits: RateLimits, owner: str) -> None:
     waits = await asyncio.gather(*(limits.take(owner, per_minute=5) for _ in range(12)))
     assert waits.count(0.0) == 5
 
@@ -66,7 +66,7 @@ def stream(clock: ManualClock, task_id: str = "t", seconds: float = 60) -> OpenS
 
 
 async def test_streams_of_owner_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """The end of a stream makes room."""
+    """A new stream may open after another one has ended."""
     allowed = Limits(streams_per_owner=2)
     first = stream(clock, "a")
     assert await limits.open_stream(owner, first, allowed)
@@ -114,7 +114,9 @@ async def test_concurrent_streams_within_limit_are_opened(limits: RateLimits, cl
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_concurrent_streams_of_task_keep_its_limit(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_concurrent_streams_do_not_exceed_limit_of_task(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     allowed = Limits(streams_per_task=2)
     opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock, "a"), allowed) for _ in range(5)))
     assert opened.count(True) <= 2
@@ -125,7 +127,7 @@ def task(clock: ManualClock, owner: str, task_id: str) -> OpenTask:
 
 
 async def test_open_tasks_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """A refusal returns the counted tasks; forgotten tasks make room."""
+    """A refusal returns the counted tasks; a new task may be counted after another one is forgotten."""
     ours = [task(clock, owner, "a"), task(clock, f"tenant:of-{owner}", "b#c")]
     for each in ours:
         assert not await limits.count_task(owner, each, most=2)
@@ -148,12 +150,12 @@ async def test_concurrent_tasks_are_limited(limits: RateLimits, clock: ManualClo
     assert [len(each) for each in counted].count(0) == 3
 
 
-# ── Open tasks, beside the store that creates them ────────────────────────────────────────────────────────────────────
+# ── Open tasks with a task store ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.exact_times
 async def test_task_being_created_counts_as_open_for_a_minute(clock: ManualClock) -> None:
-    """Concurrent messages are all counted; a task never created makes room a minute later."""
+    """A task that is never created stops counting after a minute."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)
     open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
@@ -169,7 +171,7 @@ async def test_task_being_created_counts_as_open_for_a_minute(clock: ManualClock
 
 
 async def test_reopened_stream_counts_once(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """The answer to the first request may have been lost."""
+    """A client repeats the request if the response to its first request was lost."""
     allowed, once = Limits(streams_per_owner=1), stream(clock)
     assert await limits.open_stream(owner, once, allowed)
     assert await limits.open_stream(owner, once, allowed)

@@ -1,4 +1,4 @@
-"""Contract of long-term memory and of LangGraph's store over it, on each table."""
+"""Contract of long-term memory, and of LangGraph's store on that memory, on each table."""
 
 import asyncio
 from datetime import timedelta
@@ -53,7 +53,7 @@ async def keys_of(memory: LongTermMemory, scope: MemoryScope, prefix: Namespace 
     return [item.key for item in await found(memory, scope, prefix)]
 
 
-# ── The port ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── `ports.LongTermMemory` ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.exact_times
@@ -85,7 +85,7 @@ async def test_deleted_memory_item_may_be_deleted_again(memory: LongTermMemory, 
     assert await memory.namespaces(scope, ()) == []
 
 
-async def test_last_of_batchs_writes_to_one_memory_item_counts(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_last_write_of_batch_to_memory_item_wins(memory: LongTermMemory, scope: MemoryScope) -> None:
     await memory.write(scope, MemoryWrite(NS, "a", "1"), MemoryWrite(NS, "b", "1"), MemoryWrite(NS, "a", "2"))
     assert [(item.key, item.value) for item in await found(memory, scope)] == [("a", "2"), ("b", "1")]
 
@@ -313,7 +313,7 @@ async def test_memory_store_matches_langgraphs_in_memory_store(store: OwnerStore
 
 
 def _plain(result: Any) -> Any:
-    """Return the result without times."""
+    """Return the result without the items' times."""
     if isinstance(result, list):
         return [_plain(each) for each in result]
     if hasattr(result, "key"):

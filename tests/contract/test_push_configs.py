@@ -124,7 +124,7 @@ async def test_duplicate_message_stores_no_push_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_push_config_of_answer_starts_after_that_answer(push: Pushes) -> None:
+async def test_push_config_of_answer_starts_with_that_answer(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
@@ -424,7 +424,7 @@ async def test_expired_push_timer_is_claimed_once(push: Pushes, what: str) -> No
     ]
 
 
-async def test_settled_push_config_is_not_claimed_by_sweep(push: Pushes) -> None:
+async def test_cleared_push_timer_is_not_claimed_by_sweep(push: Pushes) -> None:
     await starts(push, a_config())
     push.clock.move(SOON)
     (expired_timers,) = await push.expired_timers()

@@ -36,7 +36,7 @@ class Fine:
 
 
 async def test_expired_push_items_do_not_block_sweep(push: Pushes) -> None:
-    """DynamoDB deletes expired items days later; until then they would come first in each sweep."""
+    """DynamoDB deletes expired items days later; until then these items would come first in each sweep."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
     assert {each.generation for each in await push.expired_timers()} == {2}
@@ -46,7 +46,7 @@ async def test_expired_push_items_do_not_block_sweep(push: Pushes) -> None:
 
 
 async def test_push_timers_of_expired_task_are_cleared(push: Pushes) -> None:
-    """A failed config may outlive its task."""
+    """The config of a failed delivery may outlive its task."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
@@ -61,7 +61,7 @@ async def test_push_timers_of_expired_task_are_cleared(push: Pushes) -> None:
 
 
 class SlowLog(TableFaults):
-    """Faults with a slow query after each write, such as the read of a log after a claim."""
+    """Table faults: a query right after a write is slow, such as the read of the log after a claim."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self._clock, self._seconds, self._has_written = clock, seconds, False
@@ -73,7 +73,7 @@ class SlowLog(TableFaults):
 
 
 class SlowWebhook:
-    """Webhook with the longest posts; during the first post another process sweeps."""
+    """Webhook that takes the maximum time for each post; during the first post another process runs a delivery."""
 
     def __init__(self, push: Pushes) -> None:
         self.posts: list[str] = []

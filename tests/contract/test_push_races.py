@@ -191,17 +191,17 @@ async def test_push_config_registered_during_sweep_keeps_timer(here: Pushes, the
     assert (await here.delivery()).due_at is not None
 
 
-async def test_clearing_missing_events_push_timer_stores_nothing(here: Pushes) -> None:
+async def test_clear_of_missing_push_timer_stores_nothing(here: Pushes) -> None:
     await here.chat.starts("m-1")
     await here.configs.clear(here.key(), 9)
     assert await here.table.get(keys.event_key(here.key(), 9)) is None
 
 
 @pytest.mark.parametrize("act", ["put", "claim", "settle"])
-async def test_push_config_write_with_lost_answer_succeeds(here: Pushes, configs: Faults, act: str) -> None:
+async def test_push_config_write_with_lost_response_succeeds(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
-        # boto3 sends each request twice; the second one finds the first one's write.
+        # boto3 repeats a request without a response; the repeated request finds the write of the first one.
         configs.lose_answers("TransactWriteItems", times=2)
         delivery = await here.configs.put(here.key(), a_config())
         assert delivery == await here.delivery()
@@ -219,7 +219,7 @@ async def test_push_config_write_with_lost_answer_succeeds(here: Pushes, configs
 
 
 async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Concurrent writes and lost answers change the planned writes; DynamoDB refuses these under a known token."""
+    """Concurrent writes change the planned writes; DynamoDB refuses the changed writes under the earlier token."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 
@@ -254,7 +254,7 @@ async def test_push_table_has_no_plaintext_secret(push: Pushes) -> None:
     assert "hidden" not in repr(await push.claimed())
 
 
-async def test_push_config_moved_to_other_task_is_corrupt(push: Pushes) -> None:
+async def test_push_config_moved_to_other_task_raises_store_corrupt(push: Pushes) -> None:
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.chat.waits("m-2")
     item = await push.table.get(keys.push_key(push.key(), "p-1"))

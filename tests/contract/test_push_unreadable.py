@@ -1,4 +1,4 @@
-"""Unreadable push configs and logs: their attempts are counted, and they delay no other delivery."""
+"""Unreadable push configs and logs: delivery attempts are counted, and no other delivery is delayed."""
 
 import re
 from collections.abc import Mapping
@@ -85,7 +85,7 @@ async def restore(push: Pushes, key: Key, attribute: str, value: Any) -> None:
 
 
 async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]:
-    """Deliver at the time of each attempt until the last one; return the bad config's state after each."""
+    """Deliver at the time of each planned attempt; return the state of the config `bad` after each attempt."""
     states = []
     for _ in range(TRIES + 2):
         await delivery.deliver(PushWakeUp(push.key(), 2))
@@ -114,7 +114,7 @@ async def test_empty_push_config_is_claimed_without_content(push: Pushes) -> Non
 async def test_undecryptable_push_config_exhausts_retry_schedule(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task's other config receives its event at once, attempts are counted, and no timer is left in the end."""
+    """The task's other config receives its event at once; all attempts are counted, and no timer remains."""
     await told_of_a_task(push)
     held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     began = push.clock.now()

@@ -71,7 +71,7 @@ async def test_turn_begins_after_concurrent_turn_has_finished(
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_new_turn_does_not_overtake_queued_one(
+async def test_new_turn_does_not_overtake_queued_turn(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -101,7 +101,7 @@ async def test_new_task_in_interrupted_context_is_refused(
 
 
 @pytest.mark.parametrize("by", ["one that runs", "one that waits", "a question"])
-async def test_rejecting_message_in_concurrently_taken_context_is_refused(
+async def test_message_with_reject_policy_is_refused_if_context_becomes_busy(
     here: StoreConversation, there: StoreConversation, faults: Faults, by: str
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -121,7 +121,7 @@ async def test_rejecting_message_in_concurrently_taken_context_is_refused(
 
 
 async def test_fence_of_expired_context_is_not_reused(here: StoreConversation, stack: Stack, faults: Faults) -> None:
-    """The clocks of two processes differ."""
+    """The clock of the second process is behind, so for this process the context has not expired."""
     behind = ManualClock()
     await here.starts("m-1")
     behind.move(DAY)
@@ -149,7 +149,7 @@ async def test_queued_turn_in_expiring_context_is_kept(
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_answer_in_renewed_context_is_refused(
+async def test_answer_in_recreated_context_is_refused(
     here: StoreConversation, there: StoreConversation, faults: Faults, has_ended: bool
 ) -> None:
     answer = await here.more(await here.asks("m-1"), "answer")
@@ -165,7 +165,7 @@ async def test_answer_in_renewed_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_fencing_number_after_canceled_turns_number(
+async def test_answer_gets_new_fence_after_concurrent_cancel(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -178,7 +178,7 @@ async def test_answer_gets_fencing_number_after_canceled_turns_number(
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_interrupting_message_stops_turns_new_lease_holder(
+async def test_interrupting_message_stops_new_lease_holder_of_turn(
     here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -287,7 +287,7 @@ async def test_message_received_during_finish_keeps_task_open(
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
-    # The first write finds a queue; the second one has read it.
+    # The first write fails because a turn is queued; the second write knows that turn.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, run_next=run_next)

@@ -101,7 +101,7 @@ async def test_expired_task_items_are_not_returned(chat: StoreConversation) -> N
 @pytest.mark.parametrize("holder", ["holder-2", pytest.param(None, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("left", ["running", "asking"])
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_new_conversation_replaces_expired_one(
+async def test_new_conversation_replaces_expired_conversation(
     chat: StoreConversation, rows: Rows, holder: str | None, left: str, is_deleted: bool
 ) -> None:
     first = await chat.starts("m-1")
@@ -258,7 +258,7 @@ async def test_long_task_log_is_read_from_newest_snapshot(chat: StoreConversatio
     assert (log.head, [entry.generation for entry in log.events]) == (ended.head, [133])
 
 
-async def test_queued_message_survives_repeated_begin(chat: StoreConversation) -> None:
+async def test_turn_queued_for_29_days_can_begin(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1")
     assert isinstance(waiting, TurnQueued)
     chat.clock.move(29 * DAY)
@@ -294,7 +294,7 @@ async def test_lease_renewals_prolong_contexts_retention(chat: StoreConversation
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
-    """An early answer prolongs the context but not the task."""
+    """An early answer prolongs the TTL of the context, but not that of the task."""
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)

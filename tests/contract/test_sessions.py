@@ -77,7 +77,7 @@ async def test_appended_session_events_are_read_by_another_service(place: Sessio
     assert found.events == session.events
 
 
-async def test_missing_session_is_none(service: StoredSessions, app: str, user: str) -> None:
+async def test_get_of_missing_session_returns_none(service: StoredSessions, app: str, user: str) -> None:
     assert await service.get_session(app_name=app, user_id=user, session_id="c-1") is None
 
 
@@ -253,7 +253,7 @@ async def test_stored_session_state_is_a_copy(place: SessionPlace, app: str, use
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_unserializable_result_of_a_tool_is_named(place: SessionPlace, app: str, user: str) -> None:
+async def test_unserializable_tool_result_is_named_in_error(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user)
     result = types.FunctionResponse(name="find", response={"found": object()})
@@ -370,7 +370,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # The same event, appended through a Session object that lacks it.
+    # The same event, appended through a Session object that lacks this event.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))
@@ -380,7 +380,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     assert found.state == {"x": 1}
 
 
-async def test_session_without_revision_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
+async def test_append_to_hand_made_session_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     by_hand = Session(id="c-1", app_name=app, user_id=user)
     await place.service().append_event(by_hand, said("one"))
@@ -393,7 +393,7 @@ async def test_session_without_revision_needs_last_event(place: SessionPlace, ap
         await place.service().append_event(Session(id="c-2", app_name=app, user_id=user), said("x"))
 
 
-async def test_recreated_session_refuses_the_old_object(place: SessionPlace, app: str, user: str) -> None:
+async def test_recreated_session_refuses_old_session_object(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     old = await service.create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await service.append_event(old, said("old"))

@@ -55,7 +55,7 @@ async def test_put_replaces_whole_table_item(table: Table, key: Key) -> None:
     assert await attributes(table, key) == {"b": 3}
 
 
-async def test_caller_shares_no_value_with_table(table: Table, key: Key) -> None:
+async def test_table_copies_values_of_its_caller(table: Table, key: Key) -> None:
     written = {"list": [{"n": 1}]}
     await table.write(Put(key, written))
     written["list"][0]["n"] = 2
@@ -90,7 +90,7 @@ A: dict[str, Any] = {
     "e": [],
 }
 CONDITIONS: list[Any] = [
-    # Condition, its value for the item A, and for an absent item.
+    # Each condition, with its value for the item A and for an absent item.
     (Exists(), True, False),
     (Exists("n"), True, False),
     (Exists("other"), False, False),
@@ -185,7 +185,7 @@ async def test_empty_table_write_condition_is_refused(table: Table, key: Key, co
 async def test_table_item_update_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
 ) -> None:
-    """`changed` has the new values of A's attributes, None for a removed one; by default it is `change.values`."""
+    """`changed` has item A's changed attributes, None for a removed one; by default it is `change.values`."""
     await table.write(Put(Key(part, "there"), A))
     after = {**A, **(dict(change.values) if changed is None else changed)}
     expected = {name: value for name, value in after.items() if value is not None}

@@ -29,7 +29,7 @@ from tests.support.clock import ManualClock
 
 @pytest.fixture
 async def letters(table: Table, part: str) -> str:
-    """Return a partition with items in the order of UTF-8; UTF-16 and languages have other orders."""
+    """Return a partition with items in UTF-8 order, which differs from the orders of UTF-16 and of alphabets."""
     await table.transact(items_of(part, *reversed(LETTERS)))
     await table.write(Put(Key(f"{part}-other", "b"), {}))
     await table.write(Update(Key(part, "b"), Change(values={TTL_ATTRIBUTE: FAR})))
@@ -134,7 +134,7 @@ async def test_table_index_entry_has_keys_and_projected_attributes(table: Table,
     assert (await table.query_index(TIMERS, part, 0, 7)).items == [{**keys, "due_shard": part, "due_at": 7}]
 
 
-async def test_table_index_follows_its_items(table: Table, part: str) -> None:
+async def test_table_index_reflects_changes_of_its_items(table: Table, part: str) -> None:
     async def due(shard: str = part) -> list[tuple[int, str]]:
         return [(item["due_at"], item["sk"]) for item in (await table.query_index(TIMERS, shard, 0, 10**13)).items]
 

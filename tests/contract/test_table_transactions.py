@@ -162,7 +162,7 @@ async def test_transaction_token_is_forgotten_after_ten_minutes(
         assert await attributes(table, key) == {"n": made}
 
 
-async def test_transaction_repeated_after_lost_answer_is_made_once(table: Table, key: Key) -> None:
+async def test_transaction_repeated_after_lost_response_is_made_once(table: Table, key: Key) -> None:
     if isinstance(table, DynamoDBTable):
         Faults(SimpleNamespace(_table=table)).lose_answers(TRANSACT, times=1)
     elif isinstance(table, MemoryTable):

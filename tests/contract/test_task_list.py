@@ -36,7 +36,7 @@ def at(seconds: float) -> datetime:
 
 @dataclass
 class ListedTasks:
-    """Tasks in a store, with their list."""
+    """Tasks of a store, and the list of these tasks."""
 
     store: TaskStore
     tasks: TaskList
@@ -95,7 +95,7 @@ def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
 
 
 @pytest.mark.parametrize("context_id", ["_nano", "a#b", "slack|C1|17", "a b", "é" * 256])
-async def test_list_filters_by_free_context_id(kept: ListedTasks, context_id: str) -> None:
+async def test_task_list_filters_by_context_id_of_any_characters(kept: ListedTasks, context_id: str) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, context_id)
     await kept.add("t-1", 1, of=context)
     await kept.add("t-2", 2)
@@ -129,7 +129,7 @@ async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: 
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_task_list_page_begins_after_moved_tasks_position(kept: ListedTasks) -> None:
+async def test_page_after_moved_task_continues_at_its_old_position(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -142,7 +142,7 @@ async def test_task_list_page_begins_after_moved_tasks_position(kept: ListedTask
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> None:
-    chance = random.Random(seed)  # no secret
+    chance = random.Random(seed)  # not used for cryptography
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
     before = await kept.ids()
@@ -293,7 +293,7 @@ async def test_page_token_secret_is_random_and_permanent(kept: ListedTasks) -> N
 
 
 async def without_secret(kept: ListedTasks) -> ListedTasks:
-    """Return the list after the deletion of its secret."""
+    """Return the task list after the secret of its page tokens has been deleted."""
     await kept.table.write(Delete(keys.secret_key("page-tokens")))
     return kept
 
@@ -323,7 +323,7 @@ async def test_concurrently_created_page_token_secret_is_used(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_stored_page_secret_is_read_after_timeout(stack: Stack, clock: ManualClock) -> None:
+async def test_stored_page_token_secret_is_read_after_timeout(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -346,7 +346,7 @@ async def test_expired_tasks_are_not_listed(
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
-        # Their statuses are later, so they come first in the list.
+        # The tasks that expire have the latest statuses, so they come first in the list.
         await kept.add(f"old-{number}", 10 + number)
     clock.move(10 * DAY)
     for number in range(3):
@@ -459,7 +459,7 @@ async def test_lagging_index_entry_of_moved_task_is_skipped(
 async def test_task_list_page_is_filled_despite_deleted_tasks(
     kept: ListedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The store waits for each missing event, eight times.
+    # The store tries to read each missing event eight times, with pauses.
     monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0002)
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]

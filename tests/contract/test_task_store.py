@@ -246,7 +246,7 @@ async def test_free_context_accepts_message_under_every_busy_policy(
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_one_of_concurrent_rejecting_messages_begins(
+async def test_one_of_concurrent_messages_with_reject_policy_begins(
     chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
@@ -283,7 +283,7 @@ async def test_one_of_many_concurrent_processes_begins_turn(chat: StoreConversat
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_held_lease_returns_its_turn_and_expiry(chat: StoreConversation) -> None:
+async def test_begin_under_held_lease_returns_turn_and_expiry(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -504,7 +504,7 @@ async def test_message_to_interrupted_context_returns_its_task(chat: StoreConver
             assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
-async def test_known_idempotency_key_precedes_interrupt(chat: StoreConversation) -> None:
+async def test_known_idempotency_key_returns_task_despite_interrupt(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")

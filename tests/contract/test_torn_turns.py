@@ -34,7 +34,7 @@ class Cut(Protocol):
 
 
 class WriteLine(Line):
-    """Connection cut before writes of savers and of the log only."""
+    """Connection that can be cut before a write of the savers or of the log, but not before a read."""
 
     def _before_call(self, model: Any, params: Any, **_: Any) -> None:
         if self.is_cut or model.name != "Query":
@@ -113,7 +113,7 @@ AT_ONCE = {
 async def swept(
     name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
 ) -> tuple[int, Any]:
-    """Cut a new conversation before each request in turn; return the number of cuts, and the failures by cut."""
+    """Cut a conversation at each of its requests in turn; return the number of cuts, and the failures by cut."""
     conversation = DrivenConversation.of(await begin(others.tasks, clock))
     graph = GRAPHS[name](Work())
     await held(conversation, graph, others, last_first=last_first)
@@ -129,7 +129,7 @@ async def swept(
             await held(conversation, GRAPHS[name](first), cut, last_first=last_first)
         except (LeaseLost, StoreError):
             pass
-        except Exception as error:  # any error would fail the turn
+        except Exception as error:  # an error of any type would fail the turn
             problems.append(f"the agent raised {error!r}")
         if not line.is_cut:
             return at - 1, wrong

@@ -79,7 +79,7 @@ class TornWork:
     def _node(self, name: str) -> Any:
         async def node(_: TornState) -> Any:
             self.done.append(name)
-            # Three channels: no reader may find a part of a task's writes.
+            # The node writes three channels, so that the test detects a reader that finds only some of these writes.
             return {"messages": [AIMessage(name)], "trail": [name], "known": {name: "…"}}
 
         return node
@@ -109,7 +109,7 @@ async def run(graph: Any, config: Any) -> Any:
         if state.created_at and not state.tasks and state.metadata["run_id"] == "turn-1":
             return summary(state.values)
         answers = {question.id: ANSWERS[question.value] for question in questions(state)}
-        # The message has no id: a second one would be visible.
+        # The message has no id, so that a repeated message would be visible.
         given: Any = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
         async for _ in graph.astream(given, config, durability="sync"):
             pass
@@ -149,7 +149,7 @@ async def test_turn_killed_before_any_request_has_same_result(stack: Stack, cloc
         if problems:
             wrong[at] = problems
     assert wrong == {}
-    assert at > 40  # or the graph has changed
+    assert at > 40  # fewer requests mean that the graph has changed
 
 
 async def cut_off(

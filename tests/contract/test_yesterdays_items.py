@@ -1,6 +1,6 @@
-"""Items of the previous version are read and changed by every method.
+"""Items stored by version 1 are read and changed by every store method.
 
-`items_of_version_1.json` was written by that version: without `line`, handoffs and timers.
+Version 1 wrote the items in `items_of_version_1.json`. They have no `line`, no handoffs and no timers.
 """
 
 import base64
@@ -46,7 +46,7 @@ TASKS = {
 
 
 class Yesterday:
-    """Items of version 1, moved to the clock's present; each context has a name."""
+    """Items of version 1, with times moved to the clock's present; a test selects a context by its name."""
 
     def __init__(self, stack: Stack, clock: ManualClock) -> None:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()

@@ -38,7 +38,7 @@ class Bare(TypedDict):
 
 
 class Words(BaseChatModel):
-    """Model that streams a text by words, after a tool call if it has a tool."""
+    """Model that streams a text word by word; with a tool, it first calls the tool."""
 
     text: str
     calls: bool = False
@@ -188,7 +188,7 @@ def replying(work: Work) -> Any:
 
 
 def streaming(work: Work) -> Any:
-    """Return a graph with an answer outside the state: a model streams, then other nodes run."""
+    """Return a graph whose streamed answer is not in the state: a model streams, then other nodes run."""
     return work.row(Bare, ("streams", streams), ("ends", None), ("then", None))
 
 
@@ -197,7 +197,7 @@ def streaming_into_messages(work: Work) -> Any:
 
 
 def streaming_twice(work: Work) -> Any:
-    """Return a graph with two streamed texts before its answer: one outside the state, one in it."""
+    """Return a graph that streams two texts before its answer: one outside the state, one in the state."""
     return work.row(State, ("streams", streams), ("answers", answers), ("then", None), ("ends", last_word))
 
 
@@ -304,7 +304,7 @@ def asking_deep_within(work: Work) -> Any:
 
 
 def asking_in_a_tool(work: Work) -> Any:
-    """Return a graph with an interrupt in a tool's own graph, invisible to LangGraph."""
+    """Return a graph whose tool runs another graph with an interrupt; LangGraph does not see that interrupt."""
     inner = work.row(State, ("asks", asks("which?", "sure?")), ("sends", sends))
 
     async def weather() -> str:

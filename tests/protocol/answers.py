@@ -38,7 +38,7 @@ A2A_JSON = "application/a2a+json"
 def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
     """Check that the response is the error in the dialect's form, and return its message."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        # The v0.3 server refuses a streaming method by a stream with one frame, as v0.3's clients expect.
+        # In v0.3 the refusal of a streaming method is a stream with one frame, as v0.3's clients expect.
         assert dialect.name == "JSON-RPC 0.3"
         ((_, data),) = [line.split(":", 1) for line in answer.body.decode().splitlines() if line.startswith("data:")]
         body = json.loads(data)
@@ -57,7 +57,7 @@ def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
         assert (told["code"], told["status"]) == (error.http, error.status), body
     else:
         assert answer.status == error.http, body
-        # An error of HTTP+JSON 0.3 has no wrapper, and has JSON-RPC's codes.
+        # A v0.3 HTTP+JSON error has no wrapper, and has the code of JSON-RPC.
         told, details = body, body.get("data", [])
         assert told["code"] == error.code, body
     if error.reason:
@@ -99,7 +99,7 @@ def events_of(dialect: Dialect, answer: AsgiAnswer) -> list[Any]:
 
 
 def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
-    """Return a summary, equal in each dialect: a task's state, the kinds of a stream's events, or a count."""
+    """Return a summary, equal in each dialect: a task's state, the kinds of a stream's events, or a number of items."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return " ".join(_kind(event) for event in events_of(dialect, answer))
     result = result_of(dialect, answer)

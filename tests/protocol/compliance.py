@@ -31,7 +31,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def faults(events: Sequence[Event], version: str, *, begins: bool = True) -> list[str]:
-    """Return the faults of the stream; with `begins` it is the whole stream of a new task, otherwise a continuation."""
+    """Return the faults of a new task's stream or, without `begins`, of a stream that continues a task."""
     found = list(_of_shape(events, version))
     if found:
         return found  # the order of unreadable events cannot be checked
@@ -163,7 +163,7 @@ def _of_part(part: Event, version: str, where: str) -> Iterator[str]:
 
 
 def _internal(value: Any) -> bool:
-    """Return True if the value contains an event of a kind that is for observability only."""
+    """Return True if the value contains an event that is for observability only."""
     if isinstance(value, dict):
         return str(value.get("kind", "")).startswith("internal:") or any(map(_internal, value.values()))
     return isinstance(value, list) and any(map(_internal, value))

@@ -103,7 +103,7 @@ class RestDialect(Dialect):
     media_type = "application/a2a+json"
 
     def request(self, operation: str, params: Json) -> Sent | None:
-        """Build the HTTP request, or None without such a path. The body omits the fields in the path."""
+        """Build the HTTP request; return None if no path exists. The body omits the fields in the path."""
         if operation not in self.paths or not isinstance(params, dict | None):
             return None
         method, path = self.paths[operation]

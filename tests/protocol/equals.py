@@ -43,7 +43,7 @@ def contents(draw: DrawFn) -> dict[str, Json]:
 
 
 def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, Sent]:
-    """Return an operation, and its request with the same message for two contexts."""
+    """Return an operation, and two of its requests with the same message in different contexts."""
     operation, message = draw(st.sampled_from(SENDS)), contents(draw)
     both = []
     for context in (draw(fresh_contexts), draw(fresh_contexts)):
@@ -55,7 +55,7 @@ def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, 
 
 
 def equal(kind: str, draw: DrawFn, dialect: Dialect, change: Any, **headers: str) -> Variation:
-    """Return a request whose body `change` has changed, and the plain request with the same result."""
+    """Return a request with its body changed by `change`, and the unchanged one, which must have the same result."""
     operation, plain, sent = twice(draw, dialect)
     body = rendered(change(body_of(sent)), chance(draw))
     return Variation(kind, with_body(sent, body, **headers), None, plain, operation)

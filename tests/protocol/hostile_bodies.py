@@ -1,4 +1,4 @@
-"""Hostile request bodies in four dialects, and the costs of their responses: `python -m tests.protocol.hostile_bodies`."""
+"""Hostile request bodies, and the costs of the responses: `python -m tests.protocol.hostile_bodies`."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ from tests.support.service import parts
 
 SIZES = (100_000, 700_000)
 LARGEST = 4_500_000
-"""Approximate size of the largest bodies in bytes; `SIZES` has those of the others."""
+"""Approximate size of the largest bodies in bytes; `SIZES` has the sizes of the other bodies."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cost:
 
     @property
     def is_error(self) -> bool:
-        """True for an error response of either binding."""
+        """Return True for an error response of either binding."""
         return self.status != 200 or b'"error":{' in self.answer
 
 
@@ -86,7 +86,7 @@ MESSAGES: dict[str, Callable[[int], dict[str, Any]]] = {
 """Members of a message by the name of the attack."""
 
 VALUES = MAX_VALUES - 40
-"""Number of values in a full message; the request around the message has up to 40 further ones."""
+"""Number of values in a full message; the request around the message has up to 40 further values."""
 
 FULL: dict[str, dict[str, Any]] = {
     "full of lists": {"parts": [{"data": {"a": [[[[]]]] * (VALUES // 4)}}]},
@@ -199,12 +199,12 @@ def without_collections() -> Iterator[None]:
 
 
 def allowed_bytes(cost: Cost) -> int:
-    """Return 8 KB for an error; for another response four times the size of the request, at least 8 KB."""
+    """Return the allowed size of the response: 8 KB for an error, otherwise four times the request, at least 8 KB."""
     return 8 * 1024 if cost.is_error else max(8 * 1024, 4 * len(cost.body.content))
 
 
 def allowed_cpu_seconds(body: HostileBody) -> float:
-    """Return 60 ms for each begun megabyte of the body."""
+    """Return the allowed processor time: 60 ms for each started megabyte of the body."""
     return 0.06 * -(-len(body.content) // 1_000_000)
 
 

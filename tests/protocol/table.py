@@ -331,7 +331,7 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("GetTask", "one that asks", {"id": "<asking>", "historyLength": 1}, "task:input-required, said: 1"),
     ProtocolRow("GetTask", "unknown", {"id": "nope"}, NOT_FOUND),
     ProtocolRow("GetTask", "id: not of the alphabet", {"id": "a b\n"}, NOT_FOUND),
-    # A path with more segments is another path.
+    # In HTTP+JSON, an id with slashes leads to another route.
     ProtocolRow("GetTask", "id: with slashes", {"id": "../done"}, NOT_FOUND, {REST: METHOD}, not_in=(OLD_REST,)),
     ProtocolRow("GetTask", "id: missing", {}, PARAMS),
     ProtocolRow("GetTask", "id: empty", {"id": ""}, PARAMS),

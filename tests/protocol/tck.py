@@ -1,4 +1,4 @@
-"""Requirements of the A2A Technology Compatibility Kit (TCK), each with the tests of ours that prove it.
+"""Requirements of the A2A Technology Compatibility Kit (TCK), each with our tests that prove the requirement.
 
 A proof is a row of the protocol table (`row SendMessage: a text`), which runs in both versions and bindings, or a test
 (`unit/web/test_cards.py::test_card_is_cacheable`). The ids are those of the TCK; the numbers are sections of A2A 1.0.
@@ -34,7 +34,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # History, 3.2.4
     "CORE-HIST-001": ("row GetTask: without its history",),
     "CORE-HIST-002": ("unit/web/test_bad_input.py::test_history_has_requested_length", "row GetTask: one that asks"),
-    "CORE-HIST-003": ("unit/web/test_rpc.py::test_stream_begins_with_requested_history", "protocol/test_tck.py::test_send_without_history_returns_none"),
+    "CORE-HIST-003": ("unit/web/test_rpc.py::test_stream_begins_with_requested_history", "protocol/test_tck.py::test_send_with_history_length_zero_returns_no_history"),
     "CORE-HIST-004": ("row GetTask: one that ended",),
     "CORE-HIST-005": ("protocol/test_tck.py::test_history_has_messages_in_order", "unit/tasks/test_lifecycle.py::test_task_history_precedes_status_message"),
     "CORE-HIST-006": ("protocol/test_tck.py::test_history_has_messages_in_order",),

@@ -27,7 +27,7 @@ EXAMPLES = [
     (path, agent_id)
     for path in [ROOT / "aion.yaml", *sorted((ROOT / "examples").glob("**/aion.yaml"))]
     for agent_id in yaml.safe_load(path.read_text(encoding="utf-8"))["aion"]["agents"]
-    # Each turn has a process of an MCP server, which ends after the test's event loop.
+    # Each turn starts a process of an MCP server; the process ends after the event loop of the test.
     if path.parent.name != "mcp"
 ]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
@@ -40,10 +40,10 @@ def declared(config: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the example's job of forty minutes; its module reads the setting at import."""
+    """Shorten the example's job of forty minutes; the example's module reads these settings at import."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
-    # An app sets the variables of its aion.yaml when it is built, but all tests share one app.
+    # Building an app sets the environment variables of its aion.yaml only once, but all tests share the app.
     monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")
 
 
@@ -64,7 +64,7 @@ def as_v03(event: Event) -> Event:
     read = FromProto.stream_response(ParseDict(event, pb03.StreamResponse()))
     told: Event = read.model_dump(mode="json", by_alias=True, exclude_none=True)
     if told["kind"] in ("task", "status-update"):
-        # The SDK adds an empty message to a status, and changes the form of a time.
+        # The SDK adds an empty message to a status, and changes the format of its timestamp.
         status = next(iter(event.values()))["status"]
         told["status"]["timestamp"] = status["timestamp"]
         if "message" not in status:
@@ -77,7 +77,7 @@ def as_v03(event: Event) -> Event:
     ("config", "agent_id"), EXAMPLES, ids=[f"{path.parent.name}: {agent_id}" for path, agent_id in EXAMPLES]
 )
 async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
-    """The stored task equals the events of its stream."""
+    """The folded events of the stream equal the stored task."""
     text = declared(config)[agent_id]["skills"][0]["examples"][0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     answer = await ask(config, agent_id, dialect, "SendStreamingMessage", {"message": message})
@@ -112,7 +112,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden_transcript_complies(transcript: Path) -> None:
-    """The golden transcripts contain each way of answering."""
+    """The golden transcripts contain each form of answer."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
     assert streams
@@ -160,7 +160,7 @@ MISTAKES: dict[str, tuple[Callable[[list[Event]], None], str]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_violation_in_stream_is_found(mistake: str) -> None:
-    """The compliance check must find the mistake."""
+    """The compliance check must find the mistake that the test puts into the stream."""
     (events,) = streams_of(ROOT / "tests" / "golden" / "plain_answer.v03.sse")
     make, sentence = MISTAKES[mistake]
     make(events)

@@ -48,7 +48,7 @@ TWO_DIALECTS = DIALECTS[0], DIALECTS[-1]
 
 
 def large_messages(*names: str) -> pytest.MarkDecorator:
-    """Parametrize by the names of large messages and by the dialect, one message per test: together they are 100 MB."""
+    """Parametrize by large message and dialect; each test builds one message, because all together have 100 MB."""
     return pytest.mark.parametrize(
         ("name", "dialect"),
         [
@@ -114,7 +114,7 @@ async def longest_step(app: ASGIApp, body: HostileBody) -> float:
 
 
 @pytest.mark.parametrize("dialects", [TWO_DIALECTS, pytest.param(DIALECTS[1:-1], marks=pytest.mark.deep)])
-async def test_hostile_bodies_take_short_loop_steps(dialects: tuple[Dialect, ...]) -> None:
+async def test_hostile_bodies_block_event_loop_only_briefly(dialects: tuple[Dialect, ...]) -> None:
     app = hostile_app()
     for body in usual_bodies():
         await cost_of(app, body)  # the first requests import modules
@@ -148,7 +148,7 @@ async def test_large_body_delays_neither_health_nor_heartbeats(
             for usual in usual_bodies():
                 assert not (await cost_of(app, usual)).is_error
             while not heartbeats.locked():
-                await heartbeats.acquire()  # the heartbeats so far
+                await heartbeats.acquire()  # discard the heartbeats so far
             for _ in range(3):
                 await heartbeats.acquire()
             assert not hostile.done()
@@ -174,7 +174,7 @@ class CountedSearch:
         return self._pattern.search(text)
 
 
-async def test_parser_searches_two_megabytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_protobuf_searches_at_most_two_megabytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Protobuf searches texts for lone surrogates, at 25 ms for each MB."""
     protobuf: Any = json_format
     counted = CountedSearch(protobuf._UNPAIRED_SURROGATE_PATTERN)
@@ -190,7 +190,7 @@ async def test_parser_searches_two_megabytes_of_text(monkeypatch: pytest.MonkeyP
 
 
 class CountedConversions:
-    """Sizes of the values that protobuf's JSON and v0.3's SDK convert, each counted once with all of its members."""
+    """Sizes of the values converted by protobuf's JSON and v0.3's SDK; a value counts once, with its members."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.read: list[int] = []

@@ -1,4 +1,4 @@
-"""Proofs of the TCK's requirements: each named test or row exists. The tests here are proofs without another place."""
+"""Proofs of the TCK's requirements: each named test or row exists. This file also proves requirements itself."""
 
 import ast
 import json
@@ -65,7 +65,7 @@ async def test_new_task_has_generated_ids(method: str) -> None:
     assert all([first["id"], second["id"], first["contextId"], second["contextId"]])
 
 
-async def test_send_without_history_returns_none() -> None:
+async def test_send_with_history_length_zero_returns_no_history() -> None:
     """A2A 3.2.4. In 0.3 only a positive number is a limit."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
@@ -75,7 +75,7 @@ async def test_send_without_history_returns_none() -> None:
 
 @pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])
 async def test_history_has_messages_in_order(method: str, get: str) -> None:
-    """A2A 3.2.4 and 3.4.3: an answer with a taskId alone belongs to the task's context."""
+    """A2A 3.2.4 and 3.4.3: an answer with only a taskId belongs to the context of that task."""
     read = {"jsonrpc": "2.0", "id": 9, "method": get, "params": {"id": "<task>"}}
     answer = send("the answer", method=method, message_id="b", taskId="<task>")
     first, second, task = await results(
@@ -108,7 +108,7 @@ def _keys(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_unknown_fields_are_ignored(method: str) -> None:
-    """A2A 5.7 asks a server to ignore them."""
+    """A2A 5.7 asks a server to ignore unknown fields."""
     request = send(method=method)
     request["params"]["later"] = {"field": 1}
     request["params"]["message"]["later"] = [1]

@@ -1,4 +1,4 @@
-"""Many random requests: each invalid one has its code, each valid one its result, and no one a 5xx."""
+"""Many random requests: each invalid request gets its error code, each valid one its result, and none gets a 5xx."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.protocol.served import ServedTasks
 from tests.protocol.variations import Variation, bad
 from tests.support.asgi import AsgiAnswer
 
-pytestmark = pytest.mark.timeout(900)  # many examples are one test
+pytestmark = pytest.mark.timeout(900)  # one test plays many Hypothesis examples
 
 MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 800
 """Total number of examples."""
@@ -24,7 +24,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: 
 
 
 def tried(share: float) -> settings:
-    """Return settings with this share of the examples; all examples share one app, each in its own context."""
+    """Return Hypothesis settings with this share of the examples; all use one app, each in its own context."""
     return settings(
         max_examples=int(MANY * share / len(DIALECTS)),
         deadline=None,

@@ -91,7 +91,7 @@ def no_utf_8(draw: DrawFn, dialect: Dialect) -> Variation:
     wrong = draw(
         st.sampled_from([b"\x80", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\xaf"])
     )
-    # Never within a character: the plain body is ASCII.
+    # No character is split, because the plain body is ASCII.
     return Variation("no UTF-8", with_body(sent, whole[:at] + wrong + whole[at:]), PARSE, None, operation)
 
 
@@ -274,7 +274,7 @@ def no_contents(draw: DrawFn, dialect: Dialect) -> Variation:
 
 def an_unknown_task(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from((*SENDS, "GetTask", "CancelTask", "SubscribeToTask")))
-    # In HTTP+JSON a slash leads to another path.
+    # In HTTP+JSON, an id with a slash leads to another route.
     alphabet = ALPHABET.replace("/", "") if dialect.is_rest else ALPHABET
     task_id = draw(st.text(alphabet, min_size=1, max_size=127).map(lambda rest: f"t{rest}"))
     params = good(draw, operation, taskId=task_id) if operation in SENDS else {"id": task_id}

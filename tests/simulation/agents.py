@@ -1,4 +1,4 @@
-"""Scripted agents with checkpoints, like a LangGraph graph: steps under the fence, with receipts."""
+"""Scripted agents that store a checkpoint after each step, under the lease's fence, like a LangGraph graph."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -32,7 +32,7 @@ Op = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Behaviour of an agent for a message: steps, each finished by a checkpoint, then an ending."""
+    """Script of an agent for one message: steps, each followed by a checkpoint, then an ending."""
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Program] = {
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
-    # Both take forty minutes. `long` has a step boundary just before Lambda's timeout, `lumps` has none near it.
+    # `long` and `lumps` take forty minutes. `long` has a step boundary just before Lambda's timeout, `lumps` has none.
     "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
     # Enough events for a snapshot at the end of a turn.
@@ -73,7 +73,7 @@ PROGRAMS: dict[str, Program] = {
     "says nothing": Program(((("effect",),),), ending="nothing"),
     "goes on": Program(((("say",),),), ending="after"),
     "ends twice": Program(((("effect",),),), ending="twice"),
-    # Events are recorded within a text and after it.
+    # Events are recorded while a text is streamed, and after the end of the text.
     "chatters": Program(
         (
             (("chunks", 400), ("say",), ("more chunks", 9)),
@@ -114,13 +114,13 @@ def text_of(message: Message) -> str:
 
 
 class ScriptedAgent:
-    """`ports.Agent` in one process: the message's text names its program, if there is one of this name."""
+    """`ports.Agent` in one process: the message's text selects the program, if there is a program of this name."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `ports.Agent.run`."""

@@ -53,7 +53,7 @@ PUSH_OPERATIONS = {
     "deliveries": "push_read",
     **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
-"""Name in the kinds of side effect for each method of the push configs."""
+"""Name of each push config method in the kinds of side effect."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Parts:
 
 
 def assemble(process: "Process") -> Parts:
-    """Assemble the engine as `bootstrap` does, with this process's view of the world."""
+    """Assemble the engine as `bootstrap` does, with the simulated table, queue and clock of the process."""
     world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
@@ -77,7 +77,7 @@ def assemble(process: "Process") -> Parts:
         process,
         TableTaskStore(
             process.table,
-            cast("Blobs", process.blobs),  # the store uses no other methods of it
+            cast("Blobs", process.blobs),  # the store calls only the methods that SimBlobs has
             clock,
             retention=settings.retention,
             cipher=world.cipher,
@@ -132,11 +132,11 @@ def assemble(process: "Process") -> Parts:
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)
-"""Delays before the retries of a notification; the last one is too long for a delayed message, so a timer starts it."""
+"""Delays before the retries of a notification; the last delay is too long for an SQS message and needs a timer."""
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return the request of a notification, in a form for the receivers of the world."""
+    """Return the webhook request of a notification; the simulated receivers read its headers."""
     task = notification.task
     words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}
     return WebhookRequest({"id": notification.id, **{name: str(word) for name, word in words.items()}}, b"")
@@ -162,7 +162,7 @@ class Registry:
 
 
 def call(process: "Process", owner: str) -> CallContext:
-    """Return a call of the owner, with the process's deadline."""
+    """Return the context of a call by the owner, with the process's deadline."""
     return CallContext(owner, AGENT, deadline=Deadline(process.deadline), caller=owner)
 
 
@@ -189,14 +189,14 @@ def sweep(process: "Process") -> Awaitable[Any]:
 
 @cache
 def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
-    """Return the engine's modules that have one of the names; `modules`, their number, invalidates the cache."""
+    """Return the engine's modules with one of the names; `modules`, the number of loaded ones, is a cache key."""
     ours = [module for name, module in list(sys.modules.items()) if name.startswith("aion_core.")]
     return [(module, name) for module in ours for name in names if hasattr(module, name)]
 
 
 @contextmanager
 def deterministic(world: "SimWorld") -> Iterator[None]:
-    """Draw the engine's new ids and random numbers from the world; set the constants of the world's deployment."""
+    """Take new ids and random numbers from the seeded world; set the constants of the world's deployment."""
     patched: list[tuple[Any, str, Any]] = [
         (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "TIMER_SHARDS", SHARDS),

@@ -23,7 +23,7 @@ LOST_WAKE_UPS = tuple(Aim(Fault.LOST, "queue.send", number) for number in range(
 
 
 def aims(fault: Fault, kind: str, numbers: range, amount: float = 0.0) -> tuple[Aim, ...]:
-    """Return the fault at each of these side effects of a kind."""
+    """Return one plan of the fault for each of these numbered side effects of the kind."""
     return tuple(Aim(fault, kind, number, amount) for number in numbers)
 
 
@@ -62,7 +62,7 @@ BUGS = [
         Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
         Edit(FencedWrites, "commit_step", "self._fence is not None and not self._advanced", "False"),
         scenarios=("question and answer", "two contexts, two owners"),
-        # The planted bug makes a single write; the lease is over at the next step of the process.
+        # With this bug a frozen process makes only one write: at its next step it notices that it has lost the lease.
         aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),
     ),
     bug(

@@ -31,13 +31,13 @@ AGAIN = (Broken, StoreError)
 
 
 class Client:
-    """Program of a user; it retries and reconnects until it has the result, unless its script lets it leave."""
+    """Scripted user: it retries and reconnects until it has the result, unless the script makes it leave."""
 
     def __init__(self, world: "SimWorld", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
-        """Return a message, the same for the same arguments."""
+        """Return a message; equal arguments give equal messages."""
         return Message(
             message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
             parts=[Part(text=text)],
@@ -54,7 +54,7 @@ class Client:
         push: PushConfig | None = None,
         key: str = "",
     ) -> Any:
-        """Send until a response comes: the task, the message, or a ClientError.
+        """Send the message until a response arrives; return the task, the message, or the ClientError.
 
         With an idempotency key the message names no context.
         """
@@ -120,7 +120,7 @@ class Client:
     async def stream(
         self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> str:
-        """Send and stream; reconnect until the task is terminal or interrupted. Return its id, "" after a refusal."""
+        """Send a message; read the stream until the task ends or is interrupted. Return its id, "" if refused."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
@@ -134,7 +134,7 @@ class Client:
             )
             if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
-            # The stream broke before its first event: the client cannot know the fate of its message.
+            # The stream broke before its first event, so the client does not know whether its message was stored.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
         if not hearing.task_id or leave_after or _message_of(hearing):
@@ -145,7 +145,7 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe from the end of `after`; reconnect until the task is terminal or interrupted, or the client leaves.
+        """Subscribe where `after` ended; reconnect until the task ends or is interrupted, or the client leaves.
 
         Return the last connection.
         """

@@ -1,4 +1,4 @@
-"""Summary of the simulated schedules, in files named or printed at the end of the run."""
+"""Report of the simulated schedules: tables of the faults, written into files at the end of the test run."""
 
 from tests.conftest import SIMULATED
 from tests.simulation.coverage import COVERED
@@ -7,7 +7,7 @@ WHOLE = SIMULATED.with_name("simulation.txt")
 
 
 def pytest_sessionfinish() -> None:
-    """Write the tables by scenario and by side effect, and the table of all three dimensions."""
+    """Write the table of scenario by side effect by fault into a file, and the two summary tables into another."""
     if COVERED.schedules:
         WHOLE.parent.mkdir(exist_ok=True)
         WHOLE.write_text("".join(f"{line}\n" for line in COVERED.whole()), encoding="utf-8")

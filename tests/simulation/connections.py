@@ -1,4 +1,4 @@
-"""Connection between a client and a function: an answer, or a stream with breaks, departures and slow readers."""
+"""Connection between a client and a function: a response or a stream, with broken connections and slow clients."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ class Connection:
     # ── The server's side ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def answers(self, answer: Any) -> None:
-        """Send the answer, unless the connection has ended."""
+        """Send the response, unless the connection has ended."""
         if self.ended is None:
             self.answer = answer
             self.ends(answer if isinstance(answer, Exception) else None)
@@ -43,7 +43,7 @@ class Connection:
             self._news.set()
 
     async def room(self) -> None:
-        """Wait for a free buffer: the client has read enough."""
+        """Wait until a slow client has read enough to free the buffer."""
         if self.slow:
             await asyncio.sleep(self.slow)
 
@@ -60,12 +60,12 @@ class Connection:
     # ── The client's side ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def leave(self) -> None:
-        """Leave; the server notices it at its next write."""
+        """Close the client's side; the server notices this at its next write."""
         self.gone = True
         self.ends(Broken("the client left"))
 
     async def read(self) -> list[tuple[float, StreamItem]]:
-        """Return the events since the last read, [] at the end."""
+        """Wait for events, and return those since the last read; return [] at the end of the stream."""
         while self._read == len(self.heard) and self.ended is None:
             self._news.clear()
             await self._news.wait()
@@ -74,7 +74,7 @@ class Connection:
         return new
 
     async def result(self, patience: float) -> Any:
-        """Return the answer; raise the server's error, or Broken."""
+        """Return the response; raise the server's error, or Broken."""
         try:
             async with asyncio.timeout(patience):
                 while self.ended is None:

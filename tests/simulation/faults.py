@@ -28,28 +28,28 @@ class Fault(StrEnum):
     CRASH_BEFORE = "crash before"
     CRASH_AFTER = "crash after"
     CRASH_IN_FLIGHT = "crash in flight"  # The process dies, and its request still arrives.
-    KILLED_SOON = "killed soon"  # The process dies a while later, without notice.
+    KILLED_SOON = "killed soon"  # The process dies a while after the start of its invocation, without notice.
     TIME_IS_SHORT = "time is short"  # The invocation ends soon, and the runner knows the time.
     FROZEN_BEFORE = "frozen before"
     FROZEN_AFTER = "frozen after"
-    OVERTAKEN = "overtaken"  # The process is frozen until another one has the lease, and a little longer.
+    OVERTAKEN = "overtaken"  # The process is frozen until another process has the lease, and a little longer.
     DOUBLED = "doubled"  # A message arrives twice, or the AWS client repeats a successful write.
     LATE = "late"
     SEEN_AGAIN = "seen again"  # SQS delivers the message again while its function still runs.
-    POISONED = "poisoned"  # The message names a context without any item.
+    POISONED = "poisoned"  # The message names a context that is not stored.
     HANDLER_FAILS = "handler fails"
     REDRIVEN = "redriven"
     PURGED = "purged"
-    LOST = "lost"  # One message disappears.
+    LOST = "lost"  # The message disappears.
     THROTTLED = "throttled"  # The request is refused and has no effect.
     THROTTLED_REASON = "one throttled"  # The transaction is refused, with throttling as the reason for one write.
     BURST = "burst"
     CONFLICT = "conflict"  # The transaction is refused, with TransactionConflict as the reason for one write.
     ANSWER_LOST = "answer lost"
-    ARRIVES_LATE = "arrives late"  # The sender gets no answer, and the request arrives some time later.
+    ARRIVES_LATE = "arrives late"  # The sender gets no response; the request arrives some time later.
     STALE = "stale"  # The index returns old entries.
     HALF_MADE = "half made"  # For a moment, queries return only a part of the transaction.
-    BLOB_GONE = "blob gone"  # The item exists, and its blob does not.
+    BLOB_GONE = "blob gone"  # The blob is missing, although its item exists.
     SLOW = "slow"  # The request takes several seconds.
     CLIENT_LEAVES = "client leaves"
     CLIENT_SLOW = "client slow"
@@ -178,7 +178,7 @@ class Aim:
 
 @dataclass
 class FaultPlan:
-    """Faults of a schedule; the plan counts the side effects to find the one for a fault."""
+    """Planned faults of a schedule; the plan counts the side effects, and returns each fault at its side effect."""
 
     aims: Sequence[Aim] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -224,7 +224,7 @@ For STALE, 1 means the old entries of the index, and 2 both the old and the new 
 
 
 def amount_of(fault: Fault, random: Random) -> float:
-    """Draw the fault's amount."""
+    """Draw the fault's amount, such as its seconds."""
     return random.choice(AMOUNTS.get(fault, (0.0,)))
 
 

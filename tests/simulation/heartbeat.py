@@ -1,4 +1,4 @@
-"""Lease heartbeat on the virtual clock: the deployed `LeaseRenewal`; its blocking requests take virtual time."""
+"""Lease heartbeat in virtual time, with the production `LeaseRenewal`."""
 
 import asyncio
 from types import TracebackType
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimHeartbeat:
-    """`tasks.process.Heartbeat`; a blocked event loop does not stop it, a frozen process does."""
+    """Simulated `tasks.process.Heartbeat`: a frozen process stops it, a blocked event loop does not."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SimHeartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A thread is not cancelled: a running beat still arrives.
+        # A thread cannot be cancelled: the request of a running beat still arrives.
         self._stopped = True
 
     async def _beat(self) -> None:

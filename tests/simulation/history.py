@@ -1,4 +1,4 @@
-"""Facts of a schedule: events, answers, streams, leases, acts of agents, and the faults."""
+"""Record of a schedule: events, responses, streams, leases, actions of agents, and faults."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from aion_core.protocol.types import Message, Task, TaskState, stream_response
 
 @dataclass(frozen=True)
 class Entry:
-    """Durable event, at the time of its commit."""
+    """Recorded event, with the time of its commit."""
 
     at: float
     process: str
@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass
 class Hold:
-    """Lease, from its acquisition."""
+    """Lease of a turn, with the times of its acquisition and its end."""
 
     at: float
     process: str
@@ -44,7 +44,7 @@ class Hold:
 
 
 class Write(Struct, frozen=True):
-    """Commit under a lease."""
+    """Commit of a lease holder, with its fence."""
 
     at: float
     process: str
@@ -117,7 +117,7 @@ class Did(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Listening:
-    """Push config, from its registration."""
+    """Push config, with the time and the position of its registration."""
 
     at: float
     task: TaskKey
@@ -142,7 +142,7 @@ class Post:
 
 
 class History:
-    """Facts of one schedule, in their order."""
+    """Everything recorded of one schedule, in order of time."""
 
     def __init__(self) -> None:
         self.log: dict[TaskKey, list[Entry]] = {}
@@ -192,13 +192,14 @@ class History:
         """Unexpected exceptions."""
 
     def fence(self, context: ContextKey) -> int:
-        """Return the context's newest acquired fence."""
+        """Return the fence of the context's newest lease."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
-        """Note the deletion of an expired context: its fences begin again.
+        """Note that an expired context was deleted: the fences of its successor begin at 1 again.
 
-        Its leases, commits and actions get another context id, so that those of the next context are separate.
+        The leases, commits and actions of the expired context get another context id, apart from those of its
+        successor.
         """
         expired = replace(context, context_id=f"{context.context_id} (expired, {len(self.holds)})")
         for hold in self.holds:

@@ -26,7 +26,7 @@ FOLLOWS = {S: {W} | ENDS, W: {W} | ASKS | ENDS, **{state: {W} | ENDS for state i
 """Allowed state transitions; written again here, so that an error of the engine is visible."""
 
 LEASE_SECONDS = 30.0
-"""Term of a lease in every deployment."""
+"""Duration of a lease in every deployment."""
 
 STOP_SECONDS = 5.0
 """Longest run of an agent after a cancel: its lease is checked once a second, and its stop takes up to two seconds."""
@@ -40,12 +40,12 @@ def violations(world: "SimWorld") -> list[str]:
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # The check runs after the end of the world: the store cannot wait before a retry.
+            # The check runs after the end of the simulated time, so the store cannot wait before a retry.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
 
-def i1_an_answered_task_is_never_lost(world: "SimWorld") -> Iterator[str]:
+def i1_accepted_message_is_not_lost(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if entries and entries[-1].state not in ENDS | ASKS:
             yield f"{key.task_id} is {TaskState.Name(entries[-1].state)}, and nobody is at work on it."
@@ -56,18 +56,18 @@ def i1_an_answered_task_is_never_lost(world: "SimWorld") -> Iterator[str]:
             if task is None:
                 yield f"{asking.client} received {key.task_id}, but no such task is stored."
             elif asking.message_id not in {message.message_id for message in task.history}:
-                # A cancel ends all turns of a task; in input-required, earlier messages wait.
+                # The queued messages of a canceled task are dropped; those of an interrupted task stay queued.
                 waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
                 if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
                     yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
 
 
-def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
+def i2_message_is_processed_once(world: "SimWorld") -> Iterator[str]:
     told: Counter[tuple[str, str, str]] = Counter()
     for key in world.history.log:
         task = folded(world, key)
         for message in users_messages(task) if task else ():
-            # A message key expires with its task, or before; then the same message may start another task.
+            # A message key may expire before its task; then the same message may start another task.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
     for (owner, context, message_id), times in told.items():
@@ -83,14 +83,14 @@ def i2_a_message_is_taken_once(world: "SimWorld") -> Iterator[str]:
             yield f"{message_id} was answered in {len(of_it)} turns."
 
 
-def i3_a_task_goes_where_it_may(world: "SimWorld") -> Iterator[str]:
+def i3_state_transitions_are_allowed(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         for before, after in pairwise(entries):
             if hasattr(after.numbered.event, "status") and after.state not in FOLLOWS.get(before.state, set()):
                 yield f"{key.task_id} went from {TaskState.Name(before.state)} to {TaskState.Name(after.state)}."
 
 
-def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
+def i4_terminal_event_is_the_last(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         ends = [entry.numbered.generation for entry in entries if entry.state in ENDS]
         if ends and ends[0] != entries[-1].numbered.generation:
@@ -102,7 +102,7 @@ def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
                 yield f"{key.task_id} cannot be read: {error}"
             continue
         except RuntimeError:
-            # `at_once` raises, because the store waits for a missing item. Events of a slow clock expire early.
+            # `at_once` raises if the store waits for a missing event. An event written with a slow clock expires early.
             if not (world.skewed and world.forgets):
                 yield f"An event of {key.task_id} is missing."
             continue
@@ -118,7 +118,7 @@ def i4_the_end_is_the_end(world: "SimWorld") -> Iterator[str]:
             yield f"The snapshot of {key.task_id} is not what its events add up to."
 
 
-def i5_events_are_numbered_without_a_gap(world: "SimWorld") -> Iterator[str]:
+def i5_events_are_numbered_without_gap(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         numbers = [entry.numbered.generation for entry in entries]
         if numbers != list(range(1, len(numbers) + 1)):
@@ -135,7 +135,7 @@ def i5_events_are_numbered_without_a_gap(world: "SimWorld") -> Iterator[str]:
             yield f"{key.task_id} holds twice what was emitted once: {repeated}."
 
 
-def i10_one_lives_in_a_context(world: "SimWorld") -> Iterator[str]:
+def i10_context_has_one_lease_holder(world: "SimWorld") -> Iterator[str]:
     for write in world.history.writes:
         if write.fence < write.newest:
             yield f"{write.how} of {write.process} was taken under the fence {write.fence}, not {write.newest}."
@@ -161,7 +161,7 @@ def i10_one_lives_in_a_context(world: "SimWorld") -> Iterator[str]:
         earlier.append(hold)
 
 
-def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
+def i11_finished_step_is_not_repeated(world: "SimWorld") -> Iterator[str]:
     finished: set[tuple[str, int]] = set()
     for did in world.history.agent:
         if did.what == "finished":
@@ -174,13 +174,13 @@ def i11_what_is_finished_is_not_done_again(world: "SimWorld") -> Iterator[str]:
         key = did.what.removeprefix("recorded ")
         entries = world.history.log.get(TaskKey(did.context.owner, did.task_id))
         if entries is None and world.forgets:
-            continue  # The process was frozen for longer than the retention: it created an expired task.
+            continue  # A process frozen for longer than the retention has created a task that had already expired.
         assert entries is not None
         if did.current and key not in {entry.numbered.key for entry in entries}:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
 
 
-def i12_a_canceled_task_is_silent(world: "SimWorld") -> Iterator[str]:
+def i12_canceled_task_stops(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if asking.what != "cancel" or not isinstance(asking.answer, Task) or asking.answered is None:
             continue
@@ -199,7 +199,7 @@ def i12_a_canceled_task_is_silent(world: "SimWorld") -> Iterator[str]:
                     yield f"The agent of {key.task_id} was at work {late:.1f} s after its cancel was answered."
 
 
-def i13_nobody_sees_anothers(world: "SimWorld") -> Iterator[str]:
+def i13_owners_are_isolated(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         answer = asking.answer
         if isinstance(answer, Task) and TaskKey(asking.owner, answer.id) not in world.history.log:
@@ -214,7 +214,7 @@ def i13_nobody_sees_anothers(world: "SimWorld") -> Iterator[str]:
             yield f"{hearing.owner} received {hearing.task_id} of another owner."
 
 
-def i14_nothing_is_left(world: "SimWorld") -> Iterator[str]:
+def i14_no_work_is_left(world: "SimWorld") -> Iterator[str]:
     yield from (f"{owed}." for owed in world.promised())
     if world.queue.open():
         yield f"Wake-up messages are left: {[letter.wake_up for letter in world.queue.open()]}."
@@ -237,7 +237,7 @@ def status_of(entry: Entry) -> TaskStatus:
     return event.status
 
 
-def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
+def i15_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_FAILED:
             continue
@@ -260,7 +260,7 @@ def i15_a_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
             yield f"{key.task_id} failed, and its agent did not: {reason}"
 
 
-def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
+def i16_work_ends_in_time(world: "SimWorld") -> Iterator[str]:
     if world.history.work_queue > 800:
         yield f"{world.history.work_queue} wake-up messages were enqueued."
     disturbed = max(
@@ -284,8 +284,8 @@ def i16_it_does_not_take_for_ever(world: "SimWorld") -> Iterator[str]:
             yield f"{key.task_id} came to rest at {at:.0f} s, when {most:.0f} s was long enough."
 
 
-def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
-    """Resume a dead process's turn: within 45 s if the process lived to enqueue a wake-up message, otherwise 122 s."""
+def i16b_dead_process_is_replaced_soon(world: "SimWorld") -> Iterator[str]:
+    """Report a dead process's turn resumed too late: after 45 s if a wake-up message was enqueued, else 122 s."""
     faults = [(fault, kind) for _, fault, kind, _ in world.history.faults]
     for write in world.history.writes:
         if write.how == "pause" and not faults:
@@ -309,8 +309,8 @@ def i16b_who_dies_is_followed_soon(world: "SimWorld") -> Iterator[str]:
             yield f"{hold.process} died at {died:.1f} s; its turn was begun again at {followed}."
 
 
-def i18_the_answer_is_the_agents(world: "SimWorld") -> Iterator[str]:
-    """Complete a task with its agent's last answer."""
+def i18_completed_task_has_agents_answer(world: "SimWorld") -> Iterator[str]:
+    """Report a completed task without the last answer of its agent."""
     for key, entries in world.history.log.items():
         if not entries or entries[-1].state != TaskState.TASK_STATE_COMPLETED:
             continue
@@ -333,20 +333,20 @@ def _lasts(world: "SimWorld", fault: str, number: int) -> float:
 
 
 CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
-    i1_an_answered_task_is_never_lost,
-    i2_a_message_is_taken_once,
-    i3_a_task_goes_where_it_may,
-    i4_the_end_is_the_end,
-    i5_events_are_numbered_without_a_gap,
-    i10_one_lives_in_a_context,
-    i11_what_is_finished_is_not_done_again,
-    i12_a_canceled_task_is_silent,
-    i13_nobody_sees_anothers,
-    i14_nothing_is_left,
-    i15_a_failure_has_a_reason,
-    i16_it_does_not_take_for_ever,
-    i16b_who_dies_is_followed_soon,
-    i18_the_answer_is_the_agents,
+    i1_accepted_message_is_not_lost,
+    i2_message_is_processed_once,
+    i3_state_transitions_are_allowed,
+    i4_terminal_event_is_the_last,
+    i5_events_are_numbered_without_gap,
+    i10_context_has_one_lease_holder,
+    i11_finished_step_is_not_repeated,
+    i12_canceled_task_stops,
+    i13_owners_are_isolated,
+    i14_no_work_is_left,
+    i15_failure_has_a_reason,
+    i16_work_ends_in_time,
+    i16b_dead_process_is_replaced_soon,
+    i18_completed_task_has_agents_answer,
     *READER_CHECKS,
     *STORE_CHECKS,
     *PUSH_CHECKS,

@@ -1,7 +1,7 @@
 """Regression schedules, each with its faults: `make test` plays them all.
 
-Each has its scenario, seed and faults: a seed alone draws another schedule after scenarios, faults or side effects are
-added. Schedules from before the stores over the table port are not here, because their seeds no longer reproduce them.
+A schedule includes its faults, because its seed draws other faults once scenarios, faults or side effects are added.
+Schedules older than the table port are missing: their seeds no longer reproduce them.
 """
 
 from tests.simulation.faults import Aim, Fault
@@ -17,13 +17,13 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ("many tasks", 70530, (Aim(Fault.CRASH_BEFORE, "list.query_index", 2),)),
     # A process was frozen while it stored a blob, and acquired an almost expired lease.
     ("many tasks", 70098, (Aim(Fault.LOST, "queue.send", 3), Aim(Fault.OVERTAKEN, "blob.put", 3, 0.02))),
-    # A lease check was throttled under a hanging agent, and the turn was begun again for another reason.
+    # A lease check was throttled while the agent hung, and the turn was begun again for another reason.
     ("an agent that hangs", 20254, (Aim(Fault.THROTTLED, "renew.write_blocking", 51),)),
     # A client read a task between two writes of the transaction that completed it.
     ("told of a task", 485622101373, (Aim(Fault.HALF_MADE, "finish.transact", 1, 0.05),)),
-    # Two invocations of one minute were too short for a step, and a fault ended the third.
+    # Two invocations of one minute were too short for a step, and a fault ended the third invocation.
     ("past fifteen minutes", 485622101957, (Aim(Fault.FROZEN_AFTER, "thread.transact", 8, 45.0),)),
-    # A heartbeat, frozen in the middle of a renewal, sent its wake-up message after the end, and the message was late.
+    # A heartbeat frozen during a renewal enqueued its wake-up message after the end of the schedule, with a delay.
     (
         "send and wait",
         915217701043,
@@ -33,9 +33,9 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
             Aim(Fault.SLOW, "holds.get_blocking", 1, 2.5),
         ),
     ),
-    # A context expired and was created again with a turn of the same name; only the leases of the two were distinct.
+    # A context expired and was created again with a turn of the same id; only the leases of the two turns differed.
     ("kept for an hour", 1463182601212, (Aim(Fault.THROTTLED, "thread.get", 3),)),
-    # An event was recorded with a clock ten minutes slow, and expired before its task.
+    # An event was recorded with a clock that was ten minutes slow, so the event expired before its task.
     (
         "kept for an hour",
         833933901070,

@@ -1,4 +1,4 @@
-"""Scenarios of long storage, and of deployments with other settings."""
+"""Scenarios of long retention, and of deployments with other settings."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ async def large(world: SimWorld) -> None:
     task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
     await asyncio.gather(ann.get(id_of(task)), Client(world, name="reader").listen(id_of(task)))
     await ann.rest(id_of(task))
-    # The next turn of the context reads the history, and does not depend on it.
+    # The next turn reads the context's history, and ends even if a large event in it is unreadable.
     await ann.rest(id_of(await ann.send("recalls", "m-2")))
     await ann.list(what="list all")
 
@@ -117,7 +117,7 @@ scenario("answers in artifacts", deployment=Deployment(answer=AnswerAs.BOTH))(_r
 
 @scenario("a deployment in the middle")
 async def deployed(world: SimWorld) -> None:
-    """Deploy new code and new settings between two steps, while turns run and wait under the old ones."""
+    """Deploy new code and new settings between two steps, while turns of the old deployment run or wait."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "asks"))
     task = await ann.send(text, "m-1", wait=False, push=new_config(world, "p-1"))

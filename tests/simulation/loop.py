@@ -17,7 +17,7 @@ BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(Exception):
-    """All tasks wait without any timer."""
+    """All asyncio tasks wait, and no timer is set."""
 
 
 class Runaway(Exception):
@@ -25,7 +25,7 @@ class Runaway(Exception):
 
 
 class Life:
-    """Life of a process: its tasks run, are held for a while, or are held from its death to the end of the schedule."""
+    """State of a process: its asyncio tasks run, are paused, or are paused from its death to the schedule's end."""
 
     __slots__ = ("alive", "held")
 
@@ -40,7 +40,7 @@ LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 class SimTask(asyncio.Task[Any]):
-    """Task with a number, for the same order of a set of tasks in each run."""
+    """asyncio task with a number as its hash, so that a set of tasks has the same order in each run."""
 
     number = 0
     life: "Life | None" = None
@@ -53,9 +53,9 @@ class SimTask(asyncio.Task[Any]):
 class SimLoop(asyncio.BaseEventLoop):
     """Event loop with an order drawn from the seed, without threads, sockets or real time.
 
-    The loop delays the handles of a held Life until its release. Those of an ended Life run after the schedule is judged,
-    with a cancellation: a coroutine that is never resumed would be closed by the garbage collector, and its `finally`
-    blocks would run in the middle of a later schedule, in the context of another task.
+    The handles of a paused Life wait for its release. The tasks of an ended Life are cancelled after the schedule's
+    checks: the garbage collector would close a coroutine that is never resumed, and run its `finally` blocks in the
+    middle of a later schedule.
     """
 
     # Attributes of asyncio.BaseEventLoop, and of its handles, without published types.
@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
-        # asyncio adds the task to a set during its construction: it needs its number before.
+        # asyncio adds the task to a set during the task's construction, when the number must be known already.
         SimTask.number = number
         task = SimTask(coro, loop=self, name=str(name or f"task-{number}"), context=context)
         task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
@@ -88,7 +88,7 @@ class SimLoop(asyncio.BaseEventLoop):
             life.held = []
 
     def release(self, life: Life) -> None:
-        """Run the life's delayed handles, then its new ones; do nothing if the life has ended."""
+        """Run the life's delayed handles; do nothing if the life has ended."""
         if not life.alive:
             return
         held, life.held = life.held, None
@@ -158,12 +158,12 @@ class SimClock:
         return BEGINNING + timedelta(seconds=seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for the seconds."""
+        """Wait for this number of seconds."""
         await asyncio.sleep(seconds)
 
 
 def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:
-    """Run a coroutine without awaits to its end; return its result."""
+    """Run a coroutine that never waits; return its result."""
     try:
         work.send(None)
     except StopIteration as returned:

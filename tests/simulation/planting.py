@@ -61,7 +61,7 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(source: str, old: str) -> str:
-    """Return the text with the indentation of the source."""
+    """Return the text to replace, with the indentation that it has in the source."""
     if "\n" not in old:
         return old
     first = old.splitlines()[0]

@@ -21,12 +21,12 @@ INVOCATION_SECONDS = 900.0
 
 
 class Process:
-    """Process of one function; it can be killed, frozen and blocked. All its side effects pass `effect`."""
+    """Process of a Lambda function; it can be killed, frozen and blocked. All its side effects pass `effect`."""
 
     def __init__(self, world: "SimWorld", name: str, *, skew: float = 0.0) -> None:
         self.world, self.name = world, name
         self.life, self.beating = Life(), Life()
-        """Lives of its event loop and of its other threads: a blocked loop does not hold the threads."""
+        """Lives of the process's event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
         self.parts: Any = None
         """`assembly.Parts`: the engine objects of this process."""
@@ -106,7 +106,7 @@ class Process:
             self.world.outside(0.01, tell)
 
     async def freeze(self, seconds: float, *, after_takeover: float | None = None) -> None:
-        """Freeze all threads for the seconds; the clock continues.
+        """Freeze all threads for this number of seconds; the clock continues.
 
         With `after_takeover`, only until this many seconds after another process acquires a lease.
         """
@@ -131,7 +131,7 @@ class Process:
         await asyncio.sleep(0)
 
     async def block(self, seconds: float) -> None:
-        """Block the event loop for the seconds, as a computing node does; other threads continue."""
+        """Block the event loop for this number of seconds, like a node that computes; other threads continue."""
         now = self.world.loop.time()
         self.world.history.blocked.append((self.name, now, now + seconds))
         self.world.loop.hold(self.life)
@@ -149,9 +149,9 @@ class Process:
     # ── Side effects ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def effect(self, kind: str, act: Callable[[], Any]) -> Any:
-        """Do a side effect that others can see; all faults happen here.
+        """Do a side effect visible to other processes; all faults happen here.
 
-        `act` takes no time. Return its result, or raise its error or that of a fault.
+        `act` takes no time. Return the result of `act`, or raise its error or the error of a fault.
         """
         world = self.world
         if world.over:
@@ -182,7 +182,7 @@ class Process:
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
-        """Do the side effect now."""
+        """Do the side effect without delay."""
         self.world.aim = aim
         done = act()
         if inspect.iscoroutine(done):
@@ -251,7 +251,7 @@ class Process:
 
 
 class SimWorkQueue:
-    """`ports.WorkQueue` and `ports.PushQueue`: the world's only queue, for one process."""
+    """`ports.WorkQueue` and `ports.PushQueue` of one process, over the simulated queue."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -267,7 +267,7 @@ class SimWorkQueue:
 
 
 class Webhooks:
-    """`ports.WebhookClient`: the receivers of the world, for one process."""
+    """`ports.WebhookClient` of one process, over the simulated receivers."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

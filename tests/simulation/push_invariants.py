@@ -22,8 +22,8 @@ SOON_SECONDS = 3.0
 """Longest delay of a notification after its event, without faults."""
 
 
-def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
-    """Post each due event at least once, first attempts in order, no other event, and nothing after a delete."""
+def i8_due_events_are_delivered(world: "SimWorld") -> Iterator[str]:
+    """Report notifications that are missing, foreign, out of order, given up early, or sent after the end."""
     for listening in world.history.listenings:
         who = f"{listening.config.id} of {listening.task.task_id}"
         posts = _posts(world, listening)
@@ -41,8 +41,8 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, WebhookGone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        # A frozen holder of a claim may post late, but nobody gets a new claim then. A process with a fast clock treats
-        # the claim as expired while the other process still posts.
+        # A frozen process may post late under its claim, but no process gets a new claim then. A process with a fast
+        # clock treats the claim as expired while the other process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
         # While the table throttles, the process cannot store that the webhook is gone.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
@@ -50,8 +50,7 @@ def i8_who_listens_is_told(world: "SimWorld") -> Iterator[str]:
         if gone:
             continue
         missing = set(due) - set(firsts)
-        # A process with a slow clock writes an earlier TTL: after an hour without events, the config expires before its
-        # task, by the error of the clock.
+        # A process with a slow clock writes an earlier TTL, so that the config may expire before its task.
         if missing and not (world.skewed and world.forgets):
             yield f"{who} was never notified of {sorted(missing)} of {sorted(due)}."
         spared = world.history.spared[listening.task, listening.config.id]
@@ -83,7 +82,7 @@ def _given_up_early(posts: list[Post], spared: int) -> Iterator[str]:
         alive = taken
 
 
-def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
+def i9_attempts_of_event_have_one_id(world: "SimWorld") -> Iterator[str]:
     ids: dict[tuple[object, str, int], set[str]] = {}
     for post in world.history.posts:
         ids.setdefault((post.task, post.config_id, post.generation), set()).add(post.id)
@@ -94,8 +93,8 @@ def i9_the_tries_of_an_event_have_one_id(world: "SimWorld") -> Iterator[str]:
         yield "Two events have one id."
 
 
-def i16c_who_listens_is_told_soon(world: "SimWorld") -> Iterator[str]:
-    """Send each notification promptly if nothing fails; none waits for the sweep."""
+def i16c_notification_is_sent_soon(world: "SimWorld") -> Iterator[str]:
+    """Report a notification that is late although nothing has failed."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
     for listening in world.history.listenings:
@@ -128,4 +127,4 @@ def _wants(events: PushEvents, event: object) -> bool:
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)
 
 
-PUSH_CHECKS = (i8_who_listens_is_told, i9_the_tries_of_an_event_have_one_id, i16c_who_listens_is_told_soon)
+PUSH_CHECKS = (i8_due_events_are_delivered, i9_attempts_of_event_have_one_id, i16c_notification_is_sent_soon)

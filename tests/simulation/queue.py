@@ -38,7 +38,7 @@ class WakeUpQueue:
         self.show(letter, limited(delay) + self._random.choice((0.01, 0.05, 0.3)))
 
     def show(self, letter: Letter, after: float) -> None:
-        """Make the message visible after the seconds, unless it is deleted before."""
+        """Make the message visible after this number of seconds, unless it is deleted before."""
         self._later(after, self._receive, letter)
 
     def delete(self, letter: Letter) -> None:

@@ -1,4 +1,4 @@
-"""Invariants of streams, answers and replies, as clients receive them."""
+"""Invariants of streams, responses and replies, as clients receive them."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEHIND_SECONDS, SOON_SECONDS = 30.0, 4.0
 
 
-def i6_a_reader_hears_every_event_once(world: "SimWorld") -> Iterator[str]:
+def i6_reader_receives_every_event_once(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         if not hearing.heard or isinstance(hearing.heard[0][2], Message):
             continue
@@ -68,8 +68,8 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
         yield f"reconnected and received {first} first."
 
 
-def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
-    """Over all connections of a reader, stream a prefix of the agent's text, or restart it with `append: false`."""
+def i6d_streamed_text_is_prefix_of_agents_text(world: "SimWorld") -> Iterator[str]:
+    """Report a text of a reader, over all its connections, that is no prefix of the agent's text."""
     for key, received in _chains(world):
 
         def is_true(id_: str, text: str, task_id: str = key.task_id) -> bool:
@@ -79,7 +79,7 @@ def i6d_the_text_shown_is_true(world: "SimWorld") -> Iterator[str]:
         yield from faults_of_text(received, is_true)
 
 
-def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterator[str]:
+def i6b_reader_of_terminal_event_has_all_events(world: "SimWorld") -> Iterator[str]:
     for hearing in world.history.hearings:
         entries = world.history.log.get(TaskKey(hearing.owner, hearing.task_id), [])
         if hearing.how != "clean" or not hearing.heard:
@@ -92,7 +92,7 @@ def i6b_a_reader_who_is_told_the_end_has_heard_all(world: "SimWorld") -> Iterato
 
 
 def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
-    """Leave out no chunk of a text, unless a fault disturbs the process that streams."""
+    """Report a missing chunk of a text, unless a fault has disturbed the streaming process."""
     if world.history.deaths or any(
         fault != Fault.SLOW and (not kind.startswith(("queue", "sse")) or fault in DEADLY)
         for _, fault, kind, _ in world.history.faults
@@ -117,14 +117,14 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
                 expected, of = 0, of or id_
 
 
-def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
-    """Answer with the task folded from the log as it was at some moment of the request."""
+def i17_response_equals_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
+    """Report a response whose task equals the folded log at no moment of the request."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # Lengths of the log between the request and the answer.
+        # Lengths of the log between the request and the response.
         first = max(1, sum(entry.visible < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -135,8 +135,8 @@ def i17_an_answer_is_the_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
             yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."
 
 
-def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
-    """Store the agent's messages and artifacts unchanged; an undisturbed stream has every chunk."""
+def i19_messages_are_stored_unchanged(world: "SimWorld") -> Iterator[str]:
+    """Report a recorded message that differs from the agent's, and an undisturbed stream that lacks a chunk."""
     for key, entries in world.history.log.items():
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
@@ -157,8 +157,8 @@ def i19_what_is_said_is_said_as_it_was(world: "SimWorld") -> Iterator[str]:
                 yield f"{hearing.client} received {text[:40]!r}, and {spoken[:40]!r} was streamed."
 
 
-def i23_a_reply_is_a_message_or_a_task(world: "SimWorld") -> Iterator[str]:
-    """Reply with a message alone or with a task; a repeated request gets the same message."""
+def i23_reply_is_message_or_task(world: "SimWorld") -> Iterator[str]:
+    """Report a Message that is not the whole reply, and repeats of a request with different Messages."""
     replies: dict[tuple[str, str, str], set[bytes]] = {}
     for asking in world.history.askings:
         if isinstance(asking.answer, Message):
@@ -184,7 +184,7 @@ def _ended(hearing: Hearing) -> bool:
 
 
 def _place(cursor: str, newest: int) -> tuple[int, int, int]:
-    """Return the position of this Last-Event-ID in the task; (0, 0, 0) for a foreign one."""
+    """Return the position of this Last-Event-ID in the task; (0, 0, 0) if the id is invalid."""
     steps = cursor.split(".")
     if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
         return (0, 0, 0)
@@ -192,7 +192,7 @@ def _place(cursor: str, newest: int) -> tuple[int, int, int]:
 
 
 def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
-    """Stream every stored chunk between two events to a reader after a reconnection, unless its own request fails."""
+    """Report a stored chunk between two events that a reconnected reader did not receive, unless a request failed."""
     if not is_undisturbed(
         world, Fault.CONFLICT, Fault.SKEWED, Fault.STALE, Fault.SEEN_AGAIN, Fault.POISONED, Fault.LOST
     ):
@@ -211,8 +211,8 @@ def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
                 yield f"A reader of {key.task_id} was not given {sorted(missing)[:5]} after event {before}."
 
 
-def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
-    """Continue a stream after single throttled requests, at least 30 s apart."""
+def i28_stream_survives_single_failures(world: "SimWorld") -> Iterator[str]:
+    """Report a stream that ended although only single requests were throttled, at least 30 s apart."""
     times = sorted(at for at, fault, kind, _ in world.history.faults if fault == Fault.THROTTLED.value)
     if world.unavailable_until or any(later - earlier < 30.0 for earlier, later in pairwise(times)):
         return
@@ -225,8 +225,8 @@ def i28_a_reader_outlives_single_failures(world: "SimWorld") -> Iterator[str]:
             yield f"The stream of {asking.client} ended by {asking.answer!r}."
 
 
-def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
-    """Stream an event soon after its commit, even if the clock of the streaming process is wrong."""
+def i31_event_is_streamed_soon(world: "SimWorld") -> Iterator[str]:
+    """Report an event that was streamed long after its commit, even if the streaming process had a wrong clock."""
     if not is_undisturbed(world, Fault.SKEWED, Fault.CONFLICT, Fault.STALE, Fault.HALF_MADE):
         return
     for hearing in world.history.hearings:
@@ -245,8 +245,8 @@ def i31_a_reader_is_not_far_behind(world: "SimWorld") -> Iterator[str]:
                     yield f"{hearing.client} received event {id_} {behind:.0f} s late."
 
 
-def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
-    """With `reply: auto`, begin the stream with the task if the agent has no answer soon."""
+def i30_stream_begins_soon(world: "SimWorld") -> Iterator[str]:
+    """Report a stream that had no event for seconds, with `reply: auto` and without faults."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
     for hearing in world.history.hearings:
@@ -254,8 +254,8 @@ def i30_a_stream_says_something_soon(world: "SimWorld") -> Iterator[str]:
             yield f"{hearing.client} received nothing for {hearing.heard[0][0] - hearing.at:.1f} s."
 
 
-def i33_a_subscription_outlasts_a_question(world: "SimWorld") -> Iterator[str]:
-    """Keep a subscription open in input-required and auth-required (A2A 3.1.6) for five minutes without an event."""
+def i33_subscription_outlasts_interrupt(world: "SimWorld") -> Iterator[str]:
+    """Report a subscription to an interrupted task that closed within five minutes of the last event (A2A 3.1.6)."""
     for hearing in world.history.hearings:
         if not hearing.subscribes or hearing.how != "clean" or not hearing.heard:
             continue
@@ -277,23 +277,23 @@ def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object
         chain = [last]
         while chain[0].after is not None:
             chain.insert(0, chain[0].after)
-        # A reader whose first connection has a cursor has invented this cursor.
+        # A first connection with a cursor has an invented cursor, so its reader lacks earlier chunks.
         if id(last) not in continued and not chain[0].cursor:
             received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
             yield TaskKey(last.owner, last.task_id), received
 
 
 READER_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
-    i6_a_reader_hears_every_event_once,
-    i6d_the_text_shown_is_true,
-    i6b_a_reader_who_is_told_the_end_has_heard_all,
+    i6_reader_receives_every_event_once,
+    i6d_streamed_text_is_prefix_of_agents_text,
+    i6b_reader_of_terminal_event_has_all_events,
     i6c_no_chunk_is_missing,
-    i17_an_answer_is_the_log_at_some_moment,
-    i19_what_is_said_is_said_as_it_was,
-    i23_a_reply_is_a_message_or_a_task,
+    i17_response_equals_log_at_some_moment,
+    i19_messages_are_stored_unchanged,
+    i23_reply_is_message_or_task,
     i6e_no_stored_chunk_is_left_out,
-    i28_a_reader_outlives_single_failures,
-    i31_a_reader_is_not_far_behind,
-    i30_a_stream_says_something_soon,
-    i33_a_subscription_outlasts_a_question,
+    i28_stream_survives_single_failures,
+    i31_event_is_streamed_soon,
+    i30_stream_begins_soon,
+    i33_subscription_outlasts_interrupt,
 )

@@ -1,4 +1,4 @@
-"""Receivers of push notifications: good and bad answers of a client's webhook."""
+"""Receivers of push notifications: good and bad responses of a client's webhook."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of the webhook, and its delay in seconds."""
+    """Response of the webhook, and its delay in seconds."""
 
     outcome: PostOutcome
     seconds: float = 0.05
@@ -38,7 +38,7 @@ def flaky(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
 
 
 def forgetful(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
-    """Accept everything, but lose the answer to each first attempt."""
+    """Accept everything, but lose the response to each first attempt."""
     first = all(post.id != headers["id"] for post in world.history.posts)
     return Answer(Unreachable("the connection broke"), 3.0) if first else Answer(Delivered())
 

@@ -64,7 +64,7 @@ def _clean(name: str) -> dict[str, int]:
 
 
 def _reached(name: str) -> dict[str, int]:
-    """Return the number of side effects of each kind, with 2 for kinds that occur only after a fault."""
+    """Return the number of side effects of each kind; assume 2 for kinds that occur only after a fault."""
     return dict.fromkeys(AFTER_FAULTS, 2) | _clean(name)
 
 
@@ -94,7 +94,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     for _ in range(3):
         if outcome.fired:
             return outcome
-        # The schedule reached no fault: play it again with a fault at one of its side effects.
+        # No planned fault has happened: play the schedule again with a fault at one of its side effects.
         kind = random.choice([kind for kind in outcome.points if not kind.endswith("overdue.query_index")])
         fault = random.choice([fault for fault in Fault if applies(fault, kind)])
         nth = random.randint(1, outcome.points.count(kind))
@@ -121,7 +121,7 @@ def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> li
     """Crash at one side effect and at a later one, in a schedule for each pair; at most `most` random pairs."""
     points = play(scenario, seed).points
     random = Random(f"{seed} pairs")
-    # A schedule with a crash has more side effects.
+    # A crash adds side effects, so the number of the second one may be higher than without a crash.
     pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
     chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
     return [
@@ -134,8 +134,8 @@ def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> li
 def aimed(fault: Fault, kind: str) -> Outcome | None:
     """Play a scenario with this fault at the first side effect of this kind; return None if no scenario reaches it.
 
-    Until its first fault, a schedule equals the one without faults: the candidate with the earliest such side effect
-    is played first.
+    Until its first fault, a schedule equals the one without faults. The shortest schedule with this kind is played
+    first.
     """
     there = [outcome for name in SCENARIOS for outcome in clean(name) if kind in outcome.points]
     for before in sorted(there, key=lambda outcome: len(outcome.points)):

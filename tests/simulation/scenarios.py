@@ -87,7 +87,7 @@ async def repeats(world: SimWorld) -> None:
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
 async def question(world: SimWorld) -> None:
-    """Answer a question twice, sometimes concurrently, with the same messageId or another."""
+    """Answer an interrupt twice, sometimes at once, with one messageId or with two."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
         world.choices.choice(("asks", "asks twice")),
@@ -114,7 +114,7 @@ async def _after(first: Any, second: Any) -> None:
 
 @scenario("reads on over a question", main=False)
 async def reads_on(world: SimWorld) -> None:
-    """Subscribe before a question; the stream continues after the answer, or ends after five minutes without one."""
+    """Subscribe before an interrupt; the stream continues after the answer, or ends after five idle minutes."""
     ann, reader = Client(world), Client(world, name="reader")
     task = await ann.send(world.choices.choice(("asks", "asks", "asks twice")), "m-1", wait=False)
     if not id_of(task):
@@ -132,7 +132,7 @@ async def reads_on(world: SimWorld) -> None:
 
 @scenario("answered in the context")
 async def answered_in_context(world: SimWorld) -> None:
-    """Send two messages without a taskId to a context whose task asks a question."""
+    """Send two messages without a taskId to a context whose task is interrupted."""
     ann = Client(world)
     task = await ann.rest(id_of(await ann.send("asks", "m-1")))
     if isinstance(task, Task):
@@ -187,7 +187,7 @@ async def follow_up_at_the_end(world: SimWorld) -> None:
 
 @scenario("cancel", weight=3)
 async def cancel(world: SimWorld) -> None:
-    """Cancel before the start, in the middle, ten times, and at completion."""
+    """Cancel a task before its start, in the middle, ten times, or at its completion."""
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("slow", "steps", "stubborn", "sour", "asks", "blocks"))
     task = await ann.send(text, "m-1", wait=False)
@@ -244,7 +244,7 @@ async def readers(world: SimWorld) -> None:
 
 @scenario("leaves in the middle")
 async def leaves(world: SimWorld) -> None:
-    """Leave a stream; reconnect by its cursor, or never."""
+    """Leave a stream, then reconnect with the stream's cursor, or never reconnect."""
     ann = Client(world)
     task_id = await ann.stream(
         world.choices.choice(("steps", "chatters", "slow")), "m-1", leave_after=world.choices.randint(1, 9)
@@ -273,7 +273,7 @@ async def misbehaving(world: SimWorld) -> None:
 
 @scenario("past fifteen minutes", weight=1, main=False, deployment=Deployment(watch_seconds=5.0))
 async def long(world: SimWorld) -> None:
-    """Work for forty minutes, in steps, or in one indivisible step."""
+    """Run a turn of forty minutes, in steps or in one indivisible step."""
     ann = Client(world)
     text = world.choices.choice(("long", "long", "lumps", "deaf"))
     if world.choices.random() < 0.5:
@@ -309,7 +309,7 @@ def new_config(world: SimWorld, config_id: str) -> PushConfig:
 
 @scenario("told of a task", weight=3)
 async def told(world: SimWorld) -> None:
-    """Send without waiting; the webhook receives every notification, and answers well or badly."""
+    """Send a message without waiting; the webhook receives every notification, and responds well or badly."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
@@ -345,7 +345,7 @@ async def late(world: SimWorld) -> None:
 
 @scenario("told of a question", main=False)
 async def told_of_a_question(world: SimWorld) -> None:
-    """Notify of a question, of its answer, which has its own push config, of a cancel, and of a further message."""
+    """Notify webhooks of an interrupt, its answer with another push config, a cancel, and a further message."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))

@@ -1,4 +1,4 @@
-"""HTTP entry point of the world: a request begins an invocation, and a Connection carries its answer."""
+"""HTTP entry point of the world: a request begins an invocation, and a Connection carries its response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entrypoint:
-    """Sends each request to an environment of the API."""
+    """HTTP entry point that passes each request to an execution environment of the API function."""
 
     def __init__(self, world: "SimWorld") -> None:
         self._world = world
@@ -25,7 +25,7 @@ class Entrypoint:
     def ask(
         self, owner: str, operation: Callable[[Any, CallContext], Awaitable[Any]], *, of: str = "service"
     ) -> Connection:
-        """Send a request to an environment of the API; return the connection of its answer."""
+        """Send a request to an environment of the API function; return the connection of its response."""
         process, connection = self._connect()
         self._world.begin(process, lambda call: self._answer(process, connection, operation, call, of), owner)
         return connection
@@ -63,7 +63,7 @@ class Entrypoint:
             self._world.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
         if process.buffered:
-            # This entry point sends the answer only after the call has returned, so running turns are handed off.
+            # This entry point sends the response only after the call has returned, so running turns are handed off.
             call.deadline.now.set()
             await call.background.wait()
         await process.effect("answer.write", lambda: self._writes(connection, answer))

@@ -39,7 +39,7 @@ RACE_SECONDS = 10.0
 """Longest time between the reads and the commit of a lease."""
 
 
-def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
+def i20_refusal_has_a_cause(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         error, key = asking.answer, TaskKey(asking.owner, asking.task_id)
         if not isinstance(error, ClientError) or asking.answered is None:
@@ -54,7 +54,7 @@ def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # The agent's policy refuses, or it is a second answer to one question.
+                # The agent's policy refuses the message, or the message is a second answer to one interrupt.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
@@ -63,8 +63,8 @@ def i20_who_is_refused_has_given_cause(world: "SimWorld") -> Iterator[str]:
             yield f"{asking.client} was refused ({asking.what} {asking.message_id} {asking.task_id}): {error!r}"
 
 
-def i21_a_list_holds_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
-    """List each task once, the newest first; list all of them once the system is idle and the index has caught up."""
+def i21_list_has_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
+    """Report a task that is listed twice or to another owner, and a task missing after the index has caught up."""
     stale = happened(world, Fault.STALE)
     for asking in world.history.askings:
         if not asking.what.startswith("list") or not isinstance(asking.answer, list):
@@ -83,7 +83,7 @@ def i21_a_list_holds_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
             yield f"{asking.client} was not listed {own - set(ids)}."
 
 
-def i22_no_more_tasks_are_open_than_may_be(world: "SimWorld") -> Iterator[str]:
+def i22_open_tasks_do_not_exceed_limit(world: "SimWorld") -> Iterator[str]:
     most = world.deployment.open_tasks
     if most is None or world.history.troubled:
         return
@@ -100,7 +100,7 @@ def i22_no_more_tasks_are_open_than_may_be(world: "SimWorld") -> Iterator[str]:
             yield f"{key.owner} had {len(open_)} open tasks at {at:.3f} s, {most} were allowed."
 
 
-def i24_an_idempotency_key_names_one_task(world: "SimWorld") -> Iterator[str]:
+def i24_idempotency_key_names_one_task(world: "SimWorld") -> Iterator[str]:
     tasks: dict[tuple[str, str], set[str]] = {}
     for asking in world.history.askings:
         if asking.key and isinstance(asking.answer, Task):
@@ -110,7 +110,7 @@ def i24_an_idempotency_key_names_one_task(world: "SimWorld") -> Iterator[str]:
             yield f"The key {key} of {owner} made {sorted(ids)}."
 
 
-def i25_an_agent_recalls_its_context(world: "SimWorld") -> Iterator[str]:
+def i25_agent_reads_history_of_its_context(world: "SimWorld") -> Iterator[str]:
     for context, message_id, ids in world.history.recalled:
         own = {
             message.message_id
@@ -126,7 +126,7 @@ def i25_an_agent_recalls_its_context(world: "SimWorld") -> Iterator[str]:
             yield f"The agent did not recall {message_id}, which it answered."
 
 
-def i26_a_record_is_unreadable_only_if_it_was_destroyed(world: "SimWorld") -> Iterator[str]:
+def i26_record_is_unreadable_only_if_destroyed(world: "SimWorld") -> Iterator[str]:
     if world.history.unreadable:
         return
     for answer in [asking.answer for asking in world.history.askings]:
@@ -138,8 +138,8 @@ def _is_in(world: "SimWorld", key: TaskKey, context: str) -> bool:
     return not context or world.history.context_of[key].context_id == context
 
 
-def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator[str]:
-    """Report a turn that began twice, though no process died and only one or two requests failed or lost their answers."""
+def i27_retried_write_costs_no_turn(world: "SimWorld") -> Iterator[str]:
+    """Report a turn that began twice, though no process died and only one or two requests failed or lost a response."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
@@ -150,8 +150,8 @@ def i27_a_write_that_is_tried_again_costs_no_turn(world: "SimWorld") -> Iterator
             yield f"{hold.turn} was begun {hold.tries} times, for {single}."
 
 
-def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterator[str]:
-    """Report a wrong number of tries: a holder without a stored step is one more; after a step, the next is the second."""
+def i34_progress_of_dead_holder_resets_tries(world: "SimWorld") -> Iterator[str]:
+    """Report a wrong number of tries after a dead holder: 2 if the holder stored a step, otherwise one more."""
     stored = [(did.context, did.fence, did.at) for did in world.history.agent if did.what == "finished" and did.current]
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     newest: dict[tuple[ContextKey, str], Hold] = {}
@@ -167,15 +167,15 @@ def i34_progress_of_a_dead_holder_resets_the_tries(world: "SimWorld") -> Iterato
             yield f"{hold.turn}: {hold.tries} tries after {before.tries} and {len(times)} steps of a dead holder."
 
 
-def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[str]:
-    """Report a failure that names the wrong stop: of a dead holder if it was suspended, of a store without a fault."""
+def i35_failure_names_stop_of_last_try(world: "SimWorld") -> Iterator[str]:
+    """Report a failure that names the wrong stop: a dead holder, a suspension, or a store without any fault."""
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     for key in world.history.log:
         task = folded(world, key)
         reason = text_of(task.status.message) if task is not None else ""
         named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
         holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
-        # The tries that count have lower numbers than the last one, which failed the task.
+        # The last try failed the task; the failure names the cause of the try before.
         tried = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries < holds[-1].tries]
         if not named or not tried:
             continue
@@ -186,7 +186,7 @@ def i35_a_failure_names_the_stop_of_the_last_try(world: "SimWorld") -> Iterator[
             yield f"{key.task_id} failed by its store, and no request had failed."
 
 
-def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
+def i32_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
     for asking in world.history.askings:
         if isinstance(asking.answer, Task) and asking.what == "get":
             ends = expires_after(world, TaskKey(asking.owner, asking.answer.id))
@@ -195,14 +195,14 @@ def i32_an_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
 
 
 STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
-    i20_who_is_refused_has_given_cause,
-    i21_a_list_holds_the_owners_tasks,
-    i22_no_more_tasks_are_open_than_may_be,
-    i24_an_idempotency_key_names_one_task,
-    i25_an_agent_recalls_its_context,
-    i26_a_record_is_unreadable_only_if_it_was_destroyed,
-    i27_a_write_that_is_tried_again_costs_no_turn,
-    i32_an_expired_task_is_gone,
-    i34_progress_of_a_dead_holder_resets_the_tries,
-    i35_a_failure_names_the_stop_of_the_last_try,
+    i20_refusal_has_a_cause,
+    i21_list_has_the_owners_tasks,
+    i22_open_tasks_do_not_exceed_limit,
+    i24_idempotency_key_names_one_task,
+    i25_agent_reads_history_of_its_context,
+    i26_record_is_unreadable_only_if_destroyed,
+    i27_retried_write_costs_no_turn,
+    i32_expired_task_is_gone,
+    i34_progress_of_dead_holder_resets_tries,
+    i35_failure_names_stop_of_last_try,
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SimOperation:
-    """Call of a method of a store."""
+    """Call of a store's method."""
 
     name: str = "other"
     """Name of the call in the kinds of side effect."""
@@ -39,7 +39,7 @@ OPERATION: ContextVar[SimOperation] = ContextVar("operation", default=OTHER)
 
 @contextmanager
 def operation(name: str, method: str, *arguments: Any) -> Iterator[None]:
-    """Name the requests of the block after this operation."""
+    """Attribute the requests of the block to this operation."""
     token = OPERATION.set(SimOperation(name, method, arguments))
     try:
         yield
@@ -86,14 +86,15 @@ class SimOperations:
             self._process.world.tell(self._process, made, error)
             raise
         finally:
-            # Without a token: the garbage collector closes the coroutine of a killed process in another context.
+            # `OPERATION.reset` would fail: the garbage collector closes the coroutine of a killed process in another
+            # context.
             OPERATION.set(before)
         self._process.world.tell(self._process, made, result)
         return result
 
 
 class SimTable:
-    """`ports.table.Table`: the world's only table."""
+    """`ports.table.Table` of one process, over the simulated table."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
@@ -143,7 +144,8 @@ class SimTable:
             if inspect.iscoroutine(result):
                 result = await result
             if writes and world.is_made_now(options.get("token", "")):
-                # From the first write on, queries return the parts of the transaction.
+                # The commit has the time before its first write, because queries may return parts of the transaction
+                # from then on.
                 world.watch.committed(self._process, made, writes, at)
             return result
 
@@ -161,14 +163,14 @@ class Members(frozenset[str]):
 
 
 class SimFaults(TableFaults):
-    """Faults of the world's table, for the current side effect."""
+    """Faults of the simulated table, for the current side effect."""
 
     def __init__(self, world: "SimWorld") -> None:
         self._world = world
         self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Return a conflict with another transaction, or throttling, for one of the writes."""
+        """Return a reason for each write: for one write a conflict with another transaction, or throttling."""
         aim = self._world.aim
         if aim is None or aim.fault not in (Fault.CONFLICT, Fault.THROTTLED_REASON):
             return ()
@@ -197,7 +199,7 @@ HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
 
 
 class SimBlobs:
-    """`ports.Blobs`: the world's only bucket, for one process."""
+    """`ports.Blobs` of one process, over the simulated bucket."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._blobs = process, process.world.blobs
@@ -226,18 +228,18 @@ class SimBlobs:
 
 
 class Pending(BaseException):
-    """Stop of blocking code at a request without an answer so far."""
+    """Stop of blocking code at a request that has no response so far."""
 
     def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
         self.request = request
 
 
 ANSWERS: ContextVar[Iterator[Any]] = ContextVar("answers")
-"""Answers to the requests of the running blocking code."""
+"""Responses to the requests of the running blocking code."""
 
 
 def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the answer to the request; call it only in code that `unblocked` runs."""
+    """Return the response to the request; only code that `unblocked` runs may call this function."""
     for answer in ANSWERS.get():
         if isinstance(answer, Exception):
             raise answer
@@ -248,7 +250,8 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
     """Return the result of the blocking code; its requests take virtual time.
 
-    After each request the code runs again from its start, with the first attributes of `owner` and all answers so far.
+    After each request the code runs again from its start, with the original attributes of `owner` and all responses so
+    far.
     """
     before, answers = dict(vars(owner)), list[Any]()
     while True:

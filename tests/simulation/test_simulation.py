@@ -24,7 +24,7 @@ PARTS = 20
 
 
 def first_seed() -> int:
-    """Return the first seed of this run; each commit has another one."""
+    """Return the first seed of this run, which differs for each commit."""
     if "SIMULATION_SEED" in os.environ:
         return int(os.environ["SIMULATION_SEED"])
     named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
@@ -71,7 +71,7 @@ def test_scenarios_have_no_violation_without_faults() -> None:
 
 
 def test_simulation_seed_replays_exactly() -> None:
-    """Replay in another process too, with other hashes and addresses."""
+    """The replay also runs in another process, which has other hashes and addresses."""
     program = (
         "import json; from tests.simulation.run import schedule; "
         "print(json.dumps({seed: schedule(seed, tracing=True).lines for seed in (3, 64, 128)}))"

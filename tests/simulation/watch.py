@@ -1,4 +1,4 @@
-"""Observer of the table's commits: it notes leases, events, subscribers and timers in the history."""
+"""Observer of the table's commits: it records leases, events, subscribers and timers in the history."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ LEAVES_LEASE = ("create", "begin")
 
 
 class Watch:
-    """Current items of contexts and timers; each commit is noted in the history."""
+    """Current items of contexts and timers; each commit is recorded in the history."""
 
     def __init__(self, world: "SimWorld") -> None:
         self._world, self._history = world, world.history
@@ -35,7 +35,7 @@ class Watch:
     # ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def committed(self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float) -> None:
-        """Note the writes of the process's operation."""
+        """Record the writes of the process's operation."""
         lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
         if lease is not None and operation.method in ("append", "finish", "pause"):
             newest = self._history.fence(lease.context)
@@ -65,7 +65,7 @@ class Watch:
             self._events(process, operation, task, at)
 
     def follow(self, key: Key, item: Item | None) -> None:
-        """Note the current item; None after its deletion."""
+        """Record the current item of a key; None after its deletion."""
         self._timers.pop(key, None)
         if item is not None and TIMERS.sort in item:
             self._timers[key] = item
@@ -76,7 +76,7 @@ class Watch:
                 self._contexts[context] = item
 
     def _lease(self, process: "Process", operation: SimOperation, context: ContextKey, item: Item, at: float) -> None:
-        """Note the holder of the context's lease, and its expiry."""
+        """Record the holder of the context's lease, and its expiry."""
         fence, turn = item.get("fence", 0), item.get("running")
         is_held = turn is not None and item.get("holder", "") != ""
         holds = [hold for hold in self._history.holds if hold.context == context]
@@ -87,7 +87,7 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            # A process that was frozen within the operation had decided before the freeze.
+            # A process frozen within the operation has decided before the freeze, so the time of its decision counts.
             until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
@@ -99,7 +99,7 @@ class Watch:
     def _subscriber(
         self, process: "Process", operation: SimOperation, key: Key, *, is_deleted: bool, at: float
     ) -> None:
-        """Note the registration, deletion or claim of a push config."""
+        """Record the registration, deletion or claim of a push config."""
         history, task, config_id = self._history, keys.task_of(key), keys.push_config_of(key.sort)
         if is_deleted:
             history.deleted[task, config_id] = at
@@ -119,7 +119,7 @@ class Watch:
                 history.listenings.append(Listening(at, task, config, after))
 
     def _events(self, process: "Process", operation: SimOperation, task: TaskKey, at: float) -> None:
-        """Note the task's new events."""
+        """Record the task's new events."""
         head = at_once(self._world.log.head(task))
         if head is None:
             return
@@ -147,7 +147,7 @@ class Watch:
     # ── Current state of the table ────────────────────────────────────────────────────────────────────────────────────
 
     def promised(self) -> Iterator[str]:
-        """Yield the work still promised by the table, as sentences."""
+        """Yield a sentence for each timer, running turn and queued turn left in the table."""
         for key, item in self._timers.items():
             yield f"{key.partition} {key.sort} has a timer at {item[TIMERS.sort]}"
         for context, item in self._contexts.items():
@@ -168,5 +168,5 @@ class Watch:
 
 
 def _seconds(milliseconds: int) -> float:
-    """Return the time on the loop, by the writer's clock."""
+    """Return the loop's time for a stored time."""
     return milliseconds / 1000 - BEGINNING.timestamp()

@@ -44,7 +44,7 @@ class SimWorld:
     def __init__(
         self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
-        # Three sources of randomness: a fault must not change the acts of clients nor the order of execution.
+        # Three random generators: a fault must not change the clients' actions or the order of execution.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or FaultPlan()
@@ -75,7 +75,7 @@ class SimWorld:
         """Time at which the last frozen process continues."""
         self.purged = False
         self.over = False
-        """True after the schedule; from then on its asyncio tasks are only ended."""
+        """True after the schedule; afterwards its asyncio tasks are only cancelled."""
         self.aim: Aim | None = None
         self.tracing, self.lines = tracing, list[str]()
         self._ids = 0
@@ -104,7 +104,7 @@ class SimWorld:
         gone = self.loop.time()
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
-        # A timer of the next two minutes would start further work.
+        # A timer that expires within two minutes would start further work.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
@@ -112,13 +112,13 @@ class SimWorld:
         await self._count_what_is_left()
 
     async def _count_what_is_left(self) -> None:
-        """Resume every idle process once more; its asyncio tasks that are not done are forgotten work."""
+        """Resume every idle process once more, and record its unfinished asyncio tasks as forgotten work."""
         resting = [process for process in self.processes if process.alive and not process.busy]
         for process in resting:
             self.loop.release(process.life)
             self.loop.release(process.beating)
         await asyncio.sleep(1.5)
-        # A running heartbeat may meet its fault only now, and be frozen again.
+        # A heartbeat may still meet a fault here, which freezes it again.
         while self.loop.time() < self.thawed:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
@@ -135,11 +135,11 @@ class SimWorld:
         return not (busy or self.queue.open() or any(self.watch.promised()))
 
     def promised(self) -> list[str]:
-        """Return the work still promised by the table, as sentences."""
+        """Return a sentence for each timer, running turn and queued turn left in the table."""
         return list(self.watch.promised())
 
     def _put_away(self) -> None:
-        """End every coroutine, so that no later schedule closes one."""
+        """Cancel every coroutine, so that the garbage collector closes none during a later schedule."""
         for life in [life for process in self.processes for life in (process.life, process.beating)]:
             life.alive = True
             self.loop.release(life)
@@ -165,7 +165,7 @@ class SimWorld:
         return self.deployment.retention < timedelta(days=1)
 
     def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
-        """Call `act` after the seconds, outside of any process."""
+        """Call `act` after this number of seconds, outside of any process."""
         token = LIFE.set(None)
         try:
             return self.loop.call_later(seconds, act, *arguments)
@@ -184,7 +184,7 @@ class SimWorld:
         return task
 
     def is_made_now(self, token: str) -> bool:
-        """Return True if the transaction with this token is its first; the table ignores a repetition."""
+        """Return True for the first transaction with this token; the table ignores a repeated transaction."""
         if token:
             made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.time())
             return made is None or self.loop.time() - made >= TOKEN_LIFE.total_seconds()
@@ -213,7 +213,7 @@ class SimWorld:
         return f"00000000-0000-7000-8000-{self._ids:012d}"
 
     def trace(self, who: str, what: str) -> None:
-        """Note a line for the replay."""
+        """Record a line for the trace of a replay."""
         if self.tracing:
             self.lines.append(f"{self.loop.time():11.3f}  {who:10} {what}")
 
@@ -372,13 +372,13 @@ class SimWorld:
         return self.loop.time() < self.unavailable_until
 
     def befalls(self, aim: Aim, kind: str, process: Process) -> None:
-        """Note a fault."""
+        """Record a fault in the history."""
         self.trace(process.name, f"!! {aim.fault.value} at {kind} ({aim.amount:g})")
         self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
 
     def tell(self, process: Process, made: SimOperation, result: Any) -> None:
-        """Note the result of an operation, or its error, as received by the process."""
+        """Record the result of an operation, or its error, as received by the process."""
         history = self.history
         first: Any = next(iter(made.arguments), None)
         if isinstance(result, asyncio.CancelledError) and made.method in ("create", "follow_up", "begin", "finish"):
@@ -407,7 +407,7 @@ class SimWorld:
         self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
 
     def receives(self, process: Process, headers: Mapping[str, str]) -> Answer:
-        """Deliver a notification to its receiver, and note it."""
+        """Deliver a notification to its receiver, and record the post."""
         task = TaskKey(headers["owner"], headers["task"])
         answer = self.receiver(self, headers)
         claimed = self.history.claims[process.name, task, headers["config"]]
@@ -424,7 +424,7 @@ class SimWorld:
         self._overtaken.append((process, thaw, seconds))
 
     def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
-        """Note an agent's action, and whether its lease was still valid."""
+        """Record an agent's action, and whether its lease was still valid."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(

@@ -28,9 +28,9 @@ Script = list[Any]
 
 
 class ScriptedLlm(BaseLlm):
-    """Model with one script per call: texts are partial responses, and the aggregated response is last.
+    """Model with one script for each call: each text becomes a partial response, and the aggregated response is last.
 
-    An exception in a script is raised. A function in a script is called with the request and returns its entry.
+    An exception in a script is raised. A function in a script receives the request and returns the entry in its place.
     """
 
     model: str = "scripted"
@@ -65,7 +65,7 @@ class ScriptedLlm(BaseLlm):
 
 
 def content(*parts: genai.Part) -> genai.Content:
-    """Return content of a model."""
+    """Return a content with the role of a model."""
     return genai.Content(role="model", parts=list(parts))
 
 
@@ -99,7 +99,7 @@ def texts(contents: list[genai.Content]) -> list[str]:
 
 
 def served(agent: Any, sessions: BaseSessionService | Callable[..., Any] | None = None, **options: Any) -> AdkAgent:
-    """Return the agent in the real adapter; by default its sessions and artifacts are in memory."""
+    """Return the agent in the production adapter; by default its sessions and artifacts are in memory."""
     given = sessions or InMemorySessionService()
     artifacts = options.pop("artifacts", None) or InMemoryArtifactService()
     factory = given if not isinstance(given, BaseSessionService) else lambda fence: given
@@ -125,7 +125,7 @@ class DecidingLlm(BaseLlm):
 class CrashingSessions(InMemorySessionService):
     """Session service that simulates the loss of its process at some appends, counted from 1.
 
-    The event is stored before the loss; with `before` it is not stored.
+    The event is stored before the loss; with `before` the event is lost too.
     """
 
     def __init__(self, *crash_at: int, before: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Rare answers of AWS, which emulators never give."""
+"""Rare responses of AWS that emulators never send."""
 
 from typing import Any, cast
 
@@ -6,7 +6,7 @@ from botocore.awsrequest import AWSResponse
 
 
 def answers(client: Any, status: int, body: bytes) -> None:
-    """Answer all requests of the boto3 client in place of the service; the client does not retry."""
+    """Respond to all requests of the boto3 client in place of the service; the client does not retry."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         headers: Any = {"content-type": "text/plain"}

@@ -1,4 +1,4 @@
-"""In-process calls of an ASGI app, as by a client over a socket: the answer returns before the app has finished."""
+"""In-process calls of an ASGI app: as over a socket, the response returns before the app has finished."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 @dataclass(frozen=True)
 class AsgiAnswer:
-    """Response; the app may continue after it."""
+    """Response of an app; the app may continue to run after it."""
 
     status: int
     headers: Mapping[str, str]
@@ -29,7 +29,7 @@ async def call(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> AsgiAnswer:
-    """Return the answer to a request; call `heard` at each piece of the body of a successful answer."""
+    """Return the response to a request; call `heard` at each piece of the body of a successful response."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -81,7 +81,7 @@ async def call(
 
 
 async def post(app: ASGIApp, body: dict[str, Any], headers: dict[str, str] | None = None) -> tuple[int, bytes]:
-    """Return the status and the body of the answer to a JSON-RPC request."""
+    """Return the status and the body of the response to a JSON-RPC request."""
     answer = await call(
         app, "POST", "/", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})}
     )
@@ -97,7 +97,7 @@ async def ask(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> httpx.Response:
-    """Return the answer to a request with exactly this target, which an HTTP client would normalise. See `call`."""
+    """Return the response to a request with exactly this target, which an HTTP client would normalise. See `call`."""
     answer = await call(app, method, target, body, headers, heard=heard)
     return httpx.Response(answer.status, headers=dict(answer.headers), content=answer.body)
 

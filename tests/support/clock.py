@@ -8,7 +8,7 @@ STEP_SECONDS = 0.05
 
 
 async def settle() -> None:
-    """Run everything ready, until all tasks wait for a clock, an event, a thread or a socket."""
+    """Run all ready asyncio tasks, until every task waits for a clock, an event, a thread or a socket."""
     loop: Any = asyncio.get_running_loop()
     idle = 0
     for _ in range(30):
@@ -25,7 +25,7 @@ class ManualClock:
     def __init__(self, *, step: float = 0.0) -> None:
         """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""
         self._step = timedelta(seconds=step)
-        # The clock begins at the machine's time, by which the emulators expire items.
+        # The clock begins at the machine's time, because the emulators expire items by that time.
         self._now = datetime.now(UTC)
         self._moved = asyncio.Event()
 
@@ -44,7 +44,7 @@ class ManualClock:
             await self._moved.wait()
 
     async def passes(self, seconds: float) -> None:
-        """Let the time pass in small steps; at each, run everything ready."""
+        """Move the clock in small steps; run all ready asyncio tasks after each step."""
         for _ in range(round(seconds / STEP_SECONDS)):
             self.move(STEP_SECONDS)
             await settle()

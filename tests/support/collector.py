@@ -36,12 +36,12 @@ class Collector:
         return [span for span in self.spans if span.name == name]
 
     def named(self, name: str) -> Span:
-        """Return the only span of the name."""
+        """Return the only span with this name."""
         (found,) = self.spans_named(name)
         return found
 
     def of(self, scope: str) -> list[Span]:
-        """Return the spans of the instrumentations with this prefix."""
+        """Return the spans of the instrumentation scopes whose names begin with this prefix."""
         return [span for name, span in self._scoped() if name.startswith(scope)]
 
     @property
@@ -52,7 +52,7 @@ class Collector:
 
     @property
     def text(self) -> str:
-        """Return everything received as text, to search it: the raw bytes and the parsed content."""
+        """Return everything received as one text to search: the raw bytes and the parsed content."""
         return "\n".join([*(raw.decode("latin-1") for raw in self.raw), *map(str, self.requests)])
 
     def _scoped(self) -> Iterator[tuple[str, Span]]:

@@ -38,7 +38,7 @@ MANY = 1000
 
 
 class StoreConversation:
-    """Context of a store; message `m-1` starts task `t-m-1` by turn `turn-m-1`."""
+    """Context in a task store; the message `m-1` starts the task `t-m-1` with the turn `turn-m-1`."""
 
     def __init__(self, store: TaskStore, clock: ManualClock, context: ContextKey | None = None) -> None:
         self.store, self.clock = store, clock
@@ -81,14 +81,14 @@ class StoreConversation:
         return outcome
 
     async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> TurnQueued:
-        """Start a task with a waiting turn."""
+        """Start a task whose turn is queued."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
         assert isinstance(outcome, TurnQueued), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
     async def asks(self, message_id: str = "m-1") -> Head:
-        """Start a task; end its turn in input-required."""
+        """Start a task whose turn ends in input-required."""
         return (await self.ends(await self.starts(message_id), INPUT_REQUIRED, "which?")).head
 
     async def more(
@@ -105,7 +105,7 @@ class StoreConversation:
         )
 
     async def queues(self, task_id: str, message_id: str) -> FollowUp:
-        """Send a message to a running task; it waits."""
+        """Send a message to a running task; the message is queued."""
         follow_up = await self.more(await self.head(task_id), message_id)
         outcome = await self.store.follow_up(follow_up, holder="holder-2")
         assert isinstance(outcome, TurnQueued), outcome
@@ -169,7 +169,7 @@ class StoreConversation:
         return lifecycle.state_name((await self.head(task_id)).state)
 
     async def is_expired(self) -> bool:
-        """Return True if the index has a timer of the context."""
+        """Return True if the timer index has an expired timer of the context."""
         return any(
             expired_timers.context == self.context for expired_timers in await self.store.expired_timers(limit=MANY)
         )
@@ -177,7 +177,7 @@ class StoreConversation:
     async def _is_indexed(self) -> bool:
         """Return True if the context's shard of the timer index has an expired timer of the context.
 
-        It reads one shard, where a sweep reads all 32.
+        The method reads one shard, while a sweep reads all 32.
         """
         store: Any = self.store
         found = await Reads(store._table, self.clock).expired_timers(keys.timer_shard(self.context), MANY)

@@ -12,7 +12,7 @@ BASE_URL = "https://agents.example.com/prod"
 
 
 def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
-    """Return the app; the first turn of an agent imports its code."""
+    """Return the app; the first turn of an agent imports the agent's code."""
     config = folder / "aion.yaml"
     config.write_text(aion_yaml, encoding="utf-8")
     given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": BASE_URL, **environ}

@@ -31,17 +31,17 @@ LOCAL = ("memory", "sqlite")
 
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:
-    """Return a table of this kind; a file is in the folder."""
+    """Return a table of this kind: in memory, or in a SQLite file in the folder."""
     return MemoryTable(clock) if kind == "memory" else SQLiteTable(folder / "table.sqlite", clock)
 
 
 def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:
-    """Return a blob store of this kind; a file is in the folder."""
+    """Return a blob store of this kind: in memory, or in a SQLite file in the folder."""
     return MemoryBlobs() if kind == "memory" else SQLiteBlobs(folder / "blobs.sqlite", clock)
 
 
 class ReachableStack(Protocol):
-    """A stack with its clients."""
+    """A stack whose services the test can reach."""
 
     def client(self, service: str) -> Any:
         """Return a client of the stack's DynamoDB, SQS or S3."""
@@ -110,7 +110,7 @@ def empty(stack: Stack) -> None:
 
 @contextmanager
 def on_ministack() -> Iterator[Stack]:
-    """Yield a stack on its own ministack."""
+    """Yield a stack on a ministack of its own."""
     with ministack.serving() as endpoint:
         yield MadeStack(Place(ministack.ACCOUNT, REGION, endpoint, "contract"))
 

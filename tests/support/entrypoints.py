@@ -1,4 +1,4 @@
-"""HTTP entry points of AWS without a socket: each request becomes an event, and the event a request again."""
+"""HTTP entry points of AWS without a socket: each request is converted to a Lambda event, and back to a request."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def rest_api(app: ASGIApp, domain: str, stage: str = "") -> ASGIApp:
 
 
 def function_url(app: ASGIApp, domain: str, stage: str = "$default") -> ASGIApp:
-    """Return the app behind a Function URL, or behind an HTTP API with a stage: their events are alike."""
+    """Return the app behind a Function URL, or behind an HTTP API with a stage; both send the same events."""
 
     def event_of(request: Request, body: bytes) -> dict[str, Any]:
         path, query = request.url.path, request.url.query

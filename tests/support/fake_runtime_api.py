@@ -27,7 +27,7 @@ DELIMITER = bytes(8)
 
 @dataclass
 class RuntimeApiAnswer:
-    """Part of the runtime's answer to an invocation that has arrived so far."""
+    """Response of the runtime to an invocation, as far as it has arrived."""
 
     endpoint: str
     headers: dict[str, str]
@@ -79,13 +79,13 @@ class FakeInvocation:
         self._reading = asyncio.Event()
         self._reading.set()
         self.received = 0
-        """Number of received bytes of the answer."""
+        """Number of received bytes of the response."""
         self._allowed: int | None = None
         self._connection: asyncio.StreamWriter | None = None
 
     @property
     def is_answered(self) -> bool:
-        """Return True if the runtime has posted a complete answer."""
+        """Return True if the runtime has posted a complete response."""
         return self.answer is not None and self.answer.complete
 
     async def chunk(self, number: int) -> bytes:
@@ -95,45 +95,45 @@ class FakeInvocation:
         return self.answer.chunks[number]
 
     async def answered(self) -> RuntimeApiAnswer:
-        """Wait for the end of the answer."""
+        """Wait for the end of the response."""
         await self._api.until(lambda: self.is_answered)
         assert self.answer is not None
         return self.answer
 
     async def begun(self) -> None:
-        """Wait for the start of the runtime's answer."""
+        """Wait for the start of the runtime's response."""
         await self._api.until(lambda: self.answer is not None)
 
     def headers(self) -> dict[str, str]:
-        """Return the response headers of `next`; the invocation's time runs from this call, not from its queueing."""
+        """Return the headers of the response to `next`; the deadline of the invocation counts from this call."""
         return {"Lambda-Runtime-Deadline-Ms": str(int((time.time() + self._deadline_in) * 1000))} | self._headers
 
     def hold(self) -> None:
-        """Stop reading the answer, like a slow client."""
+        """Stop reading the response, like a slow client."""
         self._reading.clear()
 
     def read_on(self) -> None:
-        """Continue reading."""
+        """Continue reading the response."""
         self._reading.set()
 
     def throttle(self, after: int) -> None:
-        """Read these bytes of the answer at once, and the rest as allowed, like API Gateway after 10 MB."""
+        """Read this number of bytes at once, and the rest only after `allow`, like API Gateway after 10 MB."""
         self._allowed = after
 
     async def allow(self, size: int) -> None:
-        """Read this number of further bytes, or up to the end of the answer."""
+        """Read this number of further bytes, or the rest of the response."""
         assert self._allowed is not None, "it is not throttled"
         self._allowed += size
         self._reading.set()
         await self._api.until(lambda: not self._reading.is_set() or self.is_answered)
 
     def break_off(self) -> None:
-        """Break the connection of the answer."""
+        """Break the connection of the response."""
         assert self._connection is not None, "the runtime has not begun to answer"
         self._connection.transport.abort()
 
     async def receive(self, answer: RuntimeApiAnswer, body: "_Body", connection: asyncio.StreamWriter) -> None:
-        """Receive the answer from the runtime."""
+        """Receive the response from the runtime."""
         self.answer, self._connection = answer, connection
         await self._api.note(f"{self.request_id} {answer.endpoint}")
         partial = bytearray()
@@ -157,7 +157,7 @@ class FakeInvocation:
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """Prepared answer to `next`."""
+    """Prepared response to `next`."""
 
     status: int
     headers: dict[str, str]
@@ -165,7 +165,7 @@ class RawAnswer:
 
 
 class FakeRuntimeApi:
-    """Server; AWS_LAMBDA_RUNTIME_API must be its `address`."""
+    """Server of the Runtime API; the runtime needs its `address` as AWS_LAMBDA_RUNTIME_API."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
@@ -215,7 +215,7 @@ class FakeRuntimeApi:
         return invocation
 
     def answer_next(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Queue an answer to `next` other than an invocation."""
+        """Queue a response to `next` that is not an invocation."""
         self._queue.put_nowait(RawAnswer(status, headers or {}, body))
 
     async def requested(self, times: int) -> None:
@@ -229,7 +229,7 @@ class FakeRuntimeApi:
         return self.init_error
 
     def restore(self) -> None:
-        """Restore the environment from its snapshot: `restore/next` is answered."""
+        """Answer `restore/next`, as Lambda does after it has restored the environment from its snapshot."""
         self._restored.set()
 
     async def until(self, happened: Callable[[], bool]) -> None:
@@ -279,7 +279,7 @@ class FakeRuntimeApi:
                 await _reply(body, writer, 202)
             case ["POST", "invocation", request_id, "response" | "error" as endpoint]:
                 invocation = self._invocations.get(request_id)
-                # As in Lambda, an invocation must exist, and gets one answer.
+                # As in Lambda, a response needs an existing invocation, and an invocation gets one response.
                 if invocation is None or invocation.answer is not None:
                     await self.note(f"{request_id} {endpoint} rejected")
                     await _reply(body, writer, 403)
@@ -311,7 +311,7 @@ class FakeRuntimeApi:
 
 
 class _Body:
-    """Request during its arrival."""
+    """Request that is still arriving."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self.http = h11.Connection(h11.SERVER)

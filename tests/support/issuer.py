@@ -51,7 +51,7 @@ class Issuer:
         self.published_keys.append({**_JWK[algorithm](key), "kid": kid, "use": "sig", "alg": algorithm})
 
     def claims(self, **claims: Any) -> dict[str, Any]:
-        """Return the claims of a valid token; the given ones replace them, and None removes a claim."""
+        """Return the claims of a valid token; arguments replace claims, and None removes a claim."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300, "scope": "chat"}
         return {name: value for name, value in {**good, **claims}.items() if value is not None}

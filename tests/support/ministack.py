@@ -1,6 +1,6 @@
 """ministack as a process: AWS on a free port of the loopback, from its own environment.
 
-It needs another botocore version than ours, so it cannot be in the project's lock.
+ministack needs another botocore version than the project, so it cannot be in the project's lock.
 """
 
 import os
@@ -24,21 +24,21 @@ SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
     "LOG_LEVEL": "WARNING",
-    # Without Docker: ministack would remove the containers of another ministack on this machine.
+    # Docker is disabled, because ministack would remove the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",
-    # Disabled: they would listen on their own ports.
+    # These services are disabled, because they would listen on ports of their own.
     "IOT_MTLS_ENABLED": "0",
     "SFTP_ENABLED": "0",
 }
 
 
 class MinistackError(Exception):
-    """ministack does not serve."""
+    """ministack does not start."""
 
 
 @contextmanager
 def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
-    """Run ministack until the block ends; yield its address once it answers."""
+    """Run ministack until the block ends; yield its address once ministack responds."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
         # This process binds the port, so that no other process can take it before ministack listens.
@@ -47,7 +47,7 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
             process = subprocess.Popen(
                 # Isolated mode, because this folder has a module named ministack.
                 [python, "-I", PROGRAM, str(number)],
-                # Without this machine's AWS settings.
+                # The environment has no AWS settings of this machine.
                 env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
                 stdin=subprocess.PIPE,
                 stdout=printed,
@@ -68,7 +68,7 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
 
 
 def _answers(port: int) -> None:
-    # An early connection waits until ministack has started; it ends if the process ends.
+    # An early connection waits until ministack has started; the connection ends if the process ends.
     connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")

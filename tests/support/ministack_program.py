@@ -1,7 +1,7 @@
-"""Program for an environment with ministack: serves on an inherited listening socket.
+"""Program for an environment with ministack: it serves on an inherited listening socket.
 
-Its argument is the number of the socket's file descriptor. It ends with its standard input, also after its parent's
-death. See `tests/support/ministack.py`.
+Its argument is the number of the socket's file descriptor. The program ends when its standard input is closed, also by
+the death of its parent. See `tests/support/ministack.py`.
 """
 
 import asyncio

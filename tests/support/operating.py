@@ -55,7 +55,7 @@ def environ_of(stack: LocalStack) -> dict[str, str]:
 
 
 def runs(environ: dict[str, str]) -> RunCommand:
-    """Return a function that runs `aion` in this process, with this environment."""
+    """Return a function that runs `aion` in this process, with the given environment."""
     others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
 
     def run(*arguments: object, **options: Any) -> Result:
@@ -71,7 +71,7 @@ def refusal(failed: Result) -> str:
 
 
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run `aion` in a process of its own."""
+    """Run `aion` in a separate process."""
     kept = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true"}
     return forked.run("aion_core.cli", *arguments, env={**kept, **environ}, timeout=60)
 

@@ -62,7 +62,7 @@ class Block:
 
 
 def blocks(page: str, language: str = "") -> list[Block]:
-    """Return the blocks of a page in its order, all of them or those in one language."""
+    """Return the blocks of a page in order: all blocks, or those in one language."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = []
     for match in _FENCE.finditer(text):

@@ -38,7 +38,7 @@ class Pushes:
     table: Table
 
     def __post_init__(self) -> None:
-        # The table stores milliseconds; without microseconds a time is read as it was stored.
+        # The table stores milliseconds, so the clock has no microseconds: a time is read as it was stored.
         self.clock._now = self.clock.now().replace(microsecond=0)
 
     def key(self, task_id: str = "t-m-1") -> TaskKey:
@@ -64,7 +64,7 @@ class Pushes:
         return [each for each in found if each.task.owner == self.chat.context.owner]
 
     async def events_with_timers(self) -> set[int]:
-        """Return the generations of the events with expired push timers, after a wake-up message is late."""
+        """Return the generations of the events whose push timers have expired; first move the clock to their expiry."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}
 

@@ -1,4 +1,4 @@
-"""Webhook on loopback: a real server with a record of its requests, and with faulty answers on request."""
+"""Webhook on loopback: a real server with a record of its requests, and with faulty responses on request."""
 
 import asyncio
 import ssl
@@ -43,14 +43,14 @@ Behaviour = Callable[[ReceivedPost, asyncio.StreamReader, asyncio.StreamWriter],
 
 @dataclass
 class WebhookReceiver:
-    """Server with one behaviour for each request, in order; the last one repeats."""
+    """Server with one behaviour for each request, in order; the last behaviour repeats."""
 
     behaviours: list[Behaviour]
     port: int = 0
     connections: int = 0
     posts: list[ReceivedPost] = field(default_factory=list)
     closed_early: int = 0
-    """Number of clients that left before their answer."""
+    """Number of clients that left before the response."""
 
     def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
         """Return the receiver's URL."""
@@ -100,7 +100,7 @@ async def receiving(
 
 
 def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
-    """Return a behaviour that answers at once."""
+    """Return a behaviour that responds at once."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
@@ -111,17 +111,17 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
 
 
 async def dies(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
-    """Read the request, and close without an answer."""
+    """Read the request, and close the connection without a response."""
 
 
 async def talks_nonsense(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer in another protocol."""
+    """Respond in another protocol."""
     writer.write(b"SSH-2.0-OpenSSH_9.7\r\n")
     await writer.drain()
 
 
 def holds(release: asyncio.Event) -> Behaviour:
-    """Return a behaviour that answers after `release` is set."""
+    """Return a behaviour that responds after `release` is set."""
 
     async def behave(post: ReceivedPost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await release.wait()
@@ -131,7 +131,7 @@ def holds(release: asyncio.Event) -> Behaviour:
 
 
 def drips(before: bytes, seconds: float) -> Behaviour:
-    """Return a behaviour that answers `before` at once, then one byte at a time, forever."""
+    """Return a behaviour that sends `before` at once, then one byte at a time, forever."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(before)
@@ -144,7 +144,7 @@ def drips(before: bytes, seconds: float) -> Behaviour:
 
 
 def floods(before: bytes, megabytes: int, written: list[int]) -> Behaviour:
-    """Return a behaviour that answers megabytes; `written` gets the number of bytes sent before the client closes."""
+    """Return a behaviour that sends megabytes; `written` gets the number of bytes sent before the client closes."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         written.append(0)

@@ -29,7 +29,7 @@ def rest_api_event(
 ) -> dict[str, Any]:
     """Return API Gateway's event for the request at this host name of a REST API.
 
-    The function's path has no stage. At a custom domain no path has one.
+    The function's path has no stage. At a custom domain no path has a stage.
     """
     whole = request.url.path
     path = whole.removeprefix(f"/{stage}") or "/" if stage else whole

@@ -1,4 +1,4 @@
-"""Call and request, shared by the engine's tests."""
+"""Request shared by the tests of the engine."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def memory_savers(clock: Clock) -> Savers:
 
 
 class DynamoDBSavers(Savers):
-    """Savers with their own `client`: a test may observe it or inject failures."""
+    """Savers with their own `client`, so that a test may observe the client or inject failures."""
 
     def __init__(self, stack: Stack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -76,10 +76,10 @@ def fence_of(begun: TurnStarted) -> Fence:
 
 
 class Line:
-    """Connection of a client to DynamoDB, which can fail before any request, until `restart`."""
+    """Connection of a client to DynamoDB; it can fail at any request, until `restart`."""
 
     def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:
-        """Call `cut` in place of request `cut_at`, counted from 1, and of all later ones; by default it raises."""
+        """Call `cut` in place of request `cut_at`, counted from 1, and of all later ones; by default `cut` raises."""
         self._cut = cut or _no_network
         self.restart(cut_at)
         client.meta.events.register("before-call.dynamodb", self._before_call)

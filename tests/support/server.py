@@ -32,7 +32,7 @@ class ServerProcess:
     """Thread that adds the lines to `printed` until the end of the output."""
 
     def stop(self) -> int:
-        """Press Ctrl-C, as a terminal does: the whole process group receives it. Then `printed` is the whole output."""
+        """Send SIGINT to the process group, like Ctrl-C in a terminal. Afterwards `printed` is the whole output."""
         os.killpg(self.process.pid, signal.SIGINT)
         code = self.process.wait(TIMEOUT)
         self.reading.join(TIMEOUT)
@@ -41,7 +41,7 @@ class ServerProcess:
 
 @contextmanager
 def serving(command: list[str], **environ: str) -> Iterator[ServerProcess]:
-    """Run a started server until the block ends. Its state is in a new folder, unless AION_DATA_DIR names one."""
+    """Start a server, and stop it when the block ends. Its state is in a new folder, unless AION_DATA_DIR names one."""
     with tempfile.TemporaryDirectory() as folder:
         yield from _serving(command, {"AION_DATA_DIR": folder, **environ})
 
@@ -73,7 +73,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
 def kill(process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """Kill the process's group, unless the process has ended."""
     if process.poll() is None:
-        # The process may end by itself meanwhile.
+        # The process may end by itself between the check and the signal.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

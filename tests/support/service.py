@@ -79,7 +79,7 @@ class ServiceParts:
         return build_card(**{**said, **self.described})
 
     def app(self, metrics: Metrics | None = None) -> FastAPI:
-        """Return the ASGI app with the agent as `test`."""
+        """Return the ASGI app, with the agent under the id `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
         agents = {"test": served}

@@ -10,7 +10,7 @@ Chunk = tuple[str, object]
 
 
 def folded(received: Iterable[Chunk]) -> Iterator[tuple[str, Delta, str]]:
-    """Yield the id and the Delta of each chunk, and the text that a client shows then, by the SDK's artifact rules."""
+    """Yield each chunk's id and Delta, and the text that a client shows after it, by the SDK's artifact rules."""
     shown = ""
     for id_, what in received:
         if isinstance(what, Delta):

@@ -1,4 +1,4 @@
-"""docs/cost.md has the current counts."""
+"""docs/cost.md contains the current request counts, and the meter counts DynamoDB's units correctly."""
 
 import subprocess
 import sys

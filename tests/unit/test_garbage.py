@@ -12,7 +12,7 @@ from aion_core.garbage import MANY_MODULES, no_garbage_collection
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """Leave the collector of the test process as it was, and nothing frozen."""
+    """Enable the garbage collector after the test, with no frozen objects."""
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -20,7 +20,7 @@ def collector() -> Iterator[None]:
 
 
 def import_modules(number: int, patch: pytest.MonkeyPatch) -> None:
-    """Add empty modules to the imported ones."""
+    """Add empty modules to `sys.modules`, as an import does."""
     for n in range(number):
         patch.setitem(sys.modules, f"imported_{n}", ModuleType(f"imported_{n}"))
 

@@ -1,4 +1,4 @@
-"""Log lines on Lambda: ids, redaction, and one line for each record."""
+"""Log lines on Lambda: ids, redaction of secrets, and one line for each record."""
 
 import io
 import json
@@ -17,7 +17,7 @@ HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
 
 
 class LogOutput:
-    """Logger with its written lines."""
+    """Logger with the lines that it has written."""
 
     def __init__(self) -> None:
         self.written = io.StringIO()
@@ -65,7 +65,7 @@ def test_line_has_ids_and_logger(said: LogOutput) -> None:
     }
 
 
-def test_labels_end_with_block(said: LogOutput) -> None:
+def test_log_labels_end_with_their_block(said: LogOutput) -> None:
     with log.request("r-1"):
         log.note(task_id="t-1")
         with log.about(agent="a"):
@@ -82,7 +82,7 @@ def test_labels_end_with_block(said: LogOutput) -> None:
 
 
 def test_author_fields_may_have_reserved_names(said: LogOutput) -> None:
-    """logging refuses an `extra` with the name of a record's attribute; labels do not conflict."""
+    """logging refuses an `extra` named like an attribute of log records. Labels with such a name are accepted."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
@@ -111,7 +111,7 @@ def test_logged_text_cannot_add_lines(said: LogOutput, message: str) -> None:
 
 
 def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
-    """The fields include those of an author's `extra`."""
+    """Fields from `extra` in an author's code are redacted too."""
 
     class Header:
         def __str__(self) -> str:
@@ -132,7 +132,7 @@ def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
 
 
 def test_unserializable_value_is_replaced(said: LogOutput) -> None:
-    """The line is written with its ids."""
+    """The log line is still written, with its ids."""
     knot: list[Any] = []
     knot.append(knot)
     with log.about(task_id="t-1"):

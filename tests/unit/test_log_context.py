@@ -23,7 +23,7 @@ AGENTS = "an.authors.agent"
 
 
 class Meets:
-    """Agent that logs before and after a concurrent turn does."""
+    """Agent that logs, waits until the other concurrent turn has logged too, and logs again."""
 
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
@@ -95,7 +95,7 @@ async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixtu
 
 
 async def test_canceled_request_flushes_metrics() -> None:
-    """The runtime loop cancels the app call before the deadline; its metrics are flushed before that."""
+    """The runtime loop cancels the app's call shortly before the deadline. The app then still flushes its metrics."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
     served = {"test": ServedAgent(agent, made.card)}

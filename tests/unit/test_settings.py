@@ -16,7 +16,7 @@ def test_settings_need_only_resources_of_template() -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYED)
-def test_missing_variable_is_named(name: str) -> None:
+def test_settings_error_names_missing_variable(name: str) -> None:
     environ = {key: value for key, value in DEPLOYED.items() if key != name}
     with pytest.raises(ConfigurationError, match=name):
         Settings.from_environ(environ)
@@ -34,10 +34,10 @@ def test_missing_variable_is_named(name: str) -> None:
         ("AION_CARD_KEY_URL", "keys.json"),
     ],
 )
-def test_invalid_value_is_named(name: str, value: str) -> None:
+def test_settings_error_names_variable_with_invalid_value(name: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} is {value!r}"):
         Settings.from_environ({**DEPLOYED, name: value})
 
 
-def test_max_tries_is_a_whole_number() -> None:
+def test_max_tries_must_be_whole_number() -> None:
     assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7

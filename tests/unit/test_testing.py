@@ -1,4 +1,4 @@
-"""`aion_core.testing` in the tests of a project."""
+"""`aion_core.testing`, as used in the tests of a project."""
 
 import os
 from pathlib import Path
@@ -62,7 +62,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "aion.yaml"
 
 
-async def test_reply_has_text_and_state(config: Path) -> None:
+async def test_reply_of_test_client_has_text_and_state(config: Path) -> None:
     async with serve(config) as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text) == ("completed", "1: hello")
@@ -85,7 +85,7 @@ async def test_separately_served_test_agents_share_no_state(config: Path) -> Non
         assert len((await client.a2a.list_tasks(ListTasksRequest())).tasks) == 1
 
 
-async def test_failed_turn_gives_its_reason(config: Path) -> None:
+async def test_reply_of_failed_turn_has_reason(config: Path) -> None:
     async with serve(config, agent="broken") as client:
         reply = await client.ask("hello")
     assert reply.state == "failed"
@@ -124,7 +124,7 @@ async def test_message_only_response_is_returned_as_reply(config: Path) -> None:
     assert reply.context_id
 
 
-async def test_parts_follow_the_text(config: Path) -> None:
+async def test_parts_of_test_message_follow_text(config: Path) -> None:
     async with serve(config) as client:
         reply = await client.ask("see", parts=[Part(text=" this")])
         with pytest.raises(InvalidParamsError, match="parts is empty"):
@@ -132,7 +132,7 @@ async def test_parts_follow_the_text(config: Path) -> None:
     assert reply.text == "1: see this"
 
 
-async def test_official_client_reads_the_task(config: Path) -> None:
+async def test_official_client_reads_task_of_served_agent(config: Path) -> None:
     async with serve(config) as client:
         reply = await client.ask("hello")
         assert reply.task is not None
@@ -148,7 +148,7 @@ async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch:
 
 
 async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The secrets of aion.yaml belong to a deployment, so the test does not call AWS for them."""
+    """The secrets of aion.yaml are for deployments only, so `serve` does not read them from AWS."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
     config.write_text(YAML.replace("aion:\n", declared))
@@ -160,7 +160,7 @@ async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: 
     assert "MODEL" not in os.environ
 
 
-async def test_unusable_config_is_named(tmp_path: Path) -> None:
+async def test_serve_error_names_unusable_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
         async with serve(tmp_path / "missing.yaml"):
             raise AssertionError("served")

@@ -15,7 +15,7 @@ class Obedient:
         self.works = asyncio.Event()
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text if asked.message.parts else ""

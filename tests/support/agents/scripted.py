@@ -1,4 +1,4 @@
-"""Agents under a test's control: they stop at its request, and record their acts."""
+"""Agents controlled by a test: they wait for the test, and record their work."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +22,7 @@ class GatedAgent:
         self.stopped = 0
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text
@@ -52,10 +52,10 @@ class Stubborn(GatedAgent):
 
 
 class AskingAgent:
-    """Agent that asks a question first, and answers in the turn that resumes."""
+    """Agent that asks a question first, and answers in the resumed turn."""
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if asked.turn.message_generation == 1:
@@ -65,9 +65,9 @@ class AskingAgent:
 
 
 class Stepping:
-    """Agent that emits a message in each step; when asked to drain, it suspends between two steps, as a graph does.
+    """Agent that emits a message in each step; after a drain request it suspends between two steps, as a graph does.
 
-    It finds its finished steps in the recorded events, as a graph does in its checkpoint.
+    A resumed turn finds its finished steps in the recorded events, as a graph finds them in its checkpoint.
     """
 
     def __init__(self, steps: int, clock_sleep: float, clock: object) -> None:
@@ -76,7 +76,7 @@ class Stepping:
         self.handoffs: list[int] = []
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.handoffs.append(asked.turn.handoffs)

@@ -52,13 +52,13 @@ def test_aion_yaml_precedes_other_discovered_agents(tmp_path: Path) -> None:
     assert found.limits.requests_per_minute == 5
 
 
-def test_langgraph_json_precedes_agents(tmp_path: Path) -> None:
+def test_langgraph_json_precedes_agent_files(tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
     assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
 
 
-def test_adk_folder_precedes_files(tmp_path: Path) -> None:
+def test_adk_folder_precedes_python_files(tmp_path: Path) -> None:
     put(tmp_path, "agent.py", ROOT_AGENT)
     put(tmp_path, "graph.py", GRAPH)
     found = discover(tmp_path)
@@ -66,7 +66,7 @@ def test_adk_folder_precedes_files(tmp_path: Path) -> None:
     assert found.found == f"ADK agent folder {tmp_path.name}."
 
 
-def test_langgraph_json_is_read_whole(tmp_path: Path) -> None:
+def test_langgraph_json_gives_graphs_requirements_env_and_roots(tmp_path: Path) -> None:
     for folder in ("libs/one/src", "libs/two", "pkg"):
         (tmp_path / folder).mkdir(parents=True)
     put(tmp_path, "libs/two/pyproject.toml")
@@ -247,7 +247,7 @@ def test_given_path_selects_one_agent(path: str, agent_id: str, found_path: str,
     assert (found.folder, found.env_files) == (tmp_path, (env,))
 
 
-def test_agent_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_file_outside_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, "there/mine.py", GRAPH)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -256,7 +256,7 @@ def test_agent_file_elsewhere_is_relative_to_its_folder(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere.py", "nowhere/at/all", "notes.txt"])
-def test_unknown_agent_path_is_named(path: str, tmp_path: Path) -> None:
+def test_unknown_agent_path_is_named_in_error(path: str, tmp_path: Path) -> None:
     put(tmp_path, "notes.txt")
     with pytest.raises(ConfigurationError, match=path):
         discover(Path(path))

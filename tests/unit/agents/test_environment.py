@@ -41,7 +41,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("said", SOURCES)
-def test_secret_source_is_read(said: str, tmp_path: Path) -> None:
+def test_each_form_of_secret_source_is_read(said: str, tmp_path: Path) -> None:
     assert read_deployment_config(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
 
 
@@ -74,7 +74,7 @@ REFUSED += [
 
 
 @pytest.mark.parametrize(("aion", "said"), REFUSED, ids=lambda value: str(value)[:60])
-def test_unusable_environment_variable_is_named(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_unusable_environment_variable_is_named_in_error(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         read_deployment_config(written(tmp_path, **aion))
 
@@ -92,7 +92,7 @@ def test_unknown_secret_source_is_refused(said: str, tmp_path: Path) -> None:
     "key",
     ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
 )
-def test_secret_given_as_name_is_not_repeated_in_error(key: str, tmp_path: Path) -> None:
+def test_key_given_as_secret_name_is_not_in_error(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_deployment_config(written(tmp_path, secrets={"KEY": key}))
     assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)
@@ -112,7 +112,7 @@ def test_process_environment_precedes_dotenv_and_aion_yaml(tmp_path: Path) -> No
     )
 
 
-def test_unset_secret_is_a_warning(tmp_path: Path) -> None:
+def test_unset_secret_causes_warning(tmp_path: Path) -> None:
     file = written(tmp_path, secrets={"SET": "a", "UNSET": "prod/b#c", "EMPTY": "ssm:/d"})
     (tmp_path / ".env").write_text("EMPTY=\n")
     variables, warnings = local_environment(file, {"SET": "value"})
@@ -125,7 +125,7 @@ def test_unset_secret_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_dotenv_alone_provides_variables(tmp_path: Path) -> None:
+def test_dotenv_is_read_without_aion_yaml(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=value\n")
     assert local_environment(tmp_path / "aion.yaml", {}) == ({"KEY": "value"}, [])
     assert local_environment(tmp_path / "sub" / "aion.yaml", {}) == ({}, [])

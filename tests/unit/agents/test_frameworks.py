@@ -1,4 +1,4 @@
-"""Registry of agent frameworks. To support a new framework, add one entry: it names how to serve, package and document it."""
+"""Registry of agent frameworks: one entry adds a framework, with its adapter, its package and its documentation."""
 
 import tomllib
 from collections.abc import AsyncGenerator, Iterator
@@ -35,7 +35,7 @@ TOY = Framework(
 
 
 class ToyAgent:
-    """Adapter of a toy: answers with the toy's text."""
+    """Adapter of a toy framework: it answers with the toy's text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -101,12 +101,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
-def test_framework_has_its_extra(name: str) -> None:
+def test_framework_package_is_in_its_extra(name: str) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert FRAMEWORKS[name].distribution in {Requirement(line).name for line in extras[name]}
 
 
-def test_adapters_are_independent() -> None:
+def test_import_contract_covers_each_framework_adapter() -> None:
     [contract] = [each for each in PYPROJECT["tool"]["importlinter"]["contracts"] if "adapters of" in each["name"]]
     assert {framework.adapter.rpartition(".")[0] for framework in FRAMEWORKS.values()} == set(contract["modules"])
 

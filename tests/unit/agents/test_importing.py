@@ -71,7 +71,7 @@ def test_two_folders_may_have_files_of_one_name(tmp_path: Path) -> None:
 
 
 def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
-    """A `types.py` in a package is `package.types`; the folder comes last on the path."""
+    """A `types.py` in a package is `package.types`; the folder comes last on `sys.path`."""
     put(tmp_path, "pkg_of_modules/__init__.py")
     put(tmp_path, "pkg_of_modules/langgraph.py", "raise RuntimeError\n")
     put(tmp_path, "pkg_of_modules/agent.py", GRAPH)

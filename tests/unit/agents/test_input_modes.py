@@ -113,18 +113,18 @@ async def test_card_lists_types_that_reach_the_agent(tmp_path: Path, agent: str,
     assert await modes_of(await app_of(tmp_path, agent)) == modes
 
 
-async def test_declared_modes_stay_on_the_card(tmp_path: Path) -> None:
+async def test_card_lists_declared_input_modes(tmp_path: Path) -> None:
     assert await modes_of(await app_of(tmp_path, "order", "      input_modes: [text/plain]\n")) == ["text/plain"]
 
 
-async def test_card_before_loading_lists_the_default(tmp_path: Path) -> None:
+async def test_card_lists_default_modes_before_agent_is_loaded(tmp_path: Path) -> None:
     app = await app_of(tmp_path, "order", load=False)
     assert await modes_of(app) == ALL
     app.state.agents["a"].load()
     assert await modes_of(app) == ["application/json"]
 
 
-async def test_extended_card_lists_the_same_modes(tmp_path: Path) -> None:
+async def test_extended_card_lists_same_modes_as_public_card(tmp_path: Path) -> None:
     more = "      capabilities: {extended_agent_card: true}\n      extended_card: {name: More}\n"
     async with http(await app_of(tmp_path, "order", more)) as client:
         card = (await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"})).json()[

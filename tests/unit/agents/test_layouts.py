@@ -438,7 +438,7 @@ async def test_adk_folder_is_served_by_each_path(path: str, tmp_path: Path) -> N
     assert await streamed(tmp_path / "aion.yaml") == "It is sunny."
 
 
-async def test_folder_of_adk_agents_serves_each(tmp_path: Path) -> None:
+async def test_each_agent_of_adk_folder_is_served(tmp_path: Path) -> None:
     written(tmp_path, ADK_QUICKSTART)
     written(tmp_path, {name.replace("multi_tool", "other"): text for name, text in ADK_QUICKSTART.items()})
     app = build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(tmp_path)}))

@@ -373,12 +373,12 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # As in a server's process.
+    # A server's process has no terminal either.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
     if "asyncio" in request.node.name:
-        # The error's traceback has a coroutine that was never awaited. Its warning belongs to this test, not to a later one.
+        # The error's traceback holds a coroutine that was never awaited; its warning must not appear in a later test.
         gc.collect()
 
 
@@ -426,7 +426,7 @@ SERVED = {
 @pytest.mark.parametrize("case", SERVED)
 async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
-    # As in a turn: in a thread without an event loop.
+    # The loader runs in a thread without an event loop, as in a turn.
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
@@ -453,7 +453,7 @@ def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
     made(tmp_path, name).load()
 
 
-def test_fixed_agent_loads_without_restart(tmp_path: Path) -> None:
+def test_repaired_agent_loads_without_restart(tmp_path: Path) -> None:
     agent = made(tmp_path, "agent.py")
     written(tmp_path, {"agent.py": "import cowsay\n"})
     with pytest.raises(AgentLoadError):

@@ -94,7 +94,7 @@ logging.getLogger("mine").info("ready")
 
 
 @pytest.mark.parametrize("setup", LOGGING)
-def test_logging_setup_of_an_agent_keeps_the_servers_lines(setup: str, tmp_path: Path) -> None:
+def test_agents_logging_setup_keeps_server_log_lines(setup: str, tmp_path: Path) -> None:
     source = f"""import logging.config
 from a2a.server.agent_execution import AgentExecutor
 {LOGGING[setup]}
@@ -125,7 +125,7 @@ def test_factory_may_set_up_logging_in_each_turn(tmp_path: Path) -> None:
     assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["A turn has ended."]
 
 
-def test_console_log_has_the_authors_lines_only(tmp_path: Path) -> None:
+def test_console_log_has_only_authors_lines(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
     script = (
         "import logging; from aion_core.dev import console_log; console_log.install(colour=False); import mine, httpx\n"

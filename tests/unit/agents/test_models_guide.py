@@ -21,18 +21,19 @@ from tests.support.server import ROOT
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
-    zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)  # title, text, title, …
+    # The split text alternates: title, text, title, text.
+    zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
 REGION, ACCOUNT = "eu-west-1", "123456789012"
-# Imports of the examples that are not in the development environment, by package.
+# Imports of the examples and their packages, which the development environment does not have.
 BROUGHT_BY = {
     "langchain_openai": "langchain-openai",
     "langchain_anthropic": "langchain-anthropic",
     "langchain_google_genai": "langchain-google-genai",
     "langchain_aws": "langchain-aws",
 }
-# Modules of ADK that import a package of their own.
+# Modules of ADK that import a further package.
 NEEDS = {"google.adk.models.lite_llm": '"litellm>=1.84,<1.85"', "google.adk.models.anthropic_llm": "anthropic"}
 
 
@@ -61,7 +62,7 @@ def test_models_guides_yaml_is_valid(section: str, tmp_path: Path) -> None:
     assert found.agents
 
 
-def test_models_guide_states_codes_local_rules(tmp_path: Path) -> None:
+def test_models_guides_example_reads_local_variables(tmp_path: Path) -> None:
     found = declared("Place of a key", tmp_path)
     (tmp_path / ".env").write_text("MODEL=of-dotenv\nOPENAI_API_KEY=of-dotenv\nDB_PASSWORD=of-dotenv\n")
     variables, warnings = local_environment(tmp_path / "aion.yaml", {"DB_PASSWORD": "of-shell"}, found)
@@ -105,7 +106,7 @@ def test_models_guides_code_imports_existing_names(section: str) -> None:
             spec = importlib.util.find_spec(module)
             assert spec is not None, module
             if module in NEEDS:
-                # Importing it needs its package, so its source text is searched.
+                # The module cannot be imported without its package, so its source text is searched.
                 assert spec.origin
                 classes = {
                     each.name

@@ -70,8 +70,8 @@ def test_reexported_agent_is_found(folder: Path) -> None:
     assert nodes(found(folder, "from neighbour_of_agents import theirs")) == {"theirs"}
 
 
-def test_class_is_instantiated_without_instance(folder: Path) -> None:
-    """An instance of an agent precedes a class."""
+def test_agent_class_is_instantiated_if_no_instance_exists(folder: Path) -> None:
+    """An instance of an agent has precedence over a class."""
     source = """
 class Mine(StateGraph):
     def __init__(self):
@@ -119,7 +119,7 @@ def test_file_with_several_agents_requires_object_name(folder: Path, source: str
         ),
     ],
 )
-def test_missing_agent_object_is_named(folder: Path, source: str, path: str, sentence: str) -> None:
+def test_missing_agent_object_is_named_in_error(folder: Path, source: str, path: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source, path)
     assert str(failed.value) == sentence
@@ -148,7 +148,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_missing_required_context_field_is_named(folder: Path, kind: str) -> None:
+def test_missing_required_context_field_is_named_in_error(folder: Path, kind: str) -> None:
     source = (
         "from dataclasses import dataclass\nfrom pydantic import BaseModel\n"
         + SCHEMAS[kind]
@@ -176,7 +176,7 @@ def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
     )
 
 
-def test_typed_dict_requires_no_field(folder: Path) -> None:
+def test_context_typed_dict_has_no_required_fields(folder: Path) -> None:
     source = (
         "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
@@ -184,7 +184,7 @@ def test_typed_dict_requires_no_field(folder: Path) -> None:
     load(folder, source)
 
 
-def test_invalid_context_value_is_named(folder: Path) -> None:
+def test_invalid_context_value_is_named_in_error(folder: Path) -> None:
     source = (
         "from pydantic import BaseModel\nclass Ctx(BaseModel):\n    depth: int = 3\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"

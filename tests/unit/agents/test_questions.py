@@ -1,4 +1,4 @@
-"""Message of an interrupted turn: one question, several, and the schemas of their answers."""
+"""Message of an interrupted turn: one or several questions, and the schemas of their answers."""
 
 from aion_core.agents.questions import Question, question_message
 from aion_core.protocol.types import to_json
@@ -6,10 +6,10 @@ from aion_core.protocol.types import to_json
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
 
-def test_single_question_with_schema_is_listed() -> None:
+def test_metadata_of_single_question_has_its_schema() -> None:
     metadata = to_json(question_message([Question("i", "Which day?", schema=SCHEMA)]).metadata)
     assert metadata == {"interruptId": "i", "interrupts": [{"id": "i", "text": "Which day?", "schema": SCHEMA}]}
 
 
-def test_single_question_without_schema_has_its_id_only() -> None:
+def test_metadata_of_single_question_without_schema_is_its_id() -> None:
     assert to_json(question_message([Question("i", "Which day?")]).metadata) == {"interruptId": "i"}

@@ -29,7 +29,7 @@ class Pair:
 
 
 class Numbers:
-    """Array as numpy has it."""
+    """Object with the interface of a numpy array."""
 
     def tolist(self) -> list[int]:
         return [1, 2]
@@ -49,5 +49,5 @@ class Numbers:
         (ValueError("no"), "no"),
     ],
 )
-def test_value_becomes_json_of_a2a(value: Any, expected: Any) -> None:
+def test_value_is_converted_to_a2a_json(value: Any, expected: Any) -> None:
     assert plain_json(value) == expected

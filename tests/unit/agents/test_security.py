@@ -84,7 +84,7 @@ def test_agent_overrides_deployments_security_policy(tmp_path: Path) -> None:
         ("{type: aws-iam, owner: me}", "security.schemes.jwt.owner: Input should be 'role' or 'session'"),
     ],
 )  # fmt: skip
-def test_invalid_security_scheme_is_named(tmp_path: Path, jwt: str, sentence: str) -> None:
+def test_invalid_security_scheme_is_named_in_error(tmp_path: Path, jwt: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         declared(tmp_path, f"{{jwt: {jwt}}}")
     assert sentence in str(raised.value)
@@ -110,7 +110,7 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
         ("", "", "security: {schemes: {k: {type: api-key}}}", "aion.agents.b declares no `security`, and a does."),
     ],
 )
-def test_invalid_security_requirement_is_named(
+def test_invalid_security_requirement_is_named_in_error(
     tmp_path: Path, schemes: str, require: str, a: str, sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError) as raised:

@@ -1,4 +1,4 @@
-"""Agents of `docs/agents.md` with their turns, and the check of their answers in both versions, blocking and streamed."""
+"""Agents of `docs/agents.md`: their turns, and checks of the answers in both versions, blocking and streamed."""
 
 import base64
 from collections.abc import Callable
@@ -28,7 +28,7 @@ PNG = b"\x89PNG"
 
 @dataclass(frozen=True)
 class UsualTurn:
-    """Client's message, and what the client receives for it."""
+    """Message of a client, and the response that the client receives."""
 
     sent: tuple[Sent, ...] = ("Hi",)
     state: str = "COMPLETED"

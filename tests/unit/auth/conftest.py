@@ -24,7 +24,7 @@ def issuer() -> Iterator[Issuer]:
 def api_function(
     tmp_path: Path, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str, str], ASGIApp]]:
-    """Return a function from an agent's module name, its code and an aion.yaml to ApiFunction's app on the emulator.
+    """Return a function that builds ApiFunction's app on the emulator from a module name, its code and an aion.yaml.
 
     The scheme of the issuer's tokens replaces %s in the aion.yaml.
     """

@@ -119,7 +119,7 @@ class IdRequest:
 async def answered(
     request: IdRequest, send: Callable[..., Awaitable[httpx.Response]], cancel: Callable[[], Awaitable[Any]]
 ) -> httpx.Response:
-    """Return the response to the request. A subscription ends with its task: `cancel` is called once it has begun."""
+    """Return the response to the request. `cancel` is called once a subscription has begun, and ends its task."""
     if request.operation != "SubscribeToTask":
         return await send()
     canceling: list[asyncio.Future[Any]] = []

@@ -34,7 +34,7 @@ def roots(packages: Iterable[str] = PROGRAM) -> list[Any]:
 
 
 def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
-    """Yield each mark in a reachable text, with the text; `more` are further roots."""
+    """Yield each mark that a reachable text contains, with that text; `more` are further roots of the search."""
     wanted = [(mark, mark.encode()) for mark in marks]
     todo: list[Any] = [*roots(), *more]
     seen: set[int] = set()

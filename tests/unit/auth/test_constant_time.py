@@ -38,7 +38,7 @@ def key_credentials(text: str) -> RequestCredentials:
 
 
 def wrong_keys(text: str) -> tuple[str, str]:
-    """Return a key with all secret characters wrong, and one with only the last wrong."""
+    """Return a key with all secret characters wrong, and a key with only the last character wrong."""
     head, secret = text[:22], text[22:]
     other = {True: "A", False: "B"}
     return head + other[secret[0] != "A"] * len(secret), text[:-1] + other[secret[-1] != "A"]

@@ -112,13 +112,13 @@ def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
     for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
         with pytest.raises(ConfigurationError, match="AION_AUTH is off, but a deployed function"):
             deployed(tmp_path, with_security(KEY), **store, AION_AUTH="off")
-    # SAM's local function, and a server on this machine.
+    # AION_AUTH may be off in SAM's local function, and in a server on this machine.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
 
 
 @pytest.mark.parametrize("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
-def test_unknown_entrypoint_authorizer_is_named(entrypoints: str) -> None:
+def test_unknown_entrypoint_authorizer_is_named_in_error(entrypoints: str) -> None:
     with pytest.raises(ConfigurationError, match="AION_HTTP_ENTRYPOINTS is"):
         Settings.from_environ({**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints})
 
@@ -150,7 +150,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
 def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
     """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
-    # There is no table for the counter of requests.
+    # The test has no table to count requests, so the policy has no limit.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)

@@ -77,7 +77,7 @@ def objects(bucket: str) -> dict[str, int]:
 async def test_responses_contain_no_presigned_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, old_binding: str
 ) -> None:
-    """A response has the file's content, not its URL. v0.3 is tested in `old_binding`, v1.0 in the other binding."""
+    """A response has the file's content, not its URL. `old_binding` is tested in v0.3, the other binding in v1.0."""
     signed: list[str] = []
     real = RequestSigner.generate_presigned_url
 

@@ -154,7 +154,7 @@ def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -
             tried.add(route.path)  # type: ignore[attr-defined]
     all_paths = {route.path for route in app.router.routes}  # type: ignore[attr-defined]
     public = re.compile(r"(/agents/\w+)?/\.well-known/(agent-card|agent|manifest|jwks)\.json|/health/?")
-    # The paths of JSON-RPC without a slash, and the extended card's v0.3 path.
+    # These paths have no request in the tables: JSON-RPC without a slash, and the v0.3 path of the extended card.
     others = {"/agents/one", "/agents/two"}
     assert {path for path in all_paths - tried - others if not public.fullmatch(path)} <= {
         path for path in all_paths if path.endswith("/agent/authenticatedExtendedCard")
@@ -162,7 +162,7 @@ def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -
 
 
 async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
-    """The bytes equal those for an unknown id in each state of the task, and nothing changes."""
+    """In each state of the task, the response has the same bytes as for an unknown id, and nothing changes."""
     async with served(tmp_path, issuer) as callers:
         bobs = [await callers.a_task("bob", text) for text in STATES]
         in_red = await callers.a_task("bob", "ask", tenant="red")
@@ -170,7 +170,7 @@ async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: 
         before.append(await callers.everything("bob", in_red, "red"))
         for request in TASKS:
             tenants = request.tenants
-            # Callers, tasks, tenants and agents without access to the task.
+            # Combinations of caller, task, tenant and agent without access to the task.
             attempts = [("alice", task, tenant, "") for task in (*bobs, in_red) for tenant in tenants]
             attempts += [("bob", task, tenant, "") for task in bobs for tenant in tenants if tenant]
             attempts += [("bob", in_red, tenant, "") for tenant in tenants if tenant != "red"]
@@ -213,7 +213,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
     async with served(tmp_path, issuer) as callers:
         for request in about:
             tenant = "red" if "{tenant}" in request.path else ""
-            # A running task: a message to the same context would be queued.
+            # The task is running, so a message to its own context would be queued.
             bobs = await callers.a_task("bob", "work", tenant)
             before = await callers.everything("bob", bobs, tenant)
             answers = []

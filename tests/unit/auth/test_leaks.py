@@ -209,7 +209,7 @@ async def test_logs_and_queues_have_no_client_data(
     assert "RuntimeError: the agent has a fault" in log_text
     assert secrets_in(log_text, client) == []
     wake_ups, notifications = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
-    # Logs of the other functions: one runs the turn, one fails to deliver the notification.
+    # Check the logs of two other functions: one runs the turn, one fails to deliver the notification.
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
     for body in wake_ups:
@@ -291,7 +291,7 @@ async def test_traces_have_no_client_data(collector: Collector, request: pytest.
         raise ValueError(planted(80))
     for method, params in WRONG:
         await client.rpc(method, params)
-    # The next request exports an author's span.
+    # The span of the agent's code is exported with the next request.
     assert all(word in collector.text for word in (task, "request", "turn", "raising", "ValueError"))
     assert secrets_in(collector.text, client) == []
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"

@@ -87,7 +87,7 @@ async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
         assert (await alice("GET", path)).status_code == 200
-    # All requests count, in any tenant and of any agent; the body is unread.
+    # A request to any tenant or agent counts, and is refused before its body is read.
     for method, path in (
         ("POST", "/"), ("POST", "/agents/two"), ("POST", "/agents/two/"), ("GET", "/tasks"), ("POST", "/message:send"),
         ("GET", "/blue/tasks"), ("GET", "/v1/tasks"), ("POST", "/agents/one/v1/message:stream"), ("GET", "/nothing"),
@@ -267,6 +267,6 @@ async def test_blocking_sends_count_as_streams(tmp_path: Path, issuer: Issuer, d
         ("{requests: 5}", "aion.limits.requests is not a key that aion knows"),
     ],
 )
-def test_invalid_rate_limit_setting_is_named(tmp_path: Path, configured: str, sentence: str) -> None:
+def test_invalid_rate_limit_setting_is_named_in_error(tmp_path: Path, configured: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         limited(tmp_path, None, configured)

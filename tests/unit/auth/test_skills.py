@@ -1,4 +1,4 @@
-"""Skills with further requirements: on the card, and for the agent."""
+"""Skills with security requirements of their own: on the card, and in the metadata for the agent."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two callers in one warm execution environment: nothing of the first remains for the second."""
+"""Two callers in one warm execution environment: nothing of the first caller remains for the second."""
 
 import asyncio
 import json

@@ -18,7 +18,7 @@ from aion_core.protocol.aion.extensions import EventKind
 
 
 class RecordingSink:
-    """Recording sink: `told` has the method and arguments of each call, `kept` the history, oldest first."""
+    """ReplySink with the method and arguments of each call in `told`, and the thread's history in `kept`."""
 
     def __init__(self, kept: Sequence[a2a.Message] = ()) -> None:
         self.told: list[tuple[str, Any]] = []
@@ -68,7 +68,7 @@ class RecordingSink:
 
 
 def a_turn(sink: RecordingSink, text: str | None = "hello", kind: EventKind = "message") -> AionContext:
-    """Return the context of a turn; without a text it has no message."""
+    """Return the context of a turn. If `text` is None, the turn has no message."""
     raw = a2a.Message(message_id="m-1", role=a2a.Role.ROLE_USER, parts=[a2a.Part(text=text or "")])
     thread = Thread(id="c-1", sink=sink, network="slack", default_reply_target="dm-7")
     return AionContext(

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for A2A messages and tasks of an author."""
+"""Hypothesis strategies for A2A messages and tasks as written by an agent's author."""
 
 from typing import Any
 

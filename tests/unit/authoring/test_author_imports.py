@@ -1,4 +1,4 @@
-"""Imports of an author: their definitions, their cost, and other distributions in the same namespace."""
+"""Imports in an author's code: defining modules, imported modules, and other distributions named `aion.…`."""
 
 import ast
 import importlib
@@ -22,7 +22,7 @@ def run(program: str, *path: Path) -> str:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_graph_imports_no_server_or_other_framework(module: str) -> None:
-    """The SDK's types load starlette.datastructures if it is installed, and no more of it."""
+    """The SDK's types import starlette.datastructures if it is installed, and no other module of starlette."""
     never = {
         "fastapi",
         "boto3",
@@ -62,7 +62,7 @@ def test_v03_protocol_models_are_imported_on_demand() -> None:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_public_names_are_defined_in_aion_core(module: str) -> None:
-    """A checkpoint stores the module that defines a class."""
+    """Checkpoints contain the name of the module that defines a class, so it must not change."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)
     for name in exported.__all__:
@@ -70,7 +70,7 @@ def test_public_names_are_defined_in_aion_core(module: str) -> None:
 
 
 def test_aion_namespace_packages_only_reexport_names() -> None:
-    """There is no `aion/__init__.py` and no `aion/shared/__init__.py`; the other files contain only imports."""
+    """`aion` and `aion.shared` have no `__init__.py`. The other files contain only imports."""
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
     assert files == {
@@ -88,7 +88,8 @@ def test_aion_namespace_packages_only_reexport_names() -> None:
 
 
 def test_another_distribution_may_share_aion_namespace(tmp_path: Path) -> None:
-    """The other one has `aion.other`, `aion.shared.other` and `aion.langgraph.other`, before or after ours on the path."""
+    """The other distribution has `aion.other`, `aion.shared.other` and `aion.langgraph.other`. Its folder is before or
+    after ours on the path."""
     for folder in ("other", "shared", "langgraph", "adk"):
         (tmp_path / "aion" / folder).mkdir(parents=True)
     (tmp_path / "aion/other/__init__.py").write_text("name = 'a package'")

@@ -1,4 +1,4 @@
-"""Replies of an author through the turn's context, as received by the server."""
+"""Replies sent by an author's code through the AionContext, as received by the server."""
 
 import asyncio
 import contextvars
@@ -47,7 +47,7 @@ async def test_text_reply_is_recorded_for_its_origin(turn: AionContext, sink: Re
 
 
 async def test_thread_post_is_sent_to_given_target(turn: AionContext, sink: RecordingSink) -> None:
-    """An explicit target overrides the inherited one."""
+    """The argument `target` overrides the target of the inbound message."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
@@ -72,7 +72,7 @@ async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink:
 
 
 async def test_reply_iterator_raising_error_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """The chunks before the error are no complete reply."""
+    """The chunks before the error are not recorded as a reply."""
 
     async def breaking() -> AsyncIterator[str]:
         yield "Hel"

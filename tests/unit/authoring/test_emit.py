@@ -1,4 +1,4 @@
-"""Emissions of a node, as received by the writer."""
+"""Values emitted by a LangGraph node, as received by the StreamWriter."""
 
 import inspect
 import math
@@ -38,14 +38,14 @@ def test_file_is_emitted_by_url() -> None:
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
 def test_file_is_emitted_by_content(encode: Callable[[bytes], bytes]) -> None:
-    """The base64 text has the form that Python's own functions return."""
+    """Base64 text is accepted in each form that Python's functions return."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
 
 
 def test_file_is_emitted_in_chunks() -> None:
-    """Task and name identify the artifact unless the author gives an id."""
+    """Without an id from the author, the task and the name identify the artifact."""
     first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
     last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
     assert [(event.artifact.artifact_id, event.append, event.last_chunk) for event in first + last] == [
@@ -139,7 +139,7 @@ def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exc
 
 
 def test_emit_functions_have_signatures_of_seed_programs() -> None:
-    """This includes the optional `artifact_id`."""
+    """The signatures include the optional parameter `artifact_id`."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
         for emit in (emit_file, emit_data, emit_message, emit_task_metadata)

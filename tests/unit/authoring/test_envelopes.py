@@ -1,4 +1,4 @@
-"""A2AInbox and A2AOutbox: accepted values, and copies that preserve them."""
+"""A2AInbox and A2AOutbox: accepted values, copies and serialised forms."""
 
 import copy
 import math
@@ -77,7 +77,7 @@ class TestAnEnvelope:
             kept.message = Message()  # type: ignore[attr-defined]
 
     def test_envelope_has_json_schema(self, kept: BaseModel) -> None:
-        """LangGraph needs the schema to describe a graph."""
+        """LangGraph needs the JSON schemas of the state to describe a graph."""
         assert type(kept).model_json_schema()["type"] == "object"
 
 
@@ -128,7 +128,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
 def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
-    """A message that the SDK has converted to v0.3, as a model or as JSON, is read back unchanged."""
+    """If the SDK converts a message to v0.3 (model or JSON), reading it gives the original message."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
     assert outbox_of(older).message == wanted
@@ -195,7 +195,7 @@ NEWER_TASK = {
     ],
 )
 def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
-    """This includes a Message without messageId."""
+    """A Message without messageId is accepted too."""
     outbox = outbox_of(value)
     assert outbox.task is None
     assert outbox.message is not None
@@ -215,7 +215,7 @@ def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any
     ],
 )
 def test_outbox_accepts_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
-    """This includes a Task without id."""
+    """A Task without id is accepted too."""
     outbox = outbox_of(value)
     assert outbox.message is None
     assert outbox.task is not None
@@ -257,7 +257,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"parts": [{"text": "\ud800"}]}, "not an A2A Message"),
     ],
 )
-def test_other_outbox_values_are_refused(value: Any, says: str) -> None:
+def test_invalid_outbox_values_are_refused(value: Any, says: str) -> None:
     with pytest.raises(AgentFailed, match=r"^a2a_outbox .*[.…)]$") as refused:
         outbox_of(value)
     assert says in str(refused.value)
@@ -270,8 +270,8 @@ def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
         A2AOutbox(**fields)
 
 
-def test_deepest_outbox_is_readable_from_log() -> None:
-    """protobuf writes deeper values than it reads; an outbox never contains one."""
+def test_deepest_valid_outbox_is_readable_from_log() -> None:
+    """protobuf writes values that are too deep to be read again. An outbox must not contain such a value."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)
     assert outbox.message is not None

@@ -1,4 +1,4 @@
-"""Event router: it calls the handler of the event's kind with its declared parameters."""
+"""`create_event_router` calls the handler for the event's kind, with the parameters that the handler declares."""
 
 import functools
 import threading
@@ -93,7 +93,7 @@ async def test_event_handler_receives_every_parameter_it_declares() -> None:
 
 
 async def test_langgraph_parameters_are_passed() -> None:
-    """LangGraph also reads annotations that `from __future__ import annotations` has made strings."""
+    """The parameters are passed even if `from __future__ import annotations` turns annotations into strings."""
     written: list[Any] = []
 
     def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:
@@ -151,7 +151,7 @@ async def test_event_handler_may_return_any_node_output() -> None:
 
 
 async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
-    """`interrupt` works in the handler's thread, and its answer returns there."""
+    """`interrupt` works in the thread of a `def` handler, and returns the answer there."""
     graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
     graph.add_edge(START, "router")
@@ -164,7 +164,7 @@ async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
 
 
 async def test_graph_with_own_context_schema_is_routed() -> None:
-    """Such a graph has its own context; ours comes from the context variable."""
+    """The graph's runtime has the author's context, so the router takes the AionContext from the context variable."""
 
     class OwnEvent(TypedDict):
         tenant: str

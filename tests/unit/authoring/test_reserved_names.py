@@ -102,7 +102,7 @@ def test_value_without_reserved_keys_is_unchanged(value: dict[str, Any]) -> None
     assert without_reserved_keys(value) == value
 
 
-def test_metadata_is_cleaned_and_data_unchanged() -> None:
+def test_reserved_keys_are_removed_from_metadata_only() -> None:
     sent = {"aion:network": "x", "own": [{"AION:y": 1, "kept": {"aion:z": 2}}]}
     kept: dict[str, Any] = {"own": [{"kept": {}}]}
     part = {"data": sent, "metadata": sent}

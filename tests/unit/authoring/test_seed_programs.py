@@ -1,6 +1,6 @@
 """Programs for each code block of the LangGraph seed documents: same imports, calls, signatures and results.
 
-The blocks are those about the emit functions, and about the runtime context and the graph's state.
+The blocks show the emit functions, the runtime context, and the graph's state.
 """
 
 from typing import Annotated, Any, Optional, TypedDict
@@ -95,7 +95,7 @@ async def test_seed_graph_without_context_gets_context() -> None:
     assert sink.texts == ["Here is what I can do."]
 
 
-async def test_seed_state_holds_raw_envelope() -> None:
+async def test_seed_state_contains_raw_inbox() -> None:
     class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
@@ -156,7 +156,7 @@ async def test_seed_emissions_reach_the_task(version: str) -> None:
 @versions
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
-async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: str, version: str) -> None:
+async def test_seed_reply_through_thread_is_task_answer(schema: Any, text: str, reply: str, version: str) -> None:
     graph = StateGraph(SeedState, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
     assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
@@ -164,7 +164,7 @@ async def test_seed_thread_reply_is_the_answer(schema: Any, text: str, reply: st
 
 
 @versions
-async def test_seed_raw_envelope_is_beside_messages(version: str) -> None:
+async def test_seed_state_contains_inbox_and_messages(version: str) -> None:
     class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it

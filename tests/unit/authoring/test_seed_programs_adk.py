@@ -1,6 +1,6 @@
 """Programs for each code block of the ADK seed document: same imports, calls, signatures and results.
 
-One block reads the agent's inbox, the other fills its outbox. Each program is served over HTTP.
+One block reads the agent's inbox, the other block fills its outbox. Each program is served over HTTP.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ class Reader(BaseAgent):
 
 class Announcer(BaseAgent):
     async def _run_async_impl(self, ctx):  # type: ignore[no-untyped-def]
-        # first a message, as the outbox
+        # first, an outbox with a message
         yield Event(
             author=self.name,
             actions=EventActions(
@@ -41,7 +41,7 @@ class Announcer(BaseAgent):
             ),
         )
 
-        # then a task, as a patch
+        # then, an outbox with a task patch
         yield Event(
             author=self.name,
             actions=EventActions(
@@ -58,7 +58,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
-    """The inbox has the task, the message with its parts other than text, and the request's metadata."""
+    """The inbox has the task, the message with all its parts (not only text), and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         file = {"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}
@@ -75,7 +75,7 @@ async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
 
 
 async def test_seed_agents_inbox_contains_request_metadata() -> None:
-    """The metadata has the distribution, network and trace; only the server sets keys with the prefix `aion:`."""
+    """The metadata has the distribution, network and trace. A client cannot set keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {
@@ -91,8 +91,8 @@ async def test_seed_agents_inbox_contains_request_metadata() -> None:
     assert read[-1] == {"traceId": "t-1", "hops": 2}
 
 
-async def test_seed_agent_fills_outbox_with_both(dialect: str) -> None:
-    """The message and the task patch reach the client; the message gets an id, the patch applies to this task."""
+async def test_seed_agent_returns_message_and_task_patch(dialect: str) -> None:
+    """The client receives the message, with an id from the server, and its task changed by the task patch."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
     assert (task["status"]["state"], answer_text(task), history(task)) == (

@@ -1,4 +1,4 @@
-"""Type checks of an author's code, without this repository's settings."""
+"""Type checks of an author's code by mypy, without this repository's mypy settings."""
 
 import re
 import subprocess
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-# mypy takes 40 s of CPU unless `make lint` has just filled its cache.
+# Without a cache filled by `make lint`, mypy takes 40 s of CPU time.
 pytestmark = pytest.mark.deep
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / ".mypy_cache"
-"""Cache of this repository's own mypy run, which comes first and has checked the common imports."""
+"""Cache of this repository's own mypy run. It contains the results for the common imports."""
 
 
 @pytest.fixture(scope="module")

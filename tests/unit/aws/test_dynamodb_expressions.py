@@ -34,7 +34,7 @@ from aion_core.ports.table import (
 KEY = Key("p", "s")
 KEY_JSON = {"pk": {"S": "p"}, "sk": {"S": "s"}}
 
-# DynamoDB's numbers have 38 digits, and a set has a member.
+# DynamoDB's numbers have at most 38 digits, and its sets are never empty.
 scalars = st.text() | st.integers(-(10**38) + 1, 10**38 - 1) | st.booleans() | st.binary()
 values = st.recursive(
     scalars | st.frozensets(st.text(min_size=1), min_size=1),
@@ -81,7 +81,7 @@ def test_enum_is_encoded_as_its_value() -> None:
         (frozenset("ba"), {"SS": ["a", "b"]}),
     ],
 )
-def test_value_has_type_of_current_layout(value: Any, attribute: dict[str, Any]) -> None:
+def test_value_has_expected_dynamodb_type(value: Any, attribute: dict[str, Any]) -> None:
     assert encoded(value) == attribute
     assert decoded(attribute) == value
     assert type(decoded(attribute)) is type(value)

@@ -1,4 +1,4 @@
-"""Secrets Manager and SSM of an emulator, with secrets and identities of tests."""
+"""Secrets Manager and SSM in an emulator, for tests that store and read secrets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 
 class SecretStore:
-    """Secrets Manager and SSM of the emulator that the environment names."""
+    """Secrets Manager and SSM of the emulator named by the environment variables."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -19,7 +19,7 @@ class SecretStore:
         self.ssm: Any = boto3.session.Session().client("ssm")
 
     def put(self, kind: str, name: str, text: str) -> str:
-        """Store the text under the name; return the ARN."""
+        """Store the text as a secret or parameter with this name. Return its ARN."""
         if kind == "secret":
             try:
                 return str(self.secrets.create_secret(Name=name, SecretString=text)["ARN"])
@@ -30,7 +30,7 @@ class SecretStore:
 
     @contextmanager
     def without_permissions(self, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Enforce IAM in the block, with the credentials of a user without any policy."""
+        """Within the block, enforce IAM permissions and use the credentials of a user without any policy."""
         iam: Any = boto3.session.Session().client("iam")
         iam.create_user(UserName=name)
         key = iam.create_access_key(UserName=name)["AccessKey"]
@@ -45,7 +45,7 @@ class SecretStore:
 
 @contextmanager
 def emulator() -> Iterator[str]:
-    """Run the emulator; yield its address."""
+    """Run the emulator, and yield its URL."""
     found = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     found.start()
     try:
@@ -55,7 +55,7 @@ def emulator() -> Iterator[str]:
 
 
 def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
-    """Point boto3 at the emulator by the environment; return its stores."""
+    """Set the environment variables that make boto3 use the emulator. Return the emulator's secret stores."""
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,

@@ -53,12 +53,12 @@ def declared(folder: Path, **secrets: str) -> DeploymentConfig:
 
 
 def now(work: Callable[[], None]) -> None:
-    """Run the work at once instead of in the server's thread."""
+    """Run the work at once and in this thread, instead of in a background thread."""
     work()
 
 
 class Variables:
-    """Secrets that are loaded into a dictionary in place of `os.environ`."""
+    """AgentEnvironment that sets its variables in a dictionary instead of `os.environ`."""
 
     def __init__(self, folder: Path, clock: ManualClock, environ: dict[str, str] | None = None, **secrets: str) -> None:
         said = declared(folder, **secrets)
@@ -118,7 +118,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:
-        # The barrier breaks, and the test fails, if one read waits for another.
+        # If one read waits for another read, the barrier times out and the test fails.
         all_are_asked.wait()
         return name
 
@@ -129,7 +129,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
 
 
 def test_refresh_reads_changed_secret_at_once(tmp_path: Path, clock: ManualClock) -> None:
-    """The server refreshes after the restore of a snapshot, whose secrets may be days old."""
+    """The server calls `refresh` after the restore of a snapshot, because its secrets may be days old."""
     texts = ["first-value", "second-value"]
     said = declared(tmp_path, KEY="name")
     environ: dict[str, str] = {}
@@ -175,7 +175,7 @@ def test_failed_secret_refresh_keeps_value_and_retries(
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
     own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
-    # The other secret's change is logged too if an earlier test left the root logger at INFO.
+    # Ignore the log line about the other secret's change: it is written if an earlier test set the level INFO.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
     assert "Using the last value of a secret. KEY: secret" in caplog.text
     assert second not in caplog.text
@@ -188,7 +188,7 @@ def test_failed_secret_refresh_keeps_value_and_retries(
     assert variables.environ["KEY"] == second
 
 
-def test_secret_unreadable_for_long_is_an_error(
+def test_secret_unreadable_for_long_is_logged_as_error(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = iter(["value-of-long"])
@@ -234,7 +234,7 @@ def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock)
     environment.apply()
     clock.move(301)
     environment.refresh_if_due()
-    # No response has arrived yet, but the call has returned; a second turn starts no second read.
+    # The call has returned before AWS responds. A call for a second turn must not start a second read.
     environment.refresh_if_due()
     assert environ == {"KEY": "value-before"}
     may_answer.set()
@@ -259,7 +259,7 @@ def test_secret_refresh_interrupted_by_freeze_sets_no_variable(tmp_path: Path, c
     assert environ == {"KEY": "value-1"}
 
 
-def test_missing_secret_names_the_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_error_of_missing_secret_names_remedy(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     assert Variables(tmp_path, clock, A=name, B=f"ssm:/{name}").problems() == [
         f"A: secret {name}: not found. Create it in this region, or correct its name in aion.yaml.",
@@ -267,7 +267,7 @@ def test_missing_secret_names_the_remedy(tmp_path: Path, aws: SecretStore, clock
     ]
 
 
-def test_forbidden_secret_names_the_parameter(
+def test_error_of_forbidden_secret_names_template_parameter(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique()
@@ -282,7 +282,7 @@ def test_forbidden_secret_names_the_parameter(
 
 @contextmanager
 def answering(status: int, answer: dict[str, str]) -> Iterator[str]:
-    """Run a server that gives the same AWS response to every request."""
+    """Run a server that sends the same AWS response to every request."""
 
     class AnsweringHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -423,7 +423,7 @@ async def test_agent_can_read_secret_variables_at_import(
 ) -> None:
     name = f"K{uuid4().hex}"
     for each in (name, f"{name}_MODE"):
-        # Removed after the test, since it is set in the process's environment.
+        # Let monkeypatch remove the variable after the test, because the app sets it in the process's environment.
         monkeypatch.setenv(each, "")
         monkeypatch.delenv(each)
     aws.put("secret", name, f"{unique()}-1st")

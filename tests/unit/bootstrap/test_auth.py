@@ -1,4 +1,4 @@
-"""Users of HTTP Basic in a secret or parameter: reads, changes, error messages."""
+"""HTTP Basic users stored in a secret or an SSM parameter: reads, changes, error messages."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ async def test_changed_users_secret_is_read_again(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_invalid_users_secret_is_named_unquoted(tmp_path: Path, aws: SecretStore, kind: str) -> None:
+def test_error_names_invalid_users_secret_without_text(tmp_path: Path, aws: SecretStore, kind: str) -> None:
     arn = aws.put(kind, "spoilt", '{"alice": "hunter2-in-the-clear"}')
     for text in ('{"alice": "hunter2-in-the-clear"}', '{"alice": "hunter2-in-the-clear"'):
         aws.put(kind, "spoilt", text)
@@ -79,7 +79,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("arn", ODD)
-def test_missing_users_secret_is_named(tmp_path: Path, aws: SecretStore, arn: str) -> None:
+def test_error_names_missing_users_secret(tmp_path: Path, aws: SecretStore, arn: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_app(settings(tmp_path, arn))
     assert arn in str(raised.value)

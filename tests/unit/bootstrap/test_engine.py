@@ -1,4 +1,4 @@
-"""Sweep in the development server, without a schedule of AWS."""
+"""Sweep in a single-process server, which runs it without a schedule of AWS."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ aion:
 async def test_sweep_retries_turn_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
-    """This includes attempts beyond the queue's longest delay; sweep interval and schedule are shortened."""
+    """Planned retries beyond the queue's longest delay depend on the sweep. The test shortens all intervals."""
     monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__

@@ -1,4 +1,4 @@
-"""Imports of a server from its start to its first answer: they are counted, because they take most of that time."""
+"""Modules imported by a server until its first answer. They are counted, because imports take most of this time."""
 
 import json
 import os
@@ -50,8 +50,8 @@ UNUSED = {
     "mangum",
     "tomllib",
 }
-"""Modules for v0.3, push notifications, credentials, AWS and other projects' files: a first message of v1.0 needs none
-of them."""
+"""Modules that a first message of v1.0 does not need: for v0.3, push notifications, credentials, AWS and other
+projects' files."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Log lines and metrics of TaskFunction, PushFunction and SweepFunction: real handlers with their output."""
+"""Log lines and metrics that the real handlers of TaskFunction, PushFunction and SweepFunction write."""
 
 import asyncio
 import importlib
@@ -55,7 +55,7 @@ SAID = "words-of-a-client"
 
 @dataclass
 class FunctionOutput:
-    """Output of a function: log lines and metrics in JSON."""
+    """Output of a Lambda function: log lines and metrics in JSON."""
 
     capsys: pytest.CaptureFixture[str]
 
@@ -71,7 +71,7 @@ class FunctionOutput:
 def output(
     moto: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[FunctionOutput]:
-    """Set the environment of a deployed function; its handlers are imported again."""
+    """Set the environment of a deployed function, and have its handlers imported again."""
     (tmp_path / "observed_agent.py").write_text(GRAPH)
     (tmp_path / "aion.yaml").write_text("aion: {agents: {one: {path: 'observed_agent.py:graph'}}}")
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -99,7 +99,7 @@ def output(
 
 
 def call(function: str, *bodies: str) -> tuple[Any, str]:
-    """Return the function's response to messages of its queue, and the id of the invocation."""
+    """Call the function with messages of its queue. Return its response and the request id of the invocation."""
     messages = [
         {"MessageId": f"q-{n}", "ReceiptHandle": "r", "Body": body, "MD5OfBody": "0"} for n, body in enumerate(bodies)
     ]
@@ -135,7 +135,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """The lines of the author's code have the ids too; no line contains message text."""
+    """Log lines of the author's code have the ids too. No log line contains the message's text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
@@ -164,7 +164,7 @@ def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) ->
 
 
 def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """The next invocation is not a cold start."""
+    """The log lines of the second invocation state that it is not a cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
     _, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -176,7 +176,7 @@ def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) ->
     assert values(metrics).keys() == {"Turns", "TurnsFailed", "TurnRetries", "TurnDuration"}, "it was begun before"
 
 
-def test_unanswerable_message_is_logged_with_id(output: FunctionOutput) -> None:
+def test_unreadable_queue_message_is_logged_with_id(output: FunctionOutput) -> None:
     answer, request_id = call("run_task", "poison")
     assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
     lines, _ = output.lines()
@@ -214,8 +214,8 @@ async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: Loca
     assert (counted["PushDelivered"], counted["PushRetries"], len(counted["PushLag"])) == ([1], [1], 1)
 
 
-def test_sweep_counts_findings_including_zero(output: FunctionOutput) -> None:
-    """An alarm needs a value even if the sweep finds nothing."""
+def test_sweep_emits_its_counts_as_metrics(output: FunctionOutput) -> None:
+    """The sweep emits a count of zero too, because an alarm needs a value."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
@@ -228,7 +228,7 @@ def test_sweep_counts_findings_including_zero(output: FunctionOutput) -> None:
 async def test_queued_turn_continues_trace_of_message(
     output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each function continues the client's trace; a delivery also has a span."""
+    """TaskFunction and PushFunction continue the client's trace. A delivery also has its own span."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     with exported_from_here(monkeypatch) as collector:
         head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})

@@ -1,4 +1,4 @@
-"""Lambda's init phase: ApiFunction and TaskFunction load their agents in it."""
+"""Loading of agents by ApiFunction and TaskFunction in Lambda's init phase."""
 
 import json
 import os
@@ -53,7 +53,7 @@ print(json.dumps([sorted(set(sys.modules) - before)]))
 
 
 def on_lambda(folder: Path, graph: str) -> dict[str, str]:
-    """Write a project and return the environment of its function."""
+    """Write a project with this agent, and return the environment variables of its function on Lambda."""
     (folder / "agent.py").write_text(graph)
     (folder / "aion.yaml").write_text(AGENT)
     return {**ON_LAMBDA, "AION_CONFIG": str(folder / "aion.yaml")}
@@ -61,7 +61,7 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("program", [API, pytest.param(TASK, marks=pytest.mark.deep)], ids=["api", "task"])
 def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
-    """The test starts a new process, because this one has imported the frameworks already."""
+    """The test starts a new process, because the test process has imported the frameworks already."""
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, check=True, capture_output=True)
     (imported,) = json.loads(done.stdout.splitlines()[-1])
@@ -85,7 +85,7 @@ async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path, co
             pass
 
 
-async def test_snapshot_app_returns_its_renewals(tmp_path: Path) -> None:
+async def test_snapshot_app_returns_functions_for_restore(tmp_path: Path) -> None:
     environ = {**on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
     app = build_app(Settings.from_environ(environ))
     async with app.router.lifespan_context(app) as state:

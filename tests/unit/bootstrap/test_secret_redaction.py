@@ -14,7 +14,7 @@ from tests.unit.bootstrap.test_agent_environment import declared, forgotten, now
 
 
 def lines_of(*values: object) -> str:
-    """Return the output of a foreign log handler."""
+    """Log the values through an agent's own log handler, and return its output."""
     log.install()
     written = io.StringIO()
     handler = logging.StreamHandler(written)
@@ -51,7 +51,7 @@ def test_secret_is_redacted_in_every_form(tmp_path: Path, clock: ManualClock) ->
     for hidden in (key, odd, quote(odd, safe=""), *pem.splitlines()):
         assert hidden not in written
     assert log.REDACTED in written
-    # Redacting a value of a few characters would hide ordinary words.
+    # Very short secrets are not redacted, because that would hide ordinary words.
     assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of the commands for operators: the command of a module, and a conversation on the same emulated table."""
+"""Fixtures of the operators' commands: a function that runs a command, and a conversation on the emulated table."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.support.stores import dynamodb_store
 
 @pytest.fixture(scope="module")
 def moto(moto: LocalStack) -> Iterator[LocalStack]:
-    """Return the stack; its empty queues answer at once, not after a long poll."""
+    """Return the stack. A receive from an empty queue returns at once instead of waiting."""
     with moto.emulator.no_long_polls():
         yield moto
 

@@ -27,7 +27,7 @@ def run(*arguments: object, stdin: str | None = None) -> Result:
 
 
 def refusal(*arguments: object, stdin: str | None = None) -> str:
-    """Return the sentence printed before exit code 1."""
+    """Return the error message of a command that exits with code 1."""
     failed = run(*arguments, stdin=stdin)
     assert isinstance(failed.exception, AionError), failed.output
     return str(failed.exception)
@@ -84,7 +84,7 @@ def test_card_show_prints_default_agents_card(config: Path) -> None:
     assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
 
 
-def test_card_show_refuses_unknown_agent_and_card(config: Path) -> None:
+def test_card_show_refuses_unknown_agent_and_missing_card(config: Path) -> None:
     assert "has no agent 'nobody'. It declares helper, quiet, unready" in refusal("show", "nobody", "--config", config)
     assert "no extended card" in refusal("show", "quiet", "--extended", "--config", config)
     assert "no extended card" in refusal("show", "unready", "--extended", "--config", config)
@@ -100,7 +100,7 @@ def test_signed_card_verifies_until_changed(config: Path, private: Path, tmp_pat
         assert verified.exit_code == 0, verified.exception
         assert "As v1.0: signed by" in verified.stdout
         assert "As v0.3: signed by" in verified.stdout
-    # A second signature is added to the first.
+    # Signing again adds a signature and keeps the first.
     again = run("sign", card, "--key", private, "--key-id", "second", "--key-url", "https://example.com/keys")
     assert len(json.loads(again.stdout)["signatures"]) == 2 * len(json.loads(signed.stdout)["signatures"])
     card.write_text(signed.stdout.replace("Answers", "Refuses"), encoding="utf-8")
@@ -123,7 +123,7 @@ def test_card_verify_reads_card_and_keys_from_url(config: Path, private: Path, t
         (tmp_path / own).write_text(json.dumps(signed), encoding="utf-8")
     for source in (web, f"{web}/", *(f"{web}/{own}" for own in CARDS)):
         assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
-    # The set has the key under another id than the card.
+    # The JWK set has the card's key under another key id.
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")

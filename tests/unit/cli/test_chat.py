@@ -1,4 +1,4 @@
-"""Answers in the terminal: text, files, and names of files."""
+"""Answers of agents in the terminal: text, files, and file names."""
 
 import io
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_text_of_artifact_is_shown() -> None:
 
 
 def test_artifacts_text_follows_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """An executor reports its progress, then answers with an artifact; each text is printed once."""
+    """An executor first reports its progress, then answers with an artifact. Each text is printed once."""
     answer, show = Answer(), PlainPrinter()
     for event in (
         status(TaskState.TASK_STATE_WORKING, "Reading."),
@@ -76,7 +76,7 @@ def test_artifacts_text_follows_earlier_message(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
 
 
-def test_artifact_with_messages_text_is_shown_once() -> None:
+def test_artifact_that_repeats_message_is_shown_once() -> None:
     both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
     assert both.shown == "one"
     assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
@@ -96,7 +96,7 @@ def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "one two\none three\n"
 
 
-def test_repeated_artifact_is_kept_once() -> None:
+def test_repeated_artifact_is_stored_once() -> None:
     artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
     update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
     task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
@@ -123,13 +123,13 @@ def test_file_and_data_are_described() -> None:
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
 
 
-def test_whole_numbers_of_data_are_integers() -> None:
+def test_whole_numbers_in_data_are_printed_as_integers() -> None:
     part = ParseDict({"data": {"n": 3}}, Part())
     assert described(part) == '{\n  "n": 3\n}'
     assert document(Answer(parts={"a.0": part}))["parts"] == [{"data": {"n": 3}}]
 
 
-def test_agents_control_characters_and_html_stay_text() -> None:
+def test_agents_control_characters_and_html_are_not_interpreted() -> None:
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
     assert isinstance(console.file, io.StringIO)
@@ -150,7 +150,7 @@ def test_agents_control_characters_and_html_stay_text() -> None:
         ({}, []),
     ],
 )
-def test_choices_come_from_questions_data(data: dict[str, object], choices: list[str]) -> None:
+def test_choices_are_read_from_question_data(data: dict[str, object], choices: list[str]) -> None:
     part = ParseDict({"data": data}, Part())
     assert choices_of(Answer(question=True, parts={"1": part})) == choices
     assert choices_of(Answer(parts={"1": part})) == []

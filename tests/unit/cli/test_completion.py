@@ -1,4 +1,4 @@
-"""`aion completion`: scripts of the shells, their installation, and their completions."""
+"""`aion completion`: completion scripts for shells, their installation, and their results."""
 
 import os
 import subprocess

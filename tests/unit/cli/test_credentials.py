@@ -38,7 +38,7 @@ def created(run: RunCommand, *arguments: str) -> str:
 
 
 async def whose(stack: LocalStack, text: str) -> Principal | AuthFailure:
-    """Return the principal that the server authenticates by the key, or its failure."""
+    """Authenticate with the API key as the server does. Return the principal or the failure."""
     keys = TableApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKeyScheme(), keys).verify(
         RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
@@ -72,7 +72,7 @@ def test_created_api_key_is_limited_and_printed_once(run: RunCommand, stack: Loc
     assert "every agent" in next(line for line in run("key", "list").stdout.splitlines() if other[-4:] in line)
     assert run("key", "revoke", text.split("_")[1]).exit_code == 0
     assert asyncio.run(whose(stack, text)) is AuthFailure.INVALID
-    # The whole key is accepted too, and not printed again.
+    # `revoke` accepts the whole key instead of its id, and does not print the key.
     revoked = run("key", "revoke", other)
     assert revoked.exit_code == 0
     assert other.split("_", 2)[2] not in revoked.output
@@ -99,7 +99,7 @@ def test_missing_table_error_is_one_sentence(run: RunCommand, monkeypatch: pytes
     assert "AION_TABLE" in run("key", "list").stderr
 
 
-def test_password_hash_fits_the_users_secret(run: RunCommand) -> None:
+def test_printed_password_hash_is_valid_in_users_secret(run: RunCommand) -> None:
     made = run("user", "hash", "alice", input="wonder:land\n")
     assert made.exit_code == 0
     users = parse_users(made.stdout, "it")

@@ -69,7 +69,7 @@ async def uses(stack: LocalStack, owner: str) -> None:
 
 
 class Terminal(BytesIO):
-    """Input typed at a terminal."""
+    """Standard input that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -187,7 +187,7 @@ def test_data_delete_progress_is_printed_once_a_second(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
-    # Only this module's clock is replaced, because other threads of the process read the time too.
+    # Replace the clock of this module only, because other threads of the process read the time too.
     monkeypatch.setattr("aion_core.cli.data.time", SimpleNamespace(monotonic=lambda: next(times)))
     progress = Progress()
     for count in (10, 2000, 3000, 4000):
@@ -195,7 +195,7 @@ def test_data_delete_progress_is_printed_once_a_second(
     assert capsys.readouterr().err == "2,000 items read\n4,000 items read\n"
 
 
-# ── From a subject to its owners ──────────────────────────────────────────────────────────────────────────────────────
+# ── Owners of a subject ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
@@ -211,7 +211,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
 
 
 async def test_iam_role_arn_selects_owners_of_its_sessions() -> None:
-    """A session of the role signs the request, and AWS names the session without the role's path."""
+    """AWS names the session of a role in a signed request by an ARN without the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
     }
@@ -230,19 +230,19 @@ def test_data_delete_reads_agents_and_issuers_from_aion_yaml(tmp_path: Path, mon
         declared_in(tmp_path / "named.yaml")
 
 
-# ── The list of stores ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── List of stores to delete from ─────────────────────────────────────────────────────────────────────────────────────
 
 SORTS = {"EVENT#", "ASKED#", "PUSH#", "CHECKPOINT#", "STATE#"}
 INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
-def test_data_delete_store_list_has_every_table_partition() -> None:
-    """A new partition of keys.py belongs into the list; otherwise its items would not be deleted with their owner."""
+def test_data_delete_covers_every_table_partition() -> None:
+    """A new partition of keys.py must be added to STORES. Otherwise its items are not deleted with their owner."""
     text = Path(keys.__file__).read_text(encoding="utf-8")
     prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
     assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}
 
 
-def test_data_delete_store_list_has_every_bucket_folder() -> None:
+def test_data_delete_covers_every_bucket_folder() -> None:
     known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
     assert known == {*schema.RETENTIONS, schema.PERMANENT_FOLDER}

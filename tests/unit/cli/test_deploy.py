@@ -1,4 +1,4 @@
-"""`aion deploy`: the warning about web pages. tests/e2e/test_deploy.py runs the command."""
+"""`aion deploy`: its warning about refused preflight requests. tests/e2e/test_deploy.py runs the whole command."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Arguments of `aion dev`, before the server starts."""
+"""`aion dev` before its server starts: arguments, port, template and environment variables."""
 
 import re
 import socket
@@ -34,7 +34,9 @@ def test_taken_port_error_names_port_option() -> None:
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_open_option_opens_servers_url(is_wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_option_opens_browser_at_server_url(
+    is_wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: 'agent.py:graph'}}}")
     opened: list[str] = []
     monkeypatch.setattr("click.launch", opened.append)
@@ -45,7 +47,7 @@ def test_open_option_opens_servers_url(is_wanted: bool, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("page", ["console", "development"])
-def test_pages_name_lease_of_server(page: str) -> None:
+def test_docs_pages_state_lease_of_development_server(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     lease = _environment("sqlite", Path(), "", {})["AION_LEASE_SECONDS"]
     assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]

@@ -24,7 +24,7 @@ COMMAND = ("dlq",)
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[LocalStack]:
-    # This module has its own stack, so that messages of other tests are not counted.
+    # Start a stack for this module only, so that messages of other tests are not counted.
     with LocalStack.start("template.yaml") as stack, stack.emulator.no_long_polls():
         yield stack
 
@@ -134,7 +134,7 @@ def test_dlq_redrive_during_running_move_is_refused(
     client = boto3.session.Session.client
 
     def busy(*arguments: Any, **options: Any) -> Any:
-        """Return a client with SQS's error for a second redrive of a queue."""
+        """Return a client that raises SQS's error for a second redrive of a queue."""
         made = client(*arguments, **options)
 
         def refuse(**_: object) -> None:
@@ -181,7 +181,7 @@ def test_dlq_push_message_names_webhooks_without_event_contents(run: RunCommand,
     assert "hidden" not in json.dumps(found)
 
 
-def test_dead_letter_queues_come_from_stack_or_environment(moto: LocalStack) -> None:
+def test_dlq_reads_queue_urls_from_stack_or_environment(moto: LocalStack) -> None:
     stack = operating.registered(moto)
     assert operating.runs(operating.environ_of(moto))("dlq", "list", "--queue", "push", "--stack", stack).exit_code == 0
     environ = moto.environment("TaskFunction") | {"AION_PUSH_QUEUE_URL": ""}

@@ -1,4 +1,4 @@
-"""Hints for a wrong command line: similar names, and names of another level."""
+"""Hints for a wrong command line: similar names, and the right place of a command or option."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.support import operating
         (("tasks", "--nothing"), "No such option '--nothing'."),
     ],
 )
-def test_wrong_name_gets_hint_by_level(arguments: tuple[str, ...], hint: str) -> None:
+def test_wrong_command_or_option_gets_hint(arguments: tuple[str, ...], hint: str) -> None:
     failed = operating.runs({})(*arguments, prog_name="aion")
     assert failed.exit_code == 2
     assert hint in failed.stderr

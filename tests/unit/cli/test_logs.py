@@ -6,7 +6,7 @@ from aion_core.local.stack import LocalStack
 from tests.support import operating
 
 
-def test_logs_since_before_1970_are_all_logs(moto: LocalStack) -> None:
+def test_logs_since_time_before_1970_prints_all_logs(moto: LocalStack) -> None:
     moto.client("logs").create_log_group(logGroupName="/aws/lambda/aion-logs-api")
     run = operating.runs(operating.environ_of(moto))
     done = run("logs", "--stack", "aion-logs", "--since", "99999999999d")

@@ -9,7 +9,7 @@ import pytest
 
 
 def run(folder: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run `aion own`, a command with this code, in its own process."""
+    """Run `aion own`, a command that executes this code, in a new process."""
     (folder / "authors.py").write_text("import nothing_of_this_name\n")
     main = f"""
 import sys
@@ -34,7 +34,7 @@ main.main()
 @pytest.mark.parametrize(
     "code", ["import nothing_of_this_name", "import importlib; importlib.import_module('nothing_of_this_name')"]
 )
-def test_missing_package_of_extra_is_named(tmp_path: Path, code: str) -> None:
+def test_error_names_missing_package_of_extra(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
     assert (done.returncode, done.stderr) == (
         1,
@@ -42,14 +42,14 @@ def test_missing_package_of_extra_is_named(tmp_path: Path, code: str) -> None:
     )
 
 
-def test_missing_package_of_author_is_traceback(tmp_path: Path) -> None:
+def test_package_missing_in_author_code_prints_traceback(tmp_path: Path) -> None:
     done = run(tmp_path, "import authors")
     assert done.returncode == 1
     assert "authors.py" in done.stderr
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'nothing_of_this_name'\n")
 
 
-def test_full_disk_is_one_sentence() -> None:
+def test_full_disk_error_is_one_sentence() -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
             [sys.executable, "-m", "aion_core.cli", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
@@ -57,7 +57,7 @@ def test_full_disk_is_one_sentence() -> None:
     assert (ran.returncode, ran.stderr) == (1, "aion: The output cannot be written: No space left on device.\n")
 
 
-def test_unusable_file_is_one_sentence(tmp_path: Path) -> None:
+def test_unusable_file_error_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     new = [sys.executable, "-m", "aion_core.cli", "new", "file/mine", "--framework", "langgraph"]
     ran = subprocess.run(new, cwd=tmp_path, capture_output=True, text=True)
@@ -65,13 +65,13 @@ def test_unusable_file_is_one_sentence(tmp_path: Path) -> None:
     assert ran.stderr == "aion: file/mine cannot be read or written: Not a directory.\n"
 
 
-def test_character_outside_of_encoding_is_replaced(tmp_path: Path) -> None:
+def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:
     done = run(tmp_path, "click.echo('“Ä” \\ud800')", PYTHONIOENCODING="latin-1")
     assert (done.returncode, done.stdout, done.stderr) == (0, "?Ä? ?\n", "")
 
 
 def test_interrupted_cli_import_ends_silently() -> None:
-    """Ctrl-C reaches the command at the first import of its modules."""
+    """Ctrl-C is pressed during the first import of the command's modules."""
     code = (
         "import sys\n"
         "class Interrupt:\n"
@@ -87,7 +87,7 @@ def test_interrupted_cli_import_ends_silently() -> None:
 
 
 def test_commands_are_listed_without_slow_imports() -> None:
-    """`aion --help` and each completion by Tab import the commands, but not the modules that the commands run."""
+    """`aion --help` and completion with Tab import the definitions of commands, but not the modules that these use."""
     slow = ("boto3", "fastapi", "httpx", "langchain_core", "pydantic", "rich", "yaml")
     code = f"import sys; import aion_core.cli.main; print([name for name in {slow} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -29,7 +29,7 @@ COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dl
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_cli_requires_named_deployment(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A clone with the state of `make dev` would be the deployment.
+    # Leave the repository, because `.aion` of a development server in it would count as the deployment.
     monkeypatch.chdir(tmp_path)
     failed = operating.runs({})(*command)
     assert failed.exit_code == 2
@@ -44,7 +44,7 @@ def test_stack_overrides_environment(moto: LocalStack) -> None:
     assert run("key", "list", "--table", moto.physical_id("Table")).exit_code == 0
 
 
-def test_foreign_stack_is_refused(moto: LocalStack) -> None:
+def test_stack_of_another_program_is_refused(moto: LocalStack) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     moto.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "foreign")
@@ -57,7 +57,8 @@ def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Pa
     table = ("--table", moto.physical_id("Table"))
     there = ("--endpoint-url", moto.endpoint, "--region", "us-east-1")
     assert run("key", "list", *table, *there).exit_code == 0
-    # --profile overrides credentials of the environment: one profile has none, the other does not exist.
+    # --profile overrides the credentials of the environment. Profile `empty` has no credentials, and the other profile
+    # does not exist.
     (tmp_path / "config").write_text("[profile empty]\nregion = us-east-1\n")
     profiles = operating.runs(
         {**SETTINGS, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_EC2_METADATA_DISABLED": "true"}
@@ -107,7 +108,7 @@ def test_missing_network_error_is_one_sentence() -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_broken_local_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_local_store_error_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".aion" / "store").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     run = operating.runs({})
@@ -163,7 +164,7 @@ def run() -> RunCommand:
 
 
 def parked(folder: Path, body: str) -> None:
-    """Receive the message as often as allowed."""
+    """Send a message and receive it more often than allowed, so that it becomes a dead letter."""
     clock = ManualClock()
     queue = SQLiteQueue(open_queues(folder / "queues.db"), "task", clock)
 
@@ -176,7 +177,7 @@ def parked(folder: Path, body: str) -> None:
     asyncio.run(park())
 
 
-def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, folder: Path) -> None:
+def test_tasks_in_local_store_are_listed_and_canceled(run: RunCommand, stores: Stores, folder: Path) -> None:
     chat = StoreConversation(stores.tasks, CLOCK)
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
@@ -187,7 +188,7 @@ def test_tasks_are_listed_shown_and_canceled(run: RunCommand, stores: Stores, fo
     assert "No tasks." in run("tasks", "list", "--expired").stderr
 
 
-def test_parked_messages_are_redriven_or_dropped(run: RunCommand, stores: Stores, folder: Path) -> None:
+def test_local_dead_letters_are_redriven_or_dropped(run: RunCommand, stores: Stores, folder: Path) -> None:
     chat = StoreConversation(stores.tasks, CLOCK)
     parked(folder, body_of(WakeUp(chat.context)))
     parked(folder, "not of ours")
@@ -200,14 +201,14 @@ def test_parked_messages_are_redriven_or_dropped(run: RunCommand, stores: Stores
     assert "No messages in the dead letter queues." in run("dlq", "list").stderr
 
 
-def test_keys_and_webhooks_are_listed(run: RunCommand, stores: Stores) -> None:
+def test_keys_and_webhooks_in_local_store_are_listed(run: RunCommand, stores: Stores) -> None:
     made = run("key", "create", "alice")
     assert made.stdout.startswith("aion_")
     assert "alice" in run("key", "list").stdout
     assert "No push configs." in run("push", "list", "--all").stderr
 
 
-def test_owner_is_deleted_with_large_payloads(run: RunCommand, stores: Stores) -> None:
+def test_data_delete_in_local_store_deletes_large_payloads(run: RunCommand, stores: Stores) -> None:
     chat = StoreConversation(stores.tasks, CLOCK)
 
     async def converse() -> None:

@@ -18,7 +18,7 @@ from tests.support.operating import RunCommand, refusal
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """Return a function that runs `aion` in an empty folder; with a network each test would lock dependencies."""
+    """Return a function that runs `aion` in an empty folder, without a network, so that no test locks dependencies."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / ".cache"))
@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
 
 
 def older(project: Path, path: str = "template.yaml") -> None:
-    """Replace a file of the project by that of an older aion-lambda."""
+    """Replace a file of the project by the file of an older aion-lambda."""
     old = (project / path).read_text().replace("Description:", "# Older.\nDescription:", 1)
     (project / path).write_text(old)
     base.write(project, {**base.read(project).files, path: old}, "0.0.9")
@@ -48,14 +48,14 @@ def test_new_lists_files_and_next_commands(run: RunCommand, tmp_path: Path) -> N
     assert commands[2].endswith("uv run pytest")
 
 
-def test_new_without_network_says_what_to_run(run: RunCommand, tmp_path: Path) -> None:
+def test_new_without_network_suggests_uv_lock(run: RunCommand, tmp_path: Path) -> None:
     ran = run("new", "my-agent")
     assert "uv.lock could not be written. Run `uv lock` in my-agent. Output of uv:\n" in ran.output
     assert not (tmp_path / "my-agent" / "uv.lock").exists()
 
 
 def test_new_command_states_origin_of_aion_package(run: RunCommand) -> None:
-    """The tests run an installation of this repository's folder."""
+    """In the tests, the origin is this repository's folder, because aion-lambda is installed from it."""
     assert f"aion-lambda comes from {shipped()}" in run("new", "my-agent").output
 
 
@@ -103,7 +103,7 @@ def test_new_refuses_wrong_arguments(run: RunCommand, tmp_path: Path, arguments:
     assert not any(tmp_path.iterdir())
 
 
-def test_new_overwrites_only_by_force(run: RunCommand, tmp_path: Path) -> None:
+def test_new_overwrites_files_only_with_force(run: RunCommand, tmp_path: Path) -> None:
     run("new", "my-agent")
     (tmp_path / "my-agent" / "agent.py").write_text("mine\n")
     assert "Nothing was written" in refusal(run("new", "my-agent"))
@@ -115,7 +115,7 @@ def test_new_overwrites_only_by_force(run: RunCommand, tmp_path: Path) -> None:
 # --- upgrade ---
 
 
-def test_upgrade_of_current_project_says_so(run: RunCommand, tmp_path: Path) -> None:
+def test_upgrade_reports_project_that_is_current(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     ran = run("upgrade", "--check")
     assert ran.output == f"template.yaml, infra/ and the Makefile are up to date with aion-lambda {__version__}.\n"
@@ -189,7 +189,7 @@ def test_upgrade_colours_terminals_only_if_wanted(
     assert ("\x1b[31m-# Older.\x1b[0m" in ran.output) is coloured
 
 
-def test_upgrade_outside_project_says_so(run: RunCommand) -> None:
+def test_upgrade_outside_project_suggests_aion_init(run: RunCommand) -> None:
     said = refusal(run("upgrade"))
     assert "There is no project here" in said
     assert "Run `aion init`" in said
@@ -198,9 +198,9 @@ def test_upgrade_outside_project_says_so(run: RunCommand) -> None:
 # --- add ---
 
 
-def test_add_outside_project_says_what_to_do(run: RunCommand) -> None:
+def test_add_outside_project_suggests_uvx_command(run: RunCommand) -> None:
     assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
 
 
-def test_add_command_needs_package(run: RunCommand) -> None:
+def test_add_command_requires_package_name(run: RunCommand) -> None:
     assert run("add").exit_code == 2

@@ -22,7 +22,7 @@ COMMAND = ("push",)
 
 @pytest.fixture
 def push(moto: LocalStack) -> Pushes:
-    """A task with three configs: delivered, with dead letters, and disabled."""
+    """Task with three push configs: one delivered, one with dead letters, one disabled."""
     push = pushes.on_table(moto, ManualClock())
     asyncio.run(three(push))
     return push

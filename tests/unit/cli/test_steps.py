@@ -1,4 +1,4 @@
-"""Progress of commands: a spinner after a second, on a terminal only, and colours."""
+"""Progress output of commands: spinner (after a second, on a terminal only) and colours."""
 
 import re
 import subprocess
@@ -48,5 +48,5 @@ def test_no_color_removes_colours_on_terminals(tmp_path: Path, no_color: str, co
         aion, ["doctor", "--no-template", "--port", "0"], cwd=str(tmp_path), encoding="utf-8", timeout=60, env=environ
     )
     terminal.expect(pexpect.EOF)
-    # The spinner of a slow check moves the cursor, also without colours.
+    # Ignore the escape sequences of a slow check's spinner: they move the cursor, but are no colours.
     assert (re.search(r"\x1b\[[\d;]*m", str(terminal.before)) is not None) is colours

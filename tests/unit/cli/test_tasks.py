@@ -66,7 +66,7 @@ def test_task_list_accepts_subject_instead_of_owner(run: RunCommand, chat: Store
         ("cancel", "t-1", "--yes"),
     ],
 )
-def test_table_is_scanned_only_on_request(run: RunCommand, arguments: tuple[str, ...]) -> None:
+def test_task_list_scans_table_only_on_request(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert failed.exit_code == 2
     assert failed.stderr.startswith("Usage: ")
@@ -81,7 +81,7 @@ def test_task_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversat
     assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
 
 
-def test_development_server_needs_no_owner(chat: StoreConversation, run_in_project: RunCommand) -> None:
+def test_task_list_of_development_server_needs_no_owner(chat: StoreConversation, run_in_project: RunCommand) -> None:
     task_id, run = f"t-{chat.context.owner}", run_in_project
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert task_id in run("tasks", "list", "--limit", "1000").stdout
@@ -144,7 +144,7 @@ def test_task_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConver
 
 
 def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversation) -> None:
-    # The command uses the machine's clock: start the turn an hour ago.
+    # The command uses the machine's clock, so the turn starts an hour ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
     listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
@@ -155,7 +155,7 @@ def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversat
     assert "(expired)" in shown
 
 
-def test_expired_task_list_obeys_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
+def test_expired_task_list_filters_by_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
 
@@ -199,7 +199,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversa
     assert asyncio.run(chat.state("t-m-1")) == "canceled"
     asked = {"QueueUrl": moto.physical_id("TaskQueue"), "MaxNumberOfMessages": 10}
     bodies = []
-    # Other tests may have enqueued messages too.
+    # The queue may also contain messages of other tests.
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         bodies += [message["Body"] for message in messages]
     assert any(chat.context.owner in body for body in bodies), "a wake-up message is enqueued for the queued turn"

@@ -59,7 +59,7 @@ def story(printed: str) -> list[str]:
     return [line[25:] for line in printed.split("Now: ")[0].splitlines()[2:] if line]
 
 
-def test_unknown_task_is_error(run: RunCommand) -> None:
+def test_why_fails_for_unknown_task(run: RunCommand) -> None:
     failed = run("t-never", "--owner", "o")
     assert "There is no task t-never of this owner" in refusal(failed)
     assert failed.exit_code == 1
@@ -68,7 +68,7 @@ def test_unknown_task_is_error(run: RunCommand) -> None:
     assert (unnamed.exit_code, "Name the task: aion why TASK_ID." in unnamed.stderr) == (2, True)
 
 
-def test_completed_task_needs_nothing(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_says_completed_task_needs_no_action(run: RunCommand, chat: StoreConversation) -> None:
     async def one() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.ends(begun, text="a private answer")
@@ -86,7 +86,7 @@ def test_completed_task_needs_nothing(run: RunCommand, chat: StoreConversation) 
     assert "completed the task: “a private answer”." in whole
 
 
-def test_interrupt_answer_and_cancellation_are_in_story(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_story_has_interrupt_answer_and_cancellation(run: RunCommand, chat: StoreConversation) -> None:
     async def asked() -> None:
         head = await chat.asks("m-1")
         chat.clock.move(5)
@@ -113,7 +113,7 @@ def test_interrupt_answer_and_cancellation_are_in_story(run: RunCommand, chat: S
         (TaskState.TASK_STATE_AUTH_REQUIRED, "auth-required", "credentials", "credentials"),
     ],
 )
-def test_interrupted_task_waits_for_its_client(
+def test_why_says_interrupted_task_waits_for_client(
     run: RunCommand, chat: StoreConversation, state: TaskState, name: str, needed: str, awaited: str
 ) -> None:
     async def one() -> None:
@@ -129,7 +129,7 @@ def test_interrupted_task_waits_for_its_client(
     assert document["state"] == name
 
 
-def test_running_and_waiting_turns_name_their_lease(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         await chat.starts("m-1")
         await chat.waits("m-2")
@@ -144,7 +144,7 @@ def test_running_and_waiting_turns_name_their_lease(run: RunCommand, chat: Store
     )
 
 
-def test_turn_waits_for_open_question(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_explains_turn_behind_interrupted_task(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1")
         await chat.waits("m-2")
@@ -164,7 +164,7 @@ def test_turn_waits_for_open_question(run: RunCommand, chat: StoreConversation) 
         (TaskState.TASK_STATE_REJECTED, "The agent rejected the task at "),
     ],
 )
-def test_ended_task_names_its_clients_next_step(
+def test_why_names_clients_next_step_after_failure(
     run: RunCommand, chat: StoreConversation, state: TaskState, said: str
 ) -> None:
     async def one() -> None:
@@ -176,8 +176,8 @@ def test_ended_task_names_its_clients_next_step(
     assert "its client may send " in text
 
 
-def test_expired_lease_names_next_worker(run: RunCommand, chat: StoreConversation) -> None:
-    # The command uses the machine's clock: start the turn an hour ago.
+def test_why_explains_turn_with_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
+    # The command uses the machine's clock, so the turn starts an hour ago.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
     said = now(run("t-m-1", "--owner", chat.context.owner).stdout)
@@ -185,7 +185,7 @@ def test_expired_lease_names_next_worker(run: RunCommand, chat: StoreConversatio
     assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task." in said
 
 
-def test_suspended_turn_waits_for_its_message(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -> None:
     async def suspended() -> None:
         await chat.store.pause((await chat.starts("m-1")).lease, made_progress=True)
 
@@ -248,7 +248,7 @@ def test_stack_story_joins_events_logs_and_killed_invocations(
     assert document["notRead"] == []
 
 
-def test_missing_log_groups_are_named(moto: LocalStack, chat: StoreConversation) -> None:
+def test_why_names_missing_log_groups(moto: LocalStack, chat: StoreConversation) -> None:
     name = operating.registered(moto, "aion-silent")
     asyncio.run(chat.starts("m-1"))
     run = operating.runs(operating.environ_of(moto))
@@ -256,7 +256,7 @@ def test_missing_log_groups_are_named(moto: LocalStack, chat: StoreConversation)
     assert "The log lines: There is no log group /aws/lambda/aion-silent-api" in printed
 
 
-def test_webhooks_and_dead_letters_are_in_story(moto: LocalStack, run: RunCommand, stack: str, write: Write) -> None:
+def test_why_story_has_webhooks_and_dead_letters(moto: LocalStack, run: RunCommand, stack: str, write: Write) -> None:
     push = pushes.on_table(moto, ManualClock())
     chat = push.chat
     task_id = f"t-{chat.context.owner}"
@@ -295,7 +295,7 @@ def test_webhooks_and_dead_letters_are_in_story(moto: LocalStack, run: RunComman
     assert "hidden" not in printed
 
 
-def test_caller_with_api_key_is_named(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
+def test_why_names_caller_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
     made = operating.runs(moto.environment("ApiFunction"))("key", "create", "alice@example.com", "--tenant", "red")
     assert made.exit_code == 0, made.output
     owner = owner_of_key("alice@example.com", "red")
@@ -305,7 +305,7 @@ def test_caller_with_api_key_is_named(moto: LocalStack, run: RunCommand, clock: 
     assert "The client alice@example.com (API key, tenant red) sent the message m-1" in printed
 
 
-def test_task_without_owner_is_searched(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_without_owner_searches_whole_table(run: RunCommand, chat: StoreConversation) -> None:
     task_id = f"t-{chat.context.owner}"
     asyncio.run(chat.starts("m-1", task_id=task_id))
     found = run(task_id)
@@ -314,14 +314,14 @@ def test_task_without_owner_is_searched(run: RunCommand, chat: StoreConversation
     assert "The log lines: name the stack by --stack." in found.stdout
 
 
-def test_newest_task_of_development_server_is_default(chat: StoreConversation, run_in_project: RunCommand) -> None:
+def test_why_explains_newest_development_task_by_default(chat: StoreConversation, run_in_project: RunCommand) -> None:
     task_id = f"t-{chat.context.owner}"
     chat.clock.move(86_400)
     asyncio.run(chat.starts("m-1", task_id=task_id))
     assert run_in_project("why").stdout.startswith(f"Task {task_id} of the agent echo")
 
 
-def test_development_server_gives_its_log_file(
+def test_why_reads_log_file_of_development_server(
     chat: StoreConversation, tmp_path: Path, run_in_project: RunCommand
 ) -> None:
     task_id = f"t-{chat.context.owner}"

@@ -1,4 +1,4 @@
-"""AWS clients of the commands for deployments."""
+"""AWS clients of the commands that deploy, delete and read stacks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Log lines of the functions, rendered for people."""
+"""Log lines of the Lambda functions, rendered for people."""
 
 import json
 
@@ -9,7 +9,7 @@ from aion_core.deploy.logs import LogLine, rendered, seconds
 
 def shown(**fields: object) -> tuple[str, list[str]]:
     level, text = rendered(LogLine(1_780_000_000_123, "task", json.dumps(fields), "id"))
-    # Cut off the time: it is in this machine's zone.
+    # Cut off the time, because it is in this machine's time zone.
     return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
 
 

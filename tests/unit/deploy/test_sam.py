@@ -1,4 +1,4 @@
-"""Choice of SAM CLI: a new enough one on PATH, else our own installation."""
+"""Choice of SAM CLI: the program on PATH if it is new enough, else our own installation."""
 
 from pathlib import Path
 

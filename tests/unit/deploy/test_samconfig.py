@@ -1,4 +1,4 @@
-"""samconfig.toml: reading and writing an environment."""
+"""Reading and writing an environment in samconfig.toml."""
 
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def test_written_samconfig_parameters_are_read_back(value: str) -> None:
         ("\udcff", "is not valid TOML: 'utf-8' codec"),
     ],
 )
-def test_unusable_samconfig_file_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_error_names_unusable_samconfig_file(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told) as refused:
         assert config(tmp_path, text).parameters
     assert "samconfig.toml" in str(refused.value)

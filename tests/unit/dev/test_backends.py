@@ -16,7 +16,7 @@ from tests.support.clock import ManualClock
 
 
 class Ended:
-    """Ended process of a worker."""
+    """Stand-in for the process of a worker that has ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -55,7 +55,7 @@ async def test_start_releases_messages_of_every_worker(tmp_path: Path, clock: Ma
     assert await received_by(folder, clock, "9") == 0
 
 
-def test_dev_key_file_is_private(tmp_path: Path) -> None:
+def test_dev_key_file_is_readable_by_owner_only(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from aion_core.bootstrap.stores import local_key;"
     program += "print(local_key(Path(sys.argv[1])).hex())"
     file = tmp_path / "key"
@@ -70,7 +70,7 @@ def test_dev_key_file_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])
-def test_broken_dev_key_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_dev_key_of_wrong_length_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(ConfigurationError, match="is not a key of aion"):
         local_key(tmp_path / "key")

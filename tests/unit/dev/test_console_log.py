@@ -20,7 +20,7 @@ def line_of(message: str, error: BaseException | None = None, *, colour: bool = 
 
 
 def raised(code: str, file: Path) -> BaseException:
-    """Return the exception raised by this code in this file."""
+    """Run this code as the content of this file, and return the exception that it raises."""
     file.write_text(code)
     with pytest.raises(Exception) as caught:
         exec(compile(code, str(file), "exec"), {})  # noqa: S102
@@ -50,7 +50,7 @@ def test_console_log_line_has_labels() -> None:
     assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
 
 
-def test_line_of_an_agents_file_has_its_name() -> None:
+def test_log_line_of_agent_file_has_file_name() -> None:
     record = logging.LogRecord("aion_agent_agent_0eec69000766", logging.INFO, "/me/agent.py", 1, "ready", (), None)
     assert ConsoleFormatter(colour=False).format(record).endswith("  ready (agent)")
 
@@ -74,7 +74,7 @@ def test_console_traceback_prints_causes_first(tmp_path: Path) -> None:
 
 
 def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """ADK logs an exception at each node, and the runner logs it again."""
+    """ADK logs an exception at each node, and then the runner logs the same exception."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
@@ -106,7 +106,7 @@ def test_exceptions_of_adk_are_omitted(tmp_path: Path) -> None:
     assert not [line for line in story if "DynamicNodeFailError" in line or line == "which led to:"]
 
 
-def test_traceback_has_the_errors_of_a_task_group(tmp_path: Path) -> None:
+def test_traceback_contains_errors_of_task_group(tmp_path: Path) -> None:
     code = (
         "import asyncio\n"
         "async def fetch(): raise KeyError('city')\n"
@@ -130,7 +130,7 @@ def test_control_characters_of_exception_are_escaped() -> None:
 
 
 def test_aion_error_is_one_line() -> None:
-    """An example is the sweep's error after the emulator has ended."""
+    """Such an error is logged, for example, by the sweep after the emulator has ended."""
     try:
         raise StoreUnavailable("ReadTimeoutError")
     except StoreUnavailable as error:

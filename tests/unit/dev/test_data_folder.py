@@ -1,4 +1,4 @@
-"""Data folder `.aion`: its lock, and the search for the running server."""
+"""Data folder `.aion` of the development server: its lock, and the search for a running server."""
 
 import fcntl
 import os
@@ -61,7 +61,7 @@ def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may have the id of the server now."""
+    """The process id in the file proves nothing, because another process may have the same id by now."""
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     with folder.locked():
@@ -71,7 +71,7 @@ def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_server_file_without_lock_is_judged_by_process(
+def test_server_file_without_lock_needs_running_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ended: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -15,13 +15,13 @@ from aion_core.dev.http_protocol import HeaderTimeoutProtocol
 
 
 class ImpatientProtocol(HeaderTimeoutProtocol):
-    """Protocol with a limit short enough for a test."""
+    """HeaderTimeoutProtocol with time limits short enough for a test."""
 
     header_seconds = last_seconds = 0.2
 
 
 class PatientProtocol(HeaderTimeoutProtocol):
-    """Protocol without a time limit."""
+    """HeaderTimeoutProtocol with time limits that no test reaches."""
 
     header_seconds = last_seconds = 3600.0
 
@@ -30,7 +30,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Return the length of the body. At /refused, refuse it unread; at /slow, wait until the test continues."""
+    """Respond with the length of the body. Refuse it unread at /refused. Wait for the test at /slow."""
     request = Request(scope, receive)
     if request.url.path == "/slow":
         await continued.wait()
@@ -43,21 +43,21 @@ continued = asyncio.Event()
 
 @asynccontextmanager
 async def connected(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> AsyncIterator[Connection]:
-    """Connect to a server of the app."""
+    """Serve the app and connect to its server."""
     async with serving(http) as port, connection(port) as connected:
         yield connected
 
 
 @asynccontextmanager
 async def serving(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> AsyncIterator[int]:
-    """Serve the app on a port."""
+    """Serve the app and yield the port."""
     async with running(http) as server:
         yield port_of(server)
 
 
 @asynccontextmanager
 async def running(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[uvicorn.Server]:
-    """Run a server of the app."""
+    """Serve the app and yield the server."""
     config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=30)
     server = uvicorn.Server(config)
     config.load()
@@ -76,7 +76,7 @@ def port_of(server: uvicorn.Server) -> int:
 
 @asynccontextmanager
 async def connection(port: int) -> AsyncIterator[Connection]:
-    """Connect to the port."""
+    """Yield a connection to the port."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -85,7 +85,7 @@ async def connection(port: int) -> AsyncIterator[Connection]:
 
 
 async def drip(writer: asyncio.StreamWriter) -> None:
-    """Send a byte of a header again and again."""
+    """Send a header byte by byte, without end."""
     while True:
         writer.write(b"x")
         await writer.drain()
@@ -100,11 +100,11 @@ async def test_unfinished_headers_close_connection(begin: bytes) -> None:
 
 
 async def test_dripping_headers_close_connection() -> None:
-    """Each byte restarts uvicorn's own time limit, but not that of HeaderTimeoutProtocol."""
+    """Each byte restarts uvicorn's own time limit, but not the time limit of HeaderTimeoutProtocol."""
     async with connected() as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         dripping = asyncio.create_task(drip(writer))
-        # The next byte may have arrived at the closed connection.
+        # Ignore the error if the next byte was sent after the server had closed the connection.
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         dripping.cancel()
@@ -118,7 +118,7 @@ async def test_unread_body_closes_connection_after_response() -> None:
 
 
 async def test_whole_requests_keep_connection() -> None:
-    """Headers and bodies in pieces are accepted, on one connection."""
+    """One connection accepts several requests, with headers and bodies sent in pieces."""
     async with connected(PatientProtocol) as (reader, writer):
         for pieces in (
             [b"POST / HTTP/1.1\r\nHost: x\r\n", b"Content-Length: 3\r\n\r\n", b"123"],
@@ -133,7 +133,7 @@ async def test_whole_requests_keep_connection() -> None:
 
 
 async def test_slow_answer_keeps_connection() -> None:
-    """The time limit closes another connection while the answer is awaited."""
+    """Meanwhile an idle connection reaches the time limit and is closed."""
     continued.clear()
     async with serving() as port, connection(port) as (reader, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -145,7 +145,7 @@ async def test_slow_answer_keeps_connection() -> None:
 
 @asynccontextmanager
 async def stopping(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[Connection]:
-    """Connect to a server that stops before the connection's first request."""
+    """Yield a connection without a request, to a server that has begun to stop."""
     async with running(http) as server, connection(port_of(server)) as connected:
         while not server.server_state.connections:
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_stopping_server_closes_unused_connection() -> None:
 async def test_endless_headers_close_connection() -> None:
     async with serving(PatientProtocol) as port, connection(port) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: ")
-        # The error response is lost if the client still sends.
+        # Ignore errors: the client still sends when the server closes the connection.
         with contextlib.suppress(ConnectionError):
             while not reader.at_eof():
                 writer.write(b"x" * 1000)

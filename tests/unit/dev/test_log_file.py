@@ -1,4 +1,4 @@
-"""Log file of the development server: one task's lines, rotation, permissions."""
+"""Log file of the development server: reading a task's lines, rotation, write errors."""
 
 import json
 import logging
@@ -53,12 +53,14 @@ def test_large_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.Monk
     assert log_file.read(tmp_path, "t-1", "c-1") == []
 
 
-def test_unwritable_folder_is_warning(tmp_path: Path, root: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+def test_unwritable_log_folder_causes_warning(
+    tmp_path: Path, root: logging.Logger, caplog: pytest.LogCaptureFixture
+) -> None:
     log_file.install(tmp_path / "missing" / LOG)
     assert "The log file cannot be written: No such file or directory" in caplog.text
 
 
-def test_full_disk_is_one_warning(
+def test_full_disk_causes_one_log_warning(
     root: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_file.install(Path("/dev/full"))

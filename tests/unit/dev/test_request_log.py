@@ -1,4 +1,4 @@
-"""Log line of a request."""
+"""Log line for each HTTP request to the development server."""
 
 import json
 import logging
@@ -70,7 +70,7 @@ async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
 async def test_only_failed_reads_of_console_are_logged(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An open view of webhooks is read each second."""
+    """The console's view of webhooks sends a read each second while it is open."""
     said = await logged(Response(status_code=401), caplog, method="GET", path=path)
     assert said["operation"] == f"GET {path}"
     caplog.clear()

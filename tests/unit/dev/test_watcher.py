@@ -31,7 +31,7 @@ from aion_core.dev.watcher import EditFilter
         ("mine/__pycache__/x.py", False),
     ],
 )
-def test_edits_of_code_and_configuration_count(tmp_path: Path, path: str, counts: bool) -> None:
+def test_edits_of_code_and_configuration_reload_agents(tmp_path: Path, path: str, counts: bool) -> None:
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "pyvenv.cfg").touch()
     assert EditFilter(tmp_path, DataFolder(tmp_path / ".aion"))(Change.modified, str(tmp_path / path)) is counts
@@ -49,7 +49,7 @@ def test_edits_of_code_and_configuration_count(tmp_path: Path, path: str, counts
         ("dev.json", True),
     ],
 )
-def test_edits_by_the_server_do_not_count(tmp_path: Path, path: str, counts: bool) -> None:
+def test_edits_by_server_itself_do_not_reload_agents(tmp_path: Path, path: str, counts: bool) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     for data in (tmp_path / "data", link / "data"):

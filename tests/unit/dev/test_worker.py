@@ -23,7 +23,7 @@ async def received(connection: Any) -> Any:
 
 
 async def test_stopping_worker_has_closed_its_listener() -> None:
-    """uvicorn itself closes the listener up to 0.1 s later, and the old code would answer a request in this time."""
+    """uvicorn closes its listener up to 0.1 s later. Until then, the old code would answer new requests."""
     ours, theirs = multiprocessing.Pipe()
     listener = socket.create_server(("127.0.0.1", 0))
     worker = _Worker(listener, theirs)

@@ -126,8 +126,8 @@ def test_make_commands_of_pages_exist() -> None:
 AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
 
 
-def test_commands_of_aws_say_so() -> None:
-    """The words are in the block's first line, or in the command's own line."""
+def test_aws_commands_are_marked_as_such() -> None:
+    """The words `needs AWS` are at the block, or in the line of the command."""
     left = [
         f"{place(block)} {line}"
         for block in SHELL

@@ -19,7 +19,7 @@ def route(routes: tuple[HttpRoute, ...]) -> str:
 
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
-def test_clients_guide_lists_operations_addresses(operation: Operation) -> None:
+def test_clients_guide_lists_method_and_paths_of_operation(operation: Operation) -> None:
     [row] = re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)
     assert operation.v03 is not None
     method = f"`{operation.v03.method}`" if operation.v03.method else ""
@@ -33,7 +33,7 @@ def test_clients_guide_lists_operations_addresses(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
-def test_clients_guide_shows_each_language(operation: Operation) -> None:
+def test_clients_guide_shows_operation_in_each_language(operation: Operation) -> None:
     section = GUIDE.split(f"\n## {operation.name}\n")[1].partition("\n## ")[0]
     labels = set(re.findall(r"^((?:curl|Python|TypeScript)(?:, .+)?):$", section, re.MULTILINE))
     only = ", 1.0" if operation.name in ONLY_OVER_HTTP else ""

@@ -90,7 +90,7 @@ MISTAKES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
-def test_schema_and_server_refuse_mistake(mistake: Any, tmp_path: Path) -> None:
+def test_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path: Path) -> None:
     text = yaml.safe_dump(mistake)
     assert errors(text) != []
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")

@@ -25,18 +25,18 @@ def test_errors_page_lists_each_protocol_error() -> None:
     )
 
 
-def test_errors_page_shows_bodies() -> None:
+def test_errors_page_shows_error_body_of_each_binding() -> None:
     error = TaskNotFound("unknown")
     shown = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
     assert shown == [error_body(1, error), rest_error_body(error), v03_rest_error_body(error)]
 
 
-def test_errors_page_retries_temporary_errors() -> None:
+def test_errors_page_marks_temporary_errors_as_retryable() -> None:
     again = re.findall(r"^\| -\d+ \| `([A-Z_]+)` .* \| yes \|$", PAGE, re.MULTILINE)
     assert set(again) == {form.reason for form in WIRE_ERRORS.values() if form.http in (429, 503)} | {"INTERNAL_ERROR"}
 
 
-async def test_errors_page_has_code_of_deep_body() -> None:
+async def test_errors_page_has_code_for_too_deep_body() -> None:
     (code,) = re.findall(r"^\| (-\d+) \| .* 32 levels deep", PAGE, re.MULTILINE)
     async with http(parts(talking(1)).app()) as client:
         for levels in (MAX_DEPTH + 1, 2_000):

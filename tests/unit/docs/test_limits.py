@@ -84,7 +84,7 @@ async def test_data_and_metadata_have_documented_depths(dialect: Dialect) -> Non
 
     async with http(parts(talking(1)).app()) as client:
         assert await accepts(data, metadata)
-        # The envelope of JSON-RPC is one level more than that of HTTP+JSON.
+        # The envelope of JSON-RPC has one level of nesting more than that of HTTP+JSON.
         more = 1 if dialect.name.startswith("JSON-RPC") else 2
         assert not await accepts(data + more, metadata)
         assert not await accepts(data, metadata + more)

@@ -38,9 +38,9 @@ OF_AWS = ("Concurrent executions", "Cannot perform more than one GSI creation or
 """Texts in the runbook of AWS itself."""
 
 
-def test_runbook_quotes_messages_of_the_code() -> None:
+def test_runbook_quotes_existing_messages() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "aion_core").rglob("*.py"))
-    # A long text is written as several strings.
+    # Join the texts that the code splits into several strings.
     messages = re.sub(r'"\n\s*f?"', "", source)
     prose = re.sub(r"^```.*?^```|`[^`]+`", "", RUNBOOK, flags=re.MULTILINE | re.DOTALL)
     quoted = {" ".join(each.split()) for each in re.findall(r'"([^"]+)"', prose) if " " in each} - {*OF_AWS}
@@ -77,7 +77,7 @@ def test_each_documented_command_and_option_exists(page: str, typed: str) -> Non
     if isinstance(command, click.Group) or not words:
         return
     context = click.Context(command)
-    # Parse the words only; their files and stacks need not exist.
+    # The test only parses the command: its files and stacks need not exist.
     _, rest, _ = command.make_parser(context).parse_args(args=words)
     assert not rest, f"{rest} is more than the command takes"
 

@@ -1,4 +1,4 @@
-"""docs/projects.md: its test runs, its table lists each file, its commands exist. The tutorial names the stack of its project."""
+"""docs/projects.md: its test runs, its table lists each file, its commands exist; the tutorial names its stack."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ async def test_guides_test_passes_in_new_project(tmp_path: Path, monkeypatch: py
     await test()
 
 
-def test_guide_lists_each_file() -> None:
+def test_projects_guide_lists_each_file() -> None:
     listed = {
         path for cell in re.findall(r"^\| (`[^|]+) \|", GUIDE, re.MULTILINE) for path in re.findall(r"`([^`]+)`", cell)
     }

@@ -34,7 +34,7 @@ def test_security_guides_command_options_exist(command: str) -> None:
 
 
 @pytest.mark.parametrize(("skills", "refused"), [(["refund"], False), (["other"], True), ([], True)])
-def test_security_guides_node_checks_skill(skills: list[str], refused: bool) -> None:
+def test_node_of_security_guide_checks_skill(skills: list[str], refused: bool) -> None:
     [block] = blocks("docs/security.md", "python")
     names: dict[str, Any] = {"AIMessage": AIMessage}
     exec(compile(block.code, "docs/security.md", "exec"), names)  # noqa: S102  # our own page

@@ -19,7 +19,7 @@ def frame(at: float, *panes: str) -> Frame:
     return Frame(at, tuple((line(text), line("")) for text in panes))
 
 
-def test_equal_lines_are_drawn_once() -> None:
+def test_line_repeated_in_frames_is_drawn_once() -> None:
     frames = [frame(0, "$ a <b>", ""), frame(1, "$ a <b>", "out"), frame(3, "$ a <b>", "out 2")]
     root = ElementTree.fromstring(svg_of(frames, ["one", "two"], label="A & B"))  # noqa: S314  # our own text
     drawn = ["".join(each.itertext()).rstrip() for each in root.findall(f"{SVG}defs/{SVG}g")]
@@ -30,7 +30,7 @@ def test_equal_lines_are_drawn_once() -> None:
     assert root.get("aria-label") == "A & B"
 
 
-def test_frames_keep_their_times() -> None:
+def test_frames_are_shown_at_recorded_times() -> None:
     text = svg_of([frame(0, "a"), frame(1, "b"), frame(5, "c")], ["one"], label="x")
     assert f"film {5 + LAST_SECONDS:.2f}s step-end" in text
     assert re.findall(r"([\d.]+)%\{transform:translateX\(-?(\d+)px", text)[:3] == [
@@ -41,7 +41,7 @@ def test_frames_keep_their_times() -> None:
     assert "prefers-reduced-motion" in text
 
 
-def test_styles_split_a_line() -> None:
+def test_text_of_each_style_is_drawn_separately() -> None:
     mixed = (*line("bold", bold=True)[:4], *line("red", colour="red")[:3], *line("bar", reverse=True)[:3])
     text = svg_of([Frame(0, ((mixed,),))], ["one"], label="x")
     assert 'class="b" xml:space="preserve">bold<' in text

@@ -13,7 +13,7 @@ NAMES = ("in_code", "in_layer", "in_site_packages", "in_runtime", "beside_pth", 
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
-    """Create a function's folders: its code, two forms of layers, Lambda's packages; each has a module `everywhere`."""
+    """Create folders of code, of a layer (two forms), and of Lambda's packages. Each has a module `everywhere`."""
     made = {
         "code": tmp_path / "task",
         "layer": tmp_path / "opt",
@@ -54,6 +54,6 @@ def test_pth_files_are_run(folders: dict[str, Path], tmp_path: Path, place: str)
     importlib.import_module("beside_pth")
 
 
-def test_absent_layers_are_harmless(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_missing_layer_folders_do_not_break_imports(folders: dict[str, Path], tmp_path: Path) -> None:
     extend(folders["code"], tmp_path / "none", tmp_path / "nothing")
     importlib.import_module("in_code")

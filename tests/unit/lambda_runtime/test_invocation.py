@@ -42,7 +42,7 @@ async def test_rest_api_event_converts_to_scope() -> None:
         "http_version": "1.1",
         "method": "POST",
         "scheme": "https",
-        # The stage is only in requestContext.path.
+        # A REST API's event has the stage in requestContext.path, not in path.
         "path": "/agents/weather/message:send",
         "raw_path": None,
         "root_path": "",
@@ -117,7 +117,7 @@ async def test_function_url_event_converts_to_scope() -> None:
         ("", "/tasks", "/tasks"),
     ],
 )
-async def test_path_has_no_stage_of_http_api(stage: str, path: str, app_path: str) -> None:
+async def test_stage_of_http_api_is_removed_from_path(stage: str, path: str, app_path: str) -> None:
     event = function_url_event(path)
     event["requestContext"]["stage"] = stage
     assert (await read(event)).scope["path"] == app_path
@@ -126,7 +126,7 @@ async def test_path_has_no_stage_of_http_api(stage: str, path: str, app_path: st
 @pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
 @pytest.mark.parametrize("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
 async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> None:
-    """Starlette raises KeyError for a name in upper case that latin-1 decodes to other characters."""
+    """Starlette raises KeyError for some header names with other characters than ASCII."""
     event = recorded_event(recorded)
     event["headers"][name] = "value"
     scope, _ = await read(event)
@@ -148,7 +148,7 @@ async def test_missing_event_body_becomes_empty(missing: dict[str, Any]) -> None
         "requestContext",
         42,
         None,
-        # Each of these resembles an HTTP event.
+        # The following events resemble an HTTP event.
         {"requestContext": {"routeKey": "$connect", "eventType": "CONNECT"}, "isBase64Encoded": False},
         {"resource": "/", "requestContext": None},
         {"version": "2.0", "requestContext": {"http": {}}},

@@ -17,7 +17,7 @@ INVOCATION = Invocation("r-1", deadline_ms=4102444800000, payload=b"", invocatio
 
 
 class Wire:
-    """Server that stores the received bytes and answers 202."""
+    """Server that records the received bytes and responds with 202."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -84,7 +84,7 @@ def chunk(data: bytes) -> bytes:
             + b"0\r\n\r\n",
         ),
         ([start(204), body()], chunk(b'{"statusCode":204,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n"),
-        # Optional fields in ASGI.
+        # Leave out the fields that are optional in ASGI.
         (
             [{"type": "http.response.start", "status": 200}, {"type": "http.response.body"}],
             chunk(b'{"statusCode":200,"headers":{},"cookies":[]}' + NUL) + b"0\r\n\r\n",
@@ -164,14 +164,14 @@ async def test_asgi_message_out_of_order_is_error(
         response.close()
 
 
-async def test_two_tasks_share_one_connection() -> None:
+async def test_two_asyncio_tasks_send_on_one_connection() -> None:
     async with FakeRuntimeApi() as fake:
         invoked = fake.invoke({})
         api = RuntimeApi(fake.address)
         invocation = await api.next()
         response = StreamedResponse(lambda: api.begin_response(invocation))
         await response.send(start())
-        response._last_yield = 0.0  # the first task lets the other one run
+        response._last_yield = 0.0  # makes the first asyncio task yield to the others
         await asyncio.gather(*(response.send(body(b"%d" % number, more=True)) for number in range(10)))
         await response.send(body())
         await response.acknowledged()
@@ -204,7 +204,7 @@ async def test_closed_response_drops_asgi_messages() -> None:
 
 
 async def ran_while_sending(response: StreamedResponse) -> list[str]:
-    """Return the order of completion of a sending app and another task."""
+    """Run an app that sends, and another asyncio task. Return the order in which they end."""
     order = []
 
     async def somebody_else() -> None:
@@ -227,7 +227,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
 
 
 async def test_sending_app_yields_with_fast_reader() -> None:
-    # A separate process that only reads: it is faster than any sender.
+    # Read in a separate process, which only reads and so is faster than any sender.
     code = (
         "import socket\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"
@@ -271,7 +271,7 @@ async def test_app_waits_for_slow_reader() -> None:
             await response.send(body())
 
         sending = asyncio.create_task(send())
-        # The app sends more than the buffers of both ends hold; a sender that does not wait would fill our buffer.
+        # The app sends more bytes than fit into the buffers of both sides. Without waiting, it would fill our buffer.
         while transport.get_write_buffer_size() <= high_water and not sending.done():
             await asyncio.sleep(0)
         wire.reading.set()
@@ -294,7 +294,7 @@ async def test_app_waits_for_slow_reader() -> None:
             b'{"statusCode":200,"headers":{},"cookies":["a=1; Path=/","b=2; Expires=Wed, 21 Oct 2026 07:28:00 GMT"]}',
         ),
         ([(b"x", b"caf\xe9")], b'{"statusCode":200,"headers":{"x":"caf\\u00e9"},"cookies":[]}'),
-        # Eight NUL bytes in the app's body are not the delimiter.
+        # Eight NUL bytes in a header must not look like the delimiter, so they are escaped.
         ([(b"x", NUL)], b'{"statusCode":200,"headers":{"x":"' + b"\\u0000" * 8 + b'"},"cookies":[]}'),
     ],
 )

@@ -33,6 +33,6 @@ def test_template_sets_app_and_margin() -> None:
         ({"AWS_LAMBDA_RUNTIME_API": "a:1", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "?"}, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"),
     ],
 )
-def test_invalid_runtime_variable_is_named(environ: dict[str, str], named: str) -> None:
+def test_runtime_settings_error_names_invalid_variable(environ: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         RuntimeSettings.from_environ(environ)

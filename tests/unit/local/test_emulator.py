@@ -1,4 +1,4 @@
-"""Emulated AWS of `make dev`: it serves programs on this machine and refuses web pages."""
+"""AWS emulator: it serves programs on this machine and refuses requests of web pages."""
 
 from collections.abc import Iterator
 
@@ -52,7 +52,7 @@ def emulator() -> Iterator[Emulator]:
     ],
 )
 def test_emulator_refuses_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
-    """The emulator refuses cross-site requests, which moto allows, and other host names of its address."""
+    """moto would allow cross-site requests, and requests with a foreign host name in the Host header."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}", timeout=60)
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)

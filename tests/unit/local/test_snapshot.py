@@ -19,7 +19,7 @@ KEY = {"pk": ITEM["pk"], "sk": ITEM["sk"]}
 
 @contextmanager
 def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
-    """Run a stack with a fixed account, because the first emulator of a new process always has the same account."""
+    """Run a stack with this account id, restored from the snapshot file if it exists."""
 
     def restore(stack: LocalStack) -> bool:
         return SnapshotFile(path, stack.template).restore(stack.emulator)
@@ -56,7 +56,7 @@ def test_snapshot_restores_all_services(tmp_path: Path) -> None:
         assert decrypted["Plaintext"] == b"secret"
         (message,) = stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])["Messages"]
         assert message["Body"].startswith("received")
-        # The patched transactions work with restored tables.
+        # Transactions, which are patched in moto, must work with restored tables.
         put = {"Put": {"TableName": names["AION_TABLE"], "Item": {**ITEM, "new": {"S": "x"}}}}
         check = {
             "ConditionCheck": {
@@ -187,7 +187,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         again = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
         assert [message["MessageId"] for message in again] == [first["MessageId"]]
         assert second["MessageId"] != first["MessageId"]
-        # The released message belongs to the living receiver now.
+        # The other receiver, which still runs, has received the released message.
         stack.emulator.release_messages("ended")
         assert "Messages" not in living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
         stack.client("sqs").send_message(QueueUrl=queue, MessageBody="c")

@@ -14,7 +14,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
 
 
 class Listener:
-    """Handler with some failures before its success."""
+    """Handler that fails a number of times before it succeeds."""
 
     def __init__(self, *, failures: int = 0) -> None:
         self.heard = 0
@@ -41,7 +41,7 @@ async def test_failed_message_is_retried_with_backoff(clock: ManualClock, caplog
     assert "not now" in caplog.text
 
 
-async def test_message_is_dead_after_last_receive(clock: ManualClock) -> None:
+async def test_message_becomes_dead_letter_after_last_receive(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener(failures=100)
     work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP)
@@ -52,7 +52,7 @@ async def test_message_is_dead_after_last_receive(clock: ManualClock) -> None:
     assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
 
 
-async def test_failing_message_delays_no_other(clock: ManualClock) -> None:
+async def test_failing_message_delays_no_other_message(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -142,7 +142,7 @@ def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
         work_queue.enqueue_from_thread(WAKE_UP)
 
 
-async def test_messages_without_handler_are_dead(clock: ManualClock) -> None:
+async def test_messages_without_handler_become_dead_letters(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock, max_receives=1)
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()

@@ -97,7 +97,7 @@ async def test_throttled_table_call_changes_nothing(table: MemoryTable, faults: 
     assert table.items() == []
 
 
-async def test_table_write_is_made_although_answer_is_lost(table: MemoryTable, faults: Planned) -> None:
+async def test_table_write_with_lost_response_is_made(table: MemoryTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))

@@ -1,4 +1,4 @@
-"""Files of packages: compiled for Lambda's folder, and zipped."""
+"""Files of Lambda packages: compilation, removal of needless files, and zip files."""
 
 import marshal
 import os
@@ -56,7 +56,7 @@ def test_needless_files_of_distributions_are_removed(tmp_path: Path) -> None:
 
 
 def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:
-    """Packages share the compiled files of dependencies by hard links."""
+    """Packages share compiled files by hard links, so a build must replace a file instead of writing into it."""
     first, second = package(tmp_path / "first", one="ONE = 1\n"), tmp_path / "second"
     before = bytecode(first, "one")
     shutil.copytree(first, second, copy_function=os.link)

@@ -1,4 +1,4 @@
-"""Imports and frameworks of an agent's code, and imports missing from its package."""
+"""Imports and frameworks found in an agent's code, and imports that its package lacks."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_present_or_optional_import_is_not_missing(statement: str, tmp_path: Pat
         ("from .neighbour import thing", "nobody"),
     ],
 )
-def test_missing_import_is_named_with_its_files(statement: str, name: str, tmp_path: Path, package: Path) -> None:
+def test_missing_import_is_reported_with_its_files(statement: str, name: str, tmp_path: Path, package: Path) -> None:
     (tmp_path / "agent.py").write_text(statement)
     (tmp_path / "neighbour.py").write_text("import nobody")
     found = list(missing([tmp_path / "agent.py"], [tmp_path], [package]))
@@ -85,7 +85,7 @@ def test_circularly_importing_files_are_read_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CODE)
 def test_imported_package_determines_agents_framework(case: str, tmp_path: Path) -> None:
-    """Code without a known import may be of any framework."""
+    """Code that imports no known framework may need any framework."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
     assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
@@ -102,7 +102,7 @@ def test_imported_package_determines_agents_framework(case: str, tmp_path: Path)
     ],
 )
 def test_imported_neighbour_file_determines_agents_framework(statement: str, tmp_path: Path) -> None:
-    """The file at `path` may only collect definitions of other files; a file without importers does not count."""
+    """The file at `path` may import its agent from other files. A file that no file imports does not count."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)
     (package / "__init__.py").write_text("")

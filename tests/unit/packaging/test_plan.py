@@ -67,7 +67,7 @@ def test_src_layout_is_found_for_packaging(tmp_path: Path) -> None:
     assert folder / "src" in made.roots
 
 
-def test_code_of_a_package_finds_its_own_metadata(tmp_path: Path) -> None:
+def test_packaged_project_finds_its_own_metadata(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "pyproject.toml").write_text(
         '[project]\nname = "Acme.Bot"\nversion = "1.2"\n[project.scripts]\nacme = "agent:main"\n'
@@ -122,7 +122,7 @@ def test_agent_excluded_by_ignore_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_import_adds_no_framework_to_lock(tmp_path: Path) -> None:
-    """ADK's requirements may conflict with the lock; then the build would not report the unknown import."""
+    """ADK's requirements may conflict with the lock. The build would then fail without naming the unknown import."""
     (project(tmp_path) / "agent.py").write_text("import no_such_module\ngraph = no_such_module.graph\n")
     (tmp_path / "pyproject.toml").write_text(
         "[project]\nname = 'mine'\nversion = '1'\nrequires-python = '>=3.11'\ndependencies = ['langgraph']"
@@ -133,8 +133,8 @@ def test_unknown_import_adds_no_framework_to_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["agent.py", "private/words.py"])
 @pytest.mark.parametrize("python", ["3.13", "3.99"])
-def test_syntax_error_is_named_before_dependencies(tmp_path: Path, name: str, python: str) -> None:
-    """Without a known import the requirements would be those of every framework, and conflict with the project's."""
+def test_syntax_error_is_reported_before_dependency_errors(tmp_path: Path, name: str, python: str) -> None:
+    """Unread imports would mean requirements of every framework, which may conflict with the project's."""
     file = project(tmp_path) / name
     file.write_text("x = 1\ndef (\n")
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\ndependencies = ['no-such']")
@@ -151,7 +151,7 @@ def test_folder_without_agent_is_refused(tmp_path: Path) -> None:
         planned(tmp_path)
 
 
-def test_langgraph_json_becomes_a_config(tmp_path: Path) -> None:
+def test_langgraph_json_is_packaged_as_aion_yaml(tmp_path: Path) -> None:
     (tmp_path / "src" / "agent").mkdir(parents=True)
     (tmp_path / "src" / "agent" / "graph.py").write_text(AGENT)
     text = '{"graphs": {"mine": "./src/agent/graph.py:graph"}, "dependencies": [".", "cowsay==6.0"], "env": ".env"}'

@@ -1,4 +1,4 @@
-"""Requirements of packages: aion's extras, the project's dependencies and locks. Needs a package index."""
+"""Requirements of Lambda packages, from aion's extras and the project's dependencies. Needs a package index."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
     assert wanted(tmp_path).extras == {"otel"}
 
 
-def test_project_lock_decides_versions(tmp_path: Path) -> None:
+def test_project_lock_determines_packaged_versions(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>=6", "idna<3.11"'))
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "uv.lock").write_text((tmp_path / "uv.lock").read_text())
@@ -81,7 +81,7 @@ def test_stale_lock_is_refused(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
-def test_folder_dependency_becomes_a_wheel(tmp_path: Path) -> None:
+def test_dependency_in_folder_is_built_as_wheel(tmp_path: Path) -> None:
     library = tmp_path / "lib" / "mine"
     (library / "mine").mkdir(parents=True)
     (library / "mine" / "__init__.py").touch()
@@ -114,13 +114,13 @@ def test_unused_distributions_are_omitted(tmp_path: Path) -> None:
     assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
 
 
-def test_poetry_project_is_told_to_export(tmp_path: Path) -> None:
+def test_poetry_project_error_names_export_command(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.poetry.dependencies]\ncowsay = "6"\n')
     with pytest.raises(BuildError, match=r"poetry export --output requirements\.txt"):
         wanted(tmp_path)
 
 
-def test_broken_pyproject_is_named(tmp_path: Path) -> None:
+def test_error_names_broken_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(BuildError, match="is not valid TOML"):
         wanted(tmp_path)
@@ -136,7 +136,7 @@ def test_broken_pyproject_is_named(tmp_path: Path) -> None:
         ("[dependency-groups]\nagents=3\n", "dependency-groups.agents is not a list"),
     ],
 )
-def test_pyproject_with_wrong_types_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_error_names_pyproject_with_wrong_types(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(BuildError, match=said):
         wanted(tmp_path)

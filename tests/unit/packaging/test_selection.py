@@ -7,7 +7,7 @@ import pytest
 from aion_core.packaging.programs import BuildError
 from aion_core.packaging.selection import looks_like_private_key, select
 
-# The beginning of a key; it opens nothing.
+# Beginning of a private key that is used nowhere.
 PEM = (
     "-----BEGIN {}PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n-----END {}PRIVATE KEY-----\n"
 )
@@ -81,7 +81,7 @@ def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
     assert left_out(tmp_path)["run.log"] == "matched by .gitignore"
 
 
-def test_gitignore_above_the_project_applies(tmp_path: Path) -> None:
+def test_gitignore_in_parent_folder_applies(tmp_path: Path) -> None:
     written(tmp_path, {".git/config": "", ".gitignore": "secrets.json\n", "svc/a.py": "", "svc/secrets.json": "{}"})
     assert chosen(tmp_path / "svc") == {"a.py"}
     (tmp_path / "svc" / ".aionignore").write_text("!secrets.json\n")
@@ -113,7 +113,7 @@ def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
     assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
 
 
-def test_deployment_files_are_excluded_at_the_top(tmp_path: Path) -> None:
+def test_deployment_files_in_top_folder_are_excluded(tmp_path: Path) -> None:
     files = dict.fromkeys(
         ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
     )
@@ -130,7 +130,7 @@ def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
     assert left_out(tmp_path)["keys.txt"] == "may hold secrets"
 
 
-def test_links_out_of_the_folder_are_excluded(tmp_path: Path) -> None:
+def test_links_to_files_outside_folder_are_excluded(tmp_path: Path) -> None:
     folder = written(tmp_path / "here", {"a.py": "", "data/b.txt": ""})
     written(tmp_path, {"credentials": "secret", "others/c.txt": ""})
     (folder / "link").symlink_to(tmp_path / "credentials")

@@ -157,7 +157,7 @@ def test_table_requests_at_exact_limits_are_accepted() -> None:
     assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
 
 
-def test_absent_condition_always_holds() -> None:
+def test_missing_condition_is_always_true() -> None:
     assert semantics.holds(None, None)
     assert semantics.holds(None, {"a": 1})
 
@@ -214,7 +214,7 @@ def test_equal_writes_have_equal_fingerprints(one: Write, other: Write) -> None:
 # ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_index_holds_items_with_both_keys() -> None:
+def test_index_contains_items_with_both_keys() -> None:
     item = {"pk": "p", "sk": "s", "owner": "o", "at": 5, "more": 1}
     entry = {"pk": "p", "sk": "s", "owner": "o", "at": 5}
     assert semantics.index_entry(INDEX, item) == entry

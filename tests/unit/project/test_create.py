@@ -1,4 +1,4 @@
-"""Projects in a new folder, and in a folder with existing files."""
+"""Creation of projects in a new folder, and in a folder with existing files."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def test_create_writes_every_file(tmp_path: Path) -> None:
     assert all(path in made.written or path.startswith(f"{base.FOLDER}/") for path in there)
 
 
-def test_created_project_is_current(tmp_path: Path) -> None:
+def test_created_project_needs_no_upgrade(tmp_path: Path) -> None:
     create(tmp_path, PROJECT)
     assert not plan(tmp_path).is_needed
 
@@ -76,7 +76,7 @@ def test_complete_keeps_existing_files(tmp_path: Path) -> None:
     )
 
 
-def test_complete_twice_writes_nothing_more(tmp_path: Path) -> None:
+def test_second_complete_writes_no_files(tmp_path: Path) -> None:
     complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     before = texts(tmp_path)
     assert complete(tmp_path, PROJECT, agents_yaml=None).written == []
@@ -135,7 +135,7 @@ def test_dependency_note_names_origin(tmp_path: Path) -> None:
     assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
 
 
-def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_without_network_returns_uv_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     create(tmp_path / "my-agent", PROJECT)
@@ -145,7 +145,7 @@ def test_lock_without_network_gives_uvs_reason(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
 def test_projects_makefile_finds_aion_command(tmp_path: Path, in_environment: bool) -> None:
-    """The rule runs the environment's aion, else the one on PATH."""
+    """The Makefile's rule runs the `aion` of the project's environment, else the `aion` on PATH."""
     create(tmp_path, PROJECT)
     program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")
     program.parent.mkdir(parents=True)

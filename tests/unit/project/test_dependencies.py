@@ -1,4 +1,4 @@
-"""Packages added to a project by the real uv."""
+"""Addition of packages to a project, by the real uv."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ package = false
 
 @pytest.fixture(autouse=True)
 def _environment_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unset UV_PROJECT_ENVIRONMENT, by which `make` names this repository's environment."""
+    """Unset UV_PROJECT_ENVIRONMENT, because `make` sets it to this repository's environment."""
     monkeypatch.delenv("UV_PROJECT_ENVIRONMENT", raising=False)
 
 
@@ -133,7 +133,7 @@ def test_add_accepts_only_package_requirements(tmp_path: Path, package: str) -> 
         add(tmp_path, [package])
 
 
-def test_add_without_uv_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_without_uv_names_its_installation_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\n")
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

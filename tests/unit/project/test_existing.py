@@ -75,7 +75,7 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-async def test_init_takes_folder_of_adk_agents(run: RunCommand) -> None:
+async def test_init_finds_agent_in_adk_folder(run: RunCommand) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -96,7 +96,7 @@ async def test_init_takes_folder_of_adk_agents(run: RunCommand) -> None:
     ],
     ids=["agent.py", "yaml", "executor", "untold", "missing"],
 )
-def test_requirement_follows_from_agents_code(run: RunCommand, files: dict[str, str], extra: str) -> None:
+def test_init_derives_requirement_from_agent_imports(run: RunCommand, files: dict[str, str], extra: str) -> None:
     Path("counter").mkdir()
     for path, text in files.items():
         Path("counter", path).write_text(text)
@@ -106,7 +106,7 @@ def test_requirement_follows_from_agents_code(run: RunCommand, files: dict[str, 
     assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
 
 
-def test_init_inside_package_names_folder_above(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_inside_package_names_parent_folder(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counter").mkdir()
     monkeypatch.chdir("counter")
     Path("__init__.py").write_text("from . import agent\n")
@@ -127,7 +127,7 @@ def test_init_keeps_aion_yaml(run: RunCommand) -> None:
     assert 'stack_name = "other-name-dev"' in Path("samconfig.toml").read_text()
 
 
-def test_init_of_several_agents_writes_nothing(run: RunCommand) -> None:
+def test_init_with_ambiguous_agents_writes_nothing(run: RunCommand) -> None:
     for name in ("one.py", "two.py"):
         Path(name).write_text(example("langgraph"))
     before = texts(Path.cwd())
@@ -135,13 +135,13 @@ def test_init_of_several_agents_writes_nothing(run: RunCommand) -> None:
     assert texts(Path.cwd()) == before
 
 
-def test_init_of_code_without_agent_writes_nothing(run: RunCommand) -> None:
+def test_init_in_code_without_agent_writes_nothing(run: RunCommand) -> None:
     Path("tool.py").write_text("print('hello')\n")
     assert "has no agent" in refusal(run("init"))
     assert [path.name for path in Path.cwd().iterdir()] == ["tool.py"]
 
 
-async def test_init_of_empty_folder_makes_example(run: RunCommand) -> None:
+async def test_init_of_empty_folder_creates_example_agent(run: RunCommand) -> None:
     Path("README.md").write_text("# Mine\n")
     ran = run("new", "--here", "--framework", "executor")
     assert ran.exit_code == 0, ran.output
@@ -150,7 +150,7 @@ async def test_init_of_empty_folder_makes_example(run: RunCommand) -> None:
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
-def test_framework_option_is_for_new_agents_only(run: RunCommand) -> None:
+def test_init_refuses_framework_option_beside_existing_agent(run: RunCommand) -> None:
     Path("helper.py").write_text(example("adk"))
     ran = run("init", "--framework", "adk")
     assert (ran.exit_code, "this folder has an agent" in ran.output) == (2, True)
@@ -173,7 +173,7 @@ def test_init_ignores_virtual_environments(run: RunCommand) -> None:
         ([".env"], "Append counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
     ],
 )
-def test_init_says_where_env_belongs(run: RunCommand, others: list[str], doing: str) -> None:
+def test_init_suggests_moving_env_file(run: RunCommand, others: list[str], doing: str) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -188,7 +188,7 @@ def steps(job: str) -> list[str]:
     return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
 
 
-def test_init_leaves_tests_out_without_tests(run: RunCommand) -> None:
+def test_init_without_tests_writes_no_test_steps(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     assert "deployment of main\n" in run("init").output
     workflow = Path(".github/workflows/deploy.yml").read_text()
@@ -246,7 +246,7 @@ def test_init_uses_commands_of_other_tools(run: RunCommand, file: str, text: str
     assert Path(file).read_text() == text
 
 
-def test_aionignore_of_init_names_no_authors_file(run: RunCommand) -> None:
+def test_aionignore_of_init_excludes_no_authors_file(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
     for name in mine:
@@ -256,7 +256,7 @@ def test_aionignore_of_init_names_no_authors_file(run: RunCommand) -> None:
     assert set(mine) <= {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
 
 
-def test_aionignore_of_new_names_our_files(run: RunCommand) -> None:
+def test_aionignore_of_new_excludes_generated_files(run: RunCommand) -> None:
     run("new", "--here")
     for name in ("docs/manual.txt", "template.yaml.new", "infra/state.yaml.new"):
         Path(name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files of a new project: syntax, and the project's name in them."""
+"""Files of a new project: their syntax, and the values filled in."""
 
 import re
 import tomllib
@@ -95,7 +95,7 @@ def test_workflow_signs_in_by_oidc_to_deploy_only() -> None:
     ids=["index", "wheel"],
 )
 def test_workflow_installs_by_pip(origin: Origin, named: str) -> None:
-    """pip refuses one package from two sources."""
+    """Both requirements name the same source, because pip refuses one package from two sources."""
     project = Project("my-agent", "langgraph", origin, tool=PIP)
     workflow = yaml.safe_load(rendered(project)[".github/workflows/deploy.yml"])
     for job, last in (("test", ".venv/bin/pytest"), ("deploy", ".venv/bin/aion deploy --env prod --yes")):
@@ -119,8 +119,8 @@ def test_each_project_file_is_listed_with_its_purpose() -> None:
     assert {"infra/" if path.startswith("infra/") else path for path in files()} == listed
 
 
-def test_commented_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
-    """Without the `#` before a key the file stays valid."""
+def test_commented_out_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
+    """The file stays valid if a `#` before a key is removed."""
     text = files()["aion.yaml"]
     opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
     (tmp_path / "aion.yaml").write_text(opened)

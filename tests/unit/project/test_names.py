@@ -1,4 +1,4 @@
-"""Valid names for a folder, a Python distribution and a CloudFormation stack."""
+"""Names of projects: valid for a folder, a Python distribution and a CloudFormation stack."""
 
 import re
 from importlib.metadata import PackageNotFoundError, distribution
@@ -33,7 +33,7 @@ def test_project_name_of_required_package_is_refused(name: str) -> None:
 
 
 def test_project_name_check_works_without_installed_package() -> None:
-    """`aion new` runs without the frameworks, by uvx --from 'aion-lambda[local]'."""
+    """`uvx --from 'aion-lambda[local]' aion new` runs `aion new` without the frameworks installed."""
     other_platforms = "httpx2-jsfetch"
     with pytest.raises(PackageNotFoundError):
         distribution(other_platforms)

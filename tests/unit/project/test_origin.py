@@ -1,4 +1,4 @@
-"""Origins of aion-lambda by PEP 610, and the requirement of a new project."""
+"""Origin of the installed aion-lambda (PEP 610), and a new project's requirement for aion-lambda."""
 
 import json
 import tomllib
@@ -54,14 +54,14 @@ def test_installation_from_index_needs_no_source() -> None:
     assert origin("") == Origin()
 
 
-def test_this_installation_names_its_folder() -> None:
+def test_origin_of_this_installation_names_its_folder() -> None:
     assert origin().place
 
 
 @pytest.mark.parametrize(
     ("version", "accepted"), [("0.1.0", ">=0.1.0,<0.2"), ("0.9.3", ">=0.9.3,<0.10"), ("2.4.1", ">=2.4.1,<3")]
 )
-def test_versions_end_before_breaking_one(version: str, accepted: str) -> None:
+def test_version_range_ends_before_breaking_version(version: str, accepted: str) -> None:
     assert versions(version) == accepted
 
 

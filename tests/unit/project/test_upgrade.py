@@ -1,4 +1,4 @@
-"""Upgrades of projects with and without edits."""
+"""Upgrades of projects with and without the author's edits."""
 
 import shutil
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ VERSION = "0.2.0"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project made by aion-lambda 0.1.0."""
+    """Project created by aion-lambda 0.1.0."""
     for path, text in OLD.items():
         if path != base.RULE:
             base.put(tmp_path / path, text)
@@ -75,7 +75,7 @@ def test_upgrade_merges_edits(project: Path) -> None:
     base.put(project / "template.yaml", edited)
     assert upgraded(project)["template.yaml"] is FileOutcome.MERGED
     assert (project / "template.yaml").read_text() == edited.replace("line 18", "line eighteen")
-    # The next upgrade keeps the edit too.
+    # The next upgrade also keeps the author's edit.
     assert {change.path: change.outcome for change in planned(project).changes}["template.yaml"] is FileOutcome.KEPT
 
 
@@ -129,7 +129,7 @@ def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
         ("", b"", "it is a file"),
     ],
 )
-def test_unreadable_recorded_file_copies_are_named(project: Path, name: str, content: bytes, why: str) -> None:
+def test_upgrade_error_names_unreadable_file_copies(project: Path, name: str, content: bytes, why: str) -> None:
     if not name:
         shutil.rmtree(project / base.FOLDER)
     (project / base.FOLDER / name).write_bytes(content)
@@ -160,7 +160,7 @@ def test_windows_line_endings_do_not_count_as_edit(project: Path) -> None:
     assert upgraded(project)["template.yaml"] is FileOutcome.REPLACED
 
 
-def test_older_installation_is_refused(project: Path) -> None:
+def test_upgrade_by_older_installation_is_refused(project: Path) -> None:
     with pytest.raises(ProjectError, match=r"from aion-lambda 0\.1\.0, but 0\.0\.9 is installed"):
         planned(project, version="0.0.9")
 
@@ -213,7 +213,7 @@ def test_merge_outcome_depends_on_three_file_texts(
     assert merge_result(current, base, new) == expected
 
 
-def test_conflict_shows_both_sides() -> None:
+def test_merge_conflict_contains_both_texts() -> None:
     decided = merge_result(OLD_TEXT.replace("seven", "mine"), OLD_TEXT, NEW_TEXT)
     assert decided.outcome is FileOutcome.CONFLICT
     assert decided.text is not None

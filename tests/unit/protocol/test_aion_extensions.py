@@ -63,7 +63,7 @@ async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> t
 
 
 async def refused(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the error; the graph has not run."""
+    """Return the error of a refused request; the graph has not run."""
 
     def node(state: ExtensionState) -> dict[str, Any]:
         raise AssertionError("refused requests reach no graph")
@@ -77,7 +77,7 @@ def content(part: dict[str, Any]) -> dict[str, Any]:
     return {key: held for key, held in part.items() if key in ("text", "data", "metadata")}
 
 
-# ── Requests ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dialects
@@ -107,7 +107,7 @@ async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -
         assert (message, messages) == (None, [])
 
 
-async def test_documented_request_is_a_command() -> None:
+async def test_documented_request_is_read_as_command() -> None:
     page = (Path(__file__).parents[3] / "docs" / "aion-extensions.md").read_text()
     (body,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     context, _ = await seen(json.loads(body))
@@ -133,7 +133,7 @@ async def test_command_reaches_handler_over_rest(path: str) -> None:
     assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
 
 
-async def test_command_with_text_is_in_transcript() -> None:
+async def test_text_of_command_is_in_graph_messages() -> None:
     context, state = await seen(request("command", text="/deploy service=api"))
     assert [message.content for message in state["messages"]] == ["/deploy service=api"]
     assert context.event.kind == "command"
@@ -171,7 +171,7 @@ async def test_request_without_extensions_has_owner_and_context() -> None:
     assert state["a2a_inbox"].metadata == {}
 
 
-async def test_source_event_is_passed_unchanged() -> None:
+async def test_source_event_is_passed_without_reserved_keys() -> None:
     source = {"provider": "slack", "event": {"type": "message", "ts": 1715, "blocks": [{"kept": True, "aion:x": 1}]}}
     context, _ = await seen(request("message", text="hi", source=source))
     assert context.event.raw == {
@@ -180,7 +180,7 @@ async def test_source_event_is_passed_unchanged() -> None:
     }
 
 
-async def test_snake_case_null_and_older_uris_are_accepted() -> None:
+async def test_snake_case_names_null_values_and_old_uris_are_accepted() -> None:
     old_uri = DISTRIBUTION.replace("/a2a/extensions/", "/extensions/")
     payload = {"user_id": "U7", "context_id": "C-2", "message_id": "9", "trajectory": "timeline", "later": 1}
     metadata = {
@@ -207,7 +207,7 @@ async def test_distribution_may_be_in_message_metadata() -> None:
     assert (context.thread.network, context.self.id) == ("Slack", "p-1")
 
 
-async def test_event_of_unknown_type_is_a_message() -> None:
+async def test_event_of_unknown_type_is_read_as_message() -> None:
     body = request(text="hi")
     body["params"]["message"]["metadata"] = {EVENT: {"type": "org.example.other.1.0.0", "source": "s", "id": "1"}}
     context, _ = await seen(body)
@@ -287,7 +287,7 @@ async def test_event_without_type_is_refused() -> None:
     assert (await refused(body))["message"].startswith(f"message.metadata.{EVENT}.type cannot be used")
 
 
-# ── Reserved keys ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Reserved keys ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dialects
@@ -321,7 +321,7 @@ async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
     assert task["status"]["message"]["metadata"] == {"mine": 2, "aion:target": "C-room"}
 
 
-# ── Targets of answers ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Targets of answers ────────────────────────────────────────────────────────────────────────────────────────────────
 
 IN_A_DM = {"userId": "U42", "contextId": "D-1", "messageId": "7", "trajectory": "direct-message"}
 IN_A_THREAD = {
@@ -389,7 +389,7 @@ async def test_reply_to_command_is_sent_to_its_conversation() -> None:
     ids=["a conversation", "a whole action", "none"],
 )
 async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
-    """An explicit target overrides the inherited one."""
+    """An explicit target has precedence over the target inherited from the message."""
 
     async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.post("hello", target=target)
@@ -475,7 +475,7 @@ async def test_reaction_has_ids_of_source_network(old: bool) -> None:
     assert second["artifactId"] != first["artifactId"]
 
 
-# ── Traces, and the card ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── Traces, and the card ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_trace_context_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
@@ -510,7 +510,7 @@ async def test_card_declares_optional_extensions() -> None:
     assert all(extension["description"] for extension in declared.values())
 
 
-# ── The same for an ADK agent ────────────────────────────────────────────────────────────────────────────────────────
+# ── ADK agents ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dialects

@@ -82,7 +82,7 @@ def test_payload_schema_must_match_event() -> None:
 
 
 def test_payload_error_does_not_expose_values() -> None:
-    """A traceback with the cause would contain an environment's secrets."""
+    """The chained cause would show an environment's secrets in the traceback."""
     message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:
         read(message, metadata)
@@ -130,7 +130,7 @@ def test_reaction_to_other_message_has_a2a_ids() -> None:
     assert opened == {"aion:reaction"}
 
 
-def test_stored_malformed_event_is_a_message() -> None:
+def test_stored_malformed_event_is_read_as_message() -> None:
     from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})

@@ -44,7 +44,7 @@ def free() -> ServiceParts:
     ids=str,
 )
 def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
-    """The type is the stated one, else that of the file name, else application/octet-stream."""
+    """A stated type has precedence, then the type of the file name, then application/octet-stream."""
     assert type_of(part) == type_
 
 

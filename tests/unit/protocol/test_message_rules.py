@@ -8,10 +8,10 @@ from aion_core.protocol.message_rules import MAX_ID_BYTES, is_id
 @pytest.mark.parametrize(
     "value", ["a", "_x", "-x", " ", "a b", "slack|C1|17", "<a@b>", "#1", "{1}", "é", "a\nb", "..", "x" * 512, "é" * 256]
 )
-def test_id_is_any_text(value: str) -> None:
+def test_id_may_be_any_text(value: str) -> None:
     assert is_id(value)
 
 
 @pytest.mark.parametrize("value", ["", "\0", "a\0b", "x" * (MAX_ID_BYTES + 1), "é" * 257])
-def test_nul_and_excessive_length_are_no_id(value: str) -> None:
+def test_empty_nul_or_long_text_is_no_id(value: str) -> None:
     assert not is_id(value)

@@ -97,7 +97,7 @@ def check(algorithm: str, jwk: dict[str, str], signature: bytes, signed: bytes) 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_served_card_verifies_for_each_reader(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """A2A 8.4.3: the SDK verifies its parsed card, a plain verifier the JSON of both documents."""
+    """A2A 8.4.3: the SDK verifies its parsed card; a plain verifier verifies the JSON of both documents."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems[algorithm]))
     (jwk,) = (await read(app, KEYS))["keys"]
     assert set(jwk) & {"d", "p", "q", "dp", "dq", "qi", "k"} == set()
@@ -300,7 +300,7 @@ def test_card_signature_of_other_tool_verifies(field: str, way: str) -> None:
 
 
 def test_sdk_verifier_refuses_changed_card() -> None:
-    """Show that the tests above could fail."""
+    """If the verifier accepted a changed card, the tests above would prove nothing."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     parsed.name = "B"
@@ -325,7 +325,7 @@ def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: st
     assert public.public == key.public
     assert CardKey.read(json.dumps({**jwk, "kid": "named"})).id == "named"
     assert CardKey.read(pems[algorithm], key_id="given").id == "given"
-    # Its text forms contain no private part.
+    # The key's text forms contain no private part.
     assert "PRIVATE" not in repr(key)
 
 

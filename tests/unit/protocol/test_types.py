@@ -1,4 +1,4 @@
-"""JSON of protobuf messages and v0.3 models: numbers, and data that is no object."""
+"""JSON of protobuf messages and v0.3 models: numbers, and data parts that are not objects."""
 
 import json
 import math
@@ -21,7 +21,7 @@ def artifact(data: Any) -> Artifact:
     return made
 
 
-def test_whole_numbers_are_integers() -> None:
+def test_whole_numbers_are_rendered_as_integers() -> None:
     expected = {
         "artifactId": "a",
         "parts": [{"data": NUMBERS, "metadata": {"row": 3}}],
@@ -31,7 +31,7 @@ def test_whole_numbers_are_integers() -> None:
     assert json.dumps(to_json(artifact(NUMBERS)), sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-def test_v03_whole_numbers_are_integers() -> None:
+def test_v03_whole_numbers_are_rendered_as_integers() -> None:
     written = v03_json(conversions.to_compat_artifact(artifact(NUMBERS)))
     part = {"kind": "data", "data": NUMBERS, "metadata": {"row": 3}}
     expected = {"artifactId": "a", "parts": [part], "metadata": {"version": 2}}
@@ -39,7 +39,7 @@ def test_v03_whole_numbers_are_integers() -> None:
 
 
 @pytest.mark.parametrize("data", [[1, 2], "text", 7, True, None])
-def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
+def test_v03_data_other_than_object_is_wrapped(data: Any) -> None:
     """The SDK's marker stays out of the metadata; the author's metadata remains."""
     (part,) = v03_json(conversions.to_compat_artifact(artifact(data)))["parts"]
     assert part == {"kind": "data", "data": {"value": data}, "metadata": {"row": 3}}
@@ -49,7 +49,7 @@ def test_v03_data_that_is_no_object_is_value(data: Any) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
-def test_number_without_json_is_refused(number: float, place: str) -> None:
+def test_number_without_json_form_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     require_json(made)
     part = made.parts[0]
@@ -60,7 +60,7 @@ def test_number_without_json_is_refused(number: float, place: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))
-def test_number_keeps_its_value(number: float) -> None:
+def test_number_in_data_part_keeps_its_value(number: float) -> None:
     (part,) = to_json(artifact(number))["parts"]
     assert part["data"] == number
     assert str(part["data"]) == "-0.0" if str(number) == "-0.0" else True

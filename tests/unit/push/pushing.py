@@ -83,12 +83,12 @@ class Pushing:
         await asyncio.wait_for(self.parts.push.queue.quiet(), 60)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
-        """Return the list of enqueued messages, to which later ones are added."""
+        """Return a list of the enqueued messages; later messages are added to this list."""
         assert self.parts.push is not None
         return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
-        """Return the list of task store calls without those of deliveries; later calls are added."""
+        """Return a list of the task store's calls, without those of deliveries; later calls are added to this list."""
         calls: list[str] = []
         for name in ("create", "begin", "append", "finish", "append_deltas", "log", "known"):
             noted(self.parts.store, name, lambda *_, name=name, **__: name, calls)
@@ -100,7 +100,7 @@ class Pushing:
         return await self.parts.push.configs.deliveries(TaskKey("anonymous", task["id"]))
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
-        """Wait for this state of the task's only config, without a claim, and return it."""
+        """Wait until the task's only config has this state and no claim; return its delivery."""
         for _ in range(20_000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
@@ -118,7 +118,7 @@ class Pushing:
 
 
 def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None = None) -> list[Any]:
-    """Return the list of this method's calls, to which later ones are added."""
+    """Return a list of the method's calls; later calls are added to this list."""
     made, notes = getattr(of, name), notes if notes is not None else []
 
     async def call(*arguments: Any, **options: Any) -> Any:

@@ -75,7 +75,7 @@ def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
 
 
 async def test_hanging_receiver_delays_no_other_receiver() -> None:
-    """Skipped attempts are counted, the last one is made, and each event is delivered in the end."""
+    """Skipped attempts are counted, the last attempt is made, and each event is delivered in the end."""
     made: list[Pushing] = []
     well = answers(200)
     async with receiving(hangs(made)) as hung, receiving(well) as other:
@@ -85,7 +85,7 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
         for number in range(4 * FAILURES_TO_OPEN):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # Attempts begun before the circuit opened are made.
+        # Attempts that began before the circuit opened are not skipped.
         in_vain = len(hung.posts)
         assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
         assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}

@@ -84,7 +84,7 @@ async def test_webhook_post_arrives_unchanged() -> None:
 async def test_webhook_post_returns_outcome_of_response(behaviour: Behaviour, outcome: PostOutcome) -> None:
     """A received status is the outcome, even if the body fails."""
     async with receiving(behaviour) as receiver:
-        # Only the case without an answer reaches the time limit.
+        # Only the receiver that sends no response reaches the time limit.
         is_late = outcome == Unreachable("no answer in time")
         assert await posted(receiver, seconds=0.5 if is_late else 60.0) == outcome
     # On a busy machine, the time may be over before the request is sent.
@@ -155,7 +155,7 @@ async def test_webhook_posts_ignore_proxy_environment(monkeypatch: pytest.Monkey
 
 
 class Names:
-    """Resolver with given answers, repeating the last one."""
+    """DNS resolver with the given answers; the last answer repeats."""
 
     def __init__(self, *answers: Sequence[str] | Exception) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, int]]()
@@ -177,7 +177,7 @@ async def test_webhook_host_name_is_resolved_once() -> None:
         assert await hook.post(url, {}, b"{}") == Delivered()
         assert names.asked == [("hooks.example.org", receiver.port)]
         assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
-        # The next attempt checks the addresses again.
+        # The next attempt resolves the name and checks its addresses again.
         assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
     assert receiver.connections == 1
 
@@ -193,7 +193,7 @@ async def test_one_blocked_address_blocks_the_host(addresses: list[str]) -> None
 PRIVATE = [
     "127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "fd00:ec2::254", "169.254.170.2", "100.100.100.200", "168.63.129.16",  # noqa: S104
     "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "fec0::1", "fe80::1%eth0", "10.0.0.1", "224.0.0.1",
-]  # fmt: skip  # nothing is bound
+]  # fmt: skip  # no socket is bound
 
 
 @pytest.mark.parametrize("address", PRIVATE)
@@ -239,7 +239,7 @@ async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
         assert await client(tls=trusting).post(by_address, {}, b"{}") == Unreachable("no valid certificate")
         forged = forger.url(host="hooks.example.org", scheme="https")
         assert await client(resolve=names, tls=trusting).post(forged, {}, b"{}") == Unreachable("no valid certificate")
-        # The system's certificate store does not have it either.
+        # The system's certificate store does not have the test's certificate authority either.
         assert await client(resolve=names).post(url, {}, b"{}") == Unreachable("no valid certificate")
     assert [len(each.posts) for each in (receiver, forger)] == [1, 0]
     assert isinstance(server, ssl.SSLContext)
@@ -277,6 +277,6 @@ def test_retry_after_is_seconds_or_date() -> None:
 @given(
     st.from_regex(r"((Mon|Fri), ?)?[0-9]{1,3}[ -]Jan[ -][0-9]{1,20} [0-9:]{1,8}( [+-]?[0-9]{1,20}| GMT)?") | st.text()
 )
-def test_any_retry_after_is_number_or_nothing(header: str) -> None:
+def test_any_retry_after_header_is_number_or_none(header: str) -> None:
     seconds = retry_after(header, datetime(2026, 1, 31, 12, tzinfo=UTC))
     assert seconds is None or seconds >= 0

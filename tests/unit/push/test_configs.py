@@ -74,8 +74,8 @@ async def test_config_without_id_and_token_gets_both() -> None:
     assert made[0]["token"] != made[1]["token"]
 
 
-async def test_v03_config_without_id_is_the_tasks_own() -> None:
-    """A second registration replaces it, and it can be read without an id."""
+async def test_v03_config_without_id_has_id_of_task() -> None:
+    """A second registration without an id replaces the config, and a request without an id reads it."""
     pushing = Pushing()
     task = (await pushing.rpc("message/send", old_send(config={"url": HOOK, "token": "one"})))["id"]
     first = await pushing.rpc(GET_OLD, {"id": task})
@@ -158,7 +158,7 @@ async def test_push_config_list_has_pages_with_own_tokens() -> None:
 
 
 async def test_configs_of_other_owners_task_are_unknown() -> None:
-    """The answer equals that for a missing task, and nothing changes."""
+    """The response equals that for a missing task, and nothing changes."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     kept = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK, "token": "secret"})
@@ -207,7 +207,7 @@ async def test_config_of_refused_message_is_not_stored() -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
 async def test_message_registers_config_in_each_version(method: str) -> None:
-    """The webhook receives the task's events from the first one on."""
+    """The webhook receives all events of the task."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=PushEvents.ALL)
         config = {"id": "p", "url": receiver.url(), "token": "t"}
@@ -223,7 +223,7 @@ async def test_message_registers_config_in_each_version(method: str) -> None:
 
 
 async def test_late_config_receives_later_events() -> None:
-    """A config, also that of a follow-up message, receives the events after its position in the log."""
+    """A config receives only the events after its registration, also if a follow-up message has registered it."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -246,7 +246,7 @@ async def test_late_config_receives_later_events() -> None:
         (PushEvents.ALL, ["task", "statusUpdate", "statusUpdate"]),
     ],
 )
-async def test_agent_chooses_the_notified_events(events: PushEvents, kinds: list[str]) -> None:
+async def test_push_events_setting_selects_notified_events(events: PushEvents, kinds: list[str]) -> None:
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=events)
         task = await pushing.send({"id": "p", "url": receiver.url()})
@@ -298,7 +298,7 @@ async def test_webhook_body_follows_protocol_version() -> None:
     assert receiver.ids == ids(task, 2, 3)
     said = [json.loads(each.body) for each in receiver.posts]
     assert [(each["kind"], each["status"]["state"]) for each in said] == [("task", "working"), ("task", "completed")]
-    # Complete tasks as of each of the two events, by the strict model.
+    # By the strict model, each post is a complete task with the state of its event.
     assert v03.Task.model_validate(said[1]).model_dump(mode="json", by_alias=True, exclude_none=True) == said[1] == task
     assert {each.headers["content-type"] for each in receiver.posts} == {"application/json"}
     assert {each.headers["a2a-version"] for each in receiver.posts} == {"0.3"}
@@ -368,7 +368,7 @@ async def test_no_push_config_secret_is_logged(caplog: pytest.LogCaptureFixture)
 
 
 async def test_config_is_stored_if_queue_fails() -> None:
-    """An error would make the client register it twice, under two ids."""
+    """An error would make the client register the config again, under a second id."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     assert pushing.parts.push is not None

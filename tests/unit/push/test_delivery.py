@@ -69,7 +69,7 @@ async def test_events_arrive_once_in_order_and_signed() -> None:
 async def test_failed_event_is_retried_under_its_id(bad: Behaviour, failure: str) -> None:
     """After several failures the next attempt succeeds."""
     async with receiving(bad, bad, OK) as receiver:
-        # No answer is too slow, even on a slow machine.
+        # Only the slow receivers may reach the time limit, even on a slow machine.
         pushing = Pushing(seconds=1.0 if failure == "no answer in time" else 10.0)
         task = await pushing.send(config(receiver))
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -248,7 +248,7 @@ async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
         if how == "replaced":
             await pushing.rests(asking, lambda delivery: delivery.cursor == 5)
     assert len(receiver.posts) == 1
-    # Registered after four events, it receives the fifth. On a busy machine there may be five already.
+    # A config registered after four events receives the fifth. On a busy machine there may be five events already.
     assert set(other.ids) <= set(ids(asking, 5))
     assert other.posts or how == "deleted" or registered == [5]
     assert how == "replaced" or not other.posts
@@ -276,7 +276,7 @@ async def test_task_without_configs_sets_no_timers() -> None:
 
 
 async def test_rotated_secret_signs_together_with_old_secret() -> None:
-    """During a rotation the receiver may know either secret, but no older one."""
+    """During a rotation the receiver may know the old or the new secret, but no older one."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))

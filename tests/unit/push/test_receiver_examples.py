@@ -144,7 +144,7 @@ async def test_guides_python_receiver_works(token: str) -> None:
 
 
 async def test_redriven_event_is_accepted_after_later_ones() -> None:
-    """The example and the guide accept it; a receiver that accepts only rising numbers would lose it."""
+    """The example and the guide's receivers accept the earlier event; a check for rising numbers would lose it."""
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
     with example(SECRET, heard) as url:

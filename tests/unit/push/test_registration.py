@@ -45,5 +45,5 @@ def test_reserved_header_is_no_webhook_credential(header: str) -> None:
 @pytest.mark.parametrize(
     "header", ["X-Api-Key", "X_Api_Key", "Ocp-Apim-Subscription-Key", "Authorization", "X-Hub-Token"]
 )
-def test_key_header_is_webhook_credential(header: str) -> None:
+def test_usual_credential_header_of_webhook_is_accepted(header: str) -> None:
     check_config(config(header), POLICY)

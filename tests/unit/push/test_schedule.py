@@ -123,13 +123,13 @@ async def test_many_failed_webhooks_follow_the_schedule() -> None:
     assert set(deployment.receivers.tries.values()) == {7}
     by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
     late = max(deployment.receivers.told.values()) - by_schedule
-    # Each of the four attempts woken by sweeps may wait for its round and for its minute.
+    # Sweeps wake four of the attempts; each of these may wait for its round, and for the sweep of its minute.
     assert late <= 4 * (number / at_once + 2) * 60
     assert await deployment.configs.expired_timers(limit=MANY) == []
 
 
 async def test_single_webhook_is_not_delayed_by_thousands() -> None:
-    """The first sweep wakes it, although its timer expired last."""
+    """The first sweep wakes the single webhook, although its timer expired last."""
     deployment = PushDeployment(pushes_at_once=10)
     for each in range(MANY // SMALL):
         await deployment.listens("many", each)

@@ -96,5 +96,5 @@ def test_no_setting_allows_metadata_services(block: Network) -> None:
 @pytest.mark.parametrize(
     "address", ["10.1.2.3", "fd00:1::5", "fd12:3456:789a:1::10", "64:ff9b::8.8.8.8", "2a01:64::8.8.8.8"]
 )
-def test_operators_network_is_allowed(address: str) -> None:
+def test_network_allowed_by_operator_is_allowed(address: str) -> None:
     assert is_allowed_address(ipaddress.ip_address(address), EVERYWHERE)

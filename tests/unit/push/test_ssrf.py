@@ -223,7 +223,7 @@ def test_deployment_may_restrict_webhook_hosts() -> None:
             check_url(url, named)
 
 
-def test_receiver_is_only_allowed_url_of_own_service() -> None:
+def test_console_receiver_is_only_allowed_url_of_own_service() -> None:
     policy = WebhookPolicy.for_service(
         "http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8"], receiver="http://127.0.0.1:8000/console/receiver"
     )

@@ -1,4 +1,4 @@
-"""Credentials of `aion smoke`, against aion's own authentication."""
+"""Credentials of `aion smoke`, checked by aion's own authentication."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 @asynccontextmanager
 async def asking(app: AuthApp, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    """Client of `aion smoke`, after reading a card with this header."""
+    """Yield the HTTP client of `aion smoke`, after it has read a card that names this header for API keys."""
     credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:
@@ -54,7 +54,7 @@ async def test_server_accepts_each_kind_of_credentials(clock: ManualClock) -> No
             assert (await client.get("/")).status_code == 401
 
 
-async def test_key_is_sent_beside_password(clock: ManualClock) -> None:
+async def test_api_key_and_password_are_sent_together(clock: ManualClock) -> None:
     users = {"ann": PasswordHasher(time_cost=1, memory_cost=64).hash("secret")}
     both = {"basic": frozenset[str](), "key": frozenset[str]()}
     app, key = (
@@ -66,7 +66,7 @@ async def test_key_is_sent_beside_password(clock: ManualClock) -> None:
         assert (await client.get("/")).json()["subject"] == "ann"
 
 
-def test_aws_hosts_are_signed_for_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_aws_hosts_are_signed_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
@@ -97,7 +97,7 @@ def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: st
         SmokeCredentials.from_environ(environ, ON_AWS, sign)
 
 
-def test_key_without_header_is_refused() -> None:
+def test_api_key_without_declared_header_is_refused() -> None:
     with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
         SmokeCredentials(api_key="k").read_card(AgentCard())
 
@@ -106,7 +106,9 @@ def test_key_without_header_is_refused() -> None:
     ("arguments", "told"),
     [([], "Give the deployment's URL"), ([HERE, "--only", "card,pull"], "unknown check pull")],
 )
-def test_command_refuses_invalid_arguments(monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str) -> None:
+def test_smoke_command_refuses_invalid_arguments(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
     for name in ("URL", "AION_STACK"):
         monkeypatch.delenv(name, raising=False)
     done = CliRunner().invoke(smoke, arguments)
@@ -114,7 +116,7 @@ def test_command_refuses_invalid_arguments(monkeypatch: pytest.MonkeyPatch, argu
     assert told in done.stderr
 
 
-def test_command_reports_unreachable_url() -> None:
+def test_smoke_command_reports_unreachable_url() -> None:
     done = CliRunner().invoke(smoke, ["http://127.0.0.1:9", "--sign", "off"])
     assert done.exit_code == 2
     assert "All connection attempts failed. No other check was made" in done.stdout

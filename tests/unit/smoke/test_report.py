@@ -80,7 +80,7 @@ def test_unreachable_deployment_is_reported() -> None:
         (500, b'{"error": "down"}', 'returned 500: {{"error": "down"}}'),
     ],
 )  # fmt: skip
-def test_server_without_agent_ends_the_checks(status: int, body: bytes, told: str) -> None:
+def test_smoke_stops_if_server_has_no_agent(status: int, body: bytes, told: str) -> None:
     with answering(status, body) as (url, asked):
         done = smoked(url)
     assert done.exit_code == 2
@@ -91,7 +91,7 @@ def test_server_without_agent_ends_the_checks(status: int, body: bytes, told: st
     assert asked == ["GET /.well-known/agent-card.json"]
 
 
-def test_silent_server_reason_is_printed() -> None:
+def test_timeout_of_silent_server_is_printed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         done = smoked(f"http://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "1")
     assert done.exit_code == 2

@@ -63,7 +63,7 @@ async def test_items_survive_restart(path: Path, clock: ManualClock) -> None:
     after.close()
 
 
-async def test_token_survives_restart(path: Path, clock: ManualClock) -> None:
+async def test_transaction_token_survives_restart(path: Path, clock: ManualClock) -> None:
     before = SQLiteTable(path, clock)
     await before.transact([Put(KEY, {"n": 1})], token="t")
     await before.write(Delete(KEY))
@@ -80,7 +80,7 @@ def test_process_kill_during_transaction_rolls_back(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
-    # With so small a cache, the WAL file has the changed pages before the commit.
+    # The small cache makes SQLite write changed pages to the WAL file before the commit.
     writer = started(
         "from aion_core.sqlite.database import Database\n"
         "database = Database(path, '', version=1)\n"
@@ -178,7 +178,7 @@ async def test_reads_do_not_wait_for_other_process(table: SQLiteTable, path: Pat
     other.close()
 
 
-def test_write_that_waits_too_long_is_unavailable(path: Path) -> None:
+def test_write_that_waits_too_long_raises_unavailable(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (a)", version=1, busy_seconds=0.01)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -203,13 +203,13 @@ def test_failed_transaction_is_rolled_back(path: Path) -> None:
     database.close()
 
 
-async def test_number_too_large_for_index_is_error(table: SQLiteTable) -> None:
+async def test_write_refuses_number_too_large_for_index(table: SQLiteTable) -> None:
     with pytest.raises(StoreError, match="OverflowError"):
         await table.write(Put(KEY, {TIMERS.partition: "D", TIMERS.sort: 2**63}))
     assert await table.get(KEY) is None
 
 
-# ── The file ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Permissions and validity of the file ──────────────────────────────────────────────────────────────────────────────
 
 
 async def test_only_owner_reads_file(table: SQLiteTable, path: Path) -> None:
@@ -237,7 +237,7 @@ def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) ->
         SQLiteTable(path, clock)
 
 
-def test_file_of_other_kind_is_refused(path: Path, clock: ManualClock) -> None:
+def test_file_that_is_no_database_is_refused(path: Path, clock: ManualClock) -> None:
     path.parent.mkdir()
     path.write_text("no database at all\n" * 100, "utf-8")
     with pytest.raises(ConfigurationError, match=r"not a SQLite file.* Delete it"):
@@ -250,7 +250,7 @@ def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, clock: ManualCloc
         SQLiteTable(tmp_path / "file" / "table.sqlite3", clock)
 
 
-async def test_broken_file_is_corrupt(path: Path, clock: ManualClock) -> None:
+async def test_broken_file_raises_store_corrupt(path: Path, clock: ManualClock) -> None:
     table = SQLiteTable(path, clock)
     await table.transact([Put(Key("p", str(n)), {"filler": "x" * 5000}) for n in range(50)])
     table.close()

@@ -1,4 +1,4 @@
-"""Wake-up messages in a SQLite file: delays, retries, parking, several processes."""
+"""Wake-up messages in a SQLite file: delays, retries, dead letters, several processes."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class QueueProcess:
-    """Process with a queue and a consumer; its handler fails or waits on request."""
+    """Process with a queue and a consumer. Tests make its handler fail or wait."""
 
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
         self.file = open_queues(path)
@@ -44,7 +44,7 @@ class QueueProcess:
         self.most = self._now = 0
 
     async def turn(self) -> int:
-        """Receive and handle the visible messages; return their number."""
+        """Receive and handle the visible messages. Return the number of messages."""
         received = await self.consumer.receive()
         await self.consumer.join()
         return received
@@ -90,7 +90,7 @@ async def test_messages_are_handled_once_in_order_of_time(
     assert await one.turn() == 0
 
 
-async def test_failed_message_is_received_later_each_time(one: QueueProcess, clock: ManualClock) -> None:
+async def test_retry_delay_grows_with_each_failed_receive(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 2
     await one.work_queue.enqueue(WAKE_UP)
     for seconds, received in ((0.0, 1), (0.9, 0), (0.2, 1), (1.8, 0), (0.3, 1), (9000.0, 0)):
@@ -99,7 +99,7 @@ async def test_failed_message_is_received_later_each_time(one: QueueProcess, clo
     assert one.handled == [WAKE_UP]
 
 
-async def test_message_that_always_fails_is_parked(
+async def test_message_that_always_fails_becomes_dead_letter(
     one: QueueProcess, other: QueueProcess, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     one.failures = 100
@@ -120,7 +120,7 @@ async def test_message_that_always_fails_is_parked(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def test_parked_message_is_dropped(one: QueueProcess, clock: ManualClock) -> None:
+async def test_dead_letter_of_sqlite_queue_is_dropped(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES + 1):
@@ -132,7 +132,7 @@ async def test_parked_message_is_dropped(one: QueueProcess, clock: ManualClock) 
     assert (await one.queue.read(10), await one.turn()) == ([], 0)
 
 
-async def test_failing_message_delays_no_other(one: QueueProcess) -> None:
+async def test_failing_message_does_not_delay_other_messages(one: QueueProcess) -> None:
     one.failures = 1
     await one.work_queue.enqueue(WAKE_UP)
     await one.turn()
@@ -168,7 +168,7 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # The late process must not delete a message received by another process since.
+    # The silent process must not delete a message that another process has received since.
     await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
@@ -254,8 +254,8 @@ async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualCloc
     process.file.close()
 
 
-async def test_running_consumer_notices_own_process(one: QueueProcess) -> None:
-    """The clock does not move: only the message wakes the consumer."""
+async def test_message_of_own_process_wakes_consumer(one: QueueProcess) -> None:
+    """The clock does not move, so only the message can wake the consumer."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
         before = len(one.handled)
@@ -269,7 +269,7 @@ async def test_running_consumer_notices_own_process(one: QueueProcess) -> None:
     await one.consumer.join()
 
 
-async def test_running_consumer_notices_other_processes(
+async def test_message_of_other_process_wakes_consumer(
     one: QueueProcess, other: QueueProcess, clock: ManualClock
 ) -> None:
     running = asyncio.create_task(one.consumer.run())

@@ -68,7 +68,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
 
 
 def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
-    """Return a planner that returns these plans, then the last one again, and the list of its attempts."""
+    """Return a planner of these plans, and the list of its attempts; the last plan repeats."""
     attempts: list[int] = []
 
     async def plan(attempt: int) -> TransactionPlan[str]:
@@ -123,7 +123,7 @@ def adding(number: int) -> list[Write]:
 
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_transaction_token_depends_on_its_writes(second: list[Write], counted: int) -> None:
-    """After a lost answer the same writes are not made twice; other writes have their own token."""
+    """After a lost response the same writes are not made twice; other writes have their own token."""
     _, attempts, table = committed(
         PlannedTable("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
     )
@@ -134,19 +134,19 @@ def test_transaction_token_depends_on_its_writes(second: list[Write], counted: i
 
 
 @pytest.mark.parametrize("fault", ["throttled", "lost"])
-def test_third_lost_transaction_answer_is_raised(fault: str) -> None:
+def test_third_throttled_or_lost_transaction_raises(fault: str) -> None:
     faults = PlannedTable(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
         committed(faults, TransactionPlan("never", BOTH))
     assert len(faults.calls) == 3
 
 
-def test_two_lost_transaction_answers_are_retried() -> None:
+def test_two_throttled_transactions_are_retried() -> None:
     faults = PlannedTable("throttled", "conflict", "throttled", "conflict")
     assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
-def test_eighth_refused_transaction_is_raised() -> None:
+def test_eighth_refused_transaction_raises() -> None:
     faults = PlannedTable(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
         committed(faults, TransactionPlan("never", BOTH))
@@ -174,7 +174,7 @@ COUNT = Update(A, Change(add={"n": 1}))
 
 
 def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> MemoryTable:
-    """Return the table after these writes under this fence, or without one; the context's fence is 3."""
+    """Return the table after these writes under this fence, or without a fence; the fence of the context is 3."""
     table = MemoryTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
     table.faults = faults
@@ -224,7 +224,7 @@ def test_writes_of_another_fence_are_refused() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_failed_condition_of_fenced_write_is_raised(number: int | None) -> None:
+def test_failed_condition_of_fenced_write_raises(number: int | None) -> None:
     faults = PlannedTable()
     with pytest.raises(WriteRefused):
         fenced(faults, Put(A, {}, Exists()), number=number)
@@ -275,14 +275,14 @@ def test_step_under_former_fence_marks_nothing() -> None:
     assert (count(table), (table.get_blocking(keys.context_key(CONTEXT)) or {}).get("advanced")) == (1, None)
 
 
-def test_third_lost_answer_of_fenced_writes_is_raised() -> None:
+def test_third_lost_response_to_fenced_writes_raises() -> None:
     assert count(fenced(PlannedTable("throttled", "throttled"), COUNT)) == 1
     faults = PlannedTable(*["throttled"] * 3)
     with pytest.raises(StoreUnavailable, match="throttled"):
         fenced(faults, COUNT)
 
 
-def test_eighth_conflict_of_fenced_writes_is_raised() -> None:
+def test_eighth_conflict_of_fenced_writes_raises() -> None:
     assert count(fenced(PlannedTable(*["conflict"] * 7), COUNT)) == 1
     with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this context at once\.$"):
         fenced(PlannedTable(*["conflict"] * 8), COUNT)
@@ -310,7 +310,7 @@ def test_refused_conditional_write_is_skipped_without_retry() -> None:
     assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)
 
 
-def test_eighth_conflict_of_single_write_is_raised() -> None:
+def test_eighth_conflict_of_single_write_raises() -> None:
     planned = PlannedTable(*["conflict"] * 8)
     with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this item at once\.$"):
         unless_refused(planned, Put(A, {"n": 1}))

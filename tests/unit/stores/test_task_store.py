@@ -1,4 +1,4 @@
-"""Task store writes that lose their answer and take effect only between the reads of a retry."""
+"""Task store writes that lose their response and take effect only between the reads of a retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -33,11 +33,11 @@ T = TypeVar("T")
 CONTEXT = ContextKey("owner", "agent", "c")
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 ARRIVALS = range(8)
-"""Numbers of reads between the loss of an answer and the effect of its write."""
+"""Numbers of reads between the loss of a response and the effect of its write."""
 
 
 class LateTable(MemoryTable):
-    """Table that loses the answer of one write, and makes the write some reads later."""
+    """Table that loses the response to one write, and makes this write some reads later."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
@@ -45,7 +45,7 @@ class LateTable(MemoryTable):
         self._late: Callable[[], Awaitable[Any]] | None = None
 
     def lose_write(self, reads: int, *, after: int = 0) -> None:
-        """Lose the answer of the next write, or of a later one."""
+        """Lose the response to the next write, or to a later one."""
         self._loses, self._reads_left, self._writes_left = True, reads, after
 
     async def get(self, key: Key) -> Item | None:
@@ -75,7 +75,7 @@ class LateTable(MemoryTable):
         self._reads_left -= 1
         if self._reads_left < 0:
             self._late, self._loses = None, False
-            with suppress(WriteRefused):  # another attempt was faster
+            with suppress(WriteRefused):  # another attempt has made the write already
                 await make()
 
 
@@ -114,7 +114,7 @@ class Story:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_create_with_lost_answer_returns_started_turn(reads: int) -> None:
+def test_create_with_lost_response_returns_started_turn(reads: int) -> None:
     async def story(story: Story) -> TurnStarted:
         story.table.lose_write(reads)
         return await story.begin()
@@ -123,7 +123,7 @@ def test_create_with_lost_answer_returns_started_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_begin_with_lost_answer_starts_turn_once(reads: int) -> None:
+def test_begin_with_lost_response_starts_turn_once(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         await story.store.create(new_task(1), holder=None)
         story.table.lose_write(reads)
@@ -135,7 +135,7 @@ def test_begin_with_lost_answer_starts_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_append_with_lost_answer_returns_new_head(reads: int) -> None:
+def test_append_with_lost_response_returns_new_head(reads: int) -> None:
     async def story(story: Story) -> Head:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -146,7 +146,7 @@ def test_append_with_lost_answer_returns_new_head(reads: int) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("run_next", [True, False])
-def test_finish_with_lost_answer_returns_next_turn(reads: int, run_next: bool) -> None:
+def test_finish_with_lost_response_returns_next_turn(reads: int, run_next: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -160,7 +160,7 @@ def test_finish_with_lost_answer_returns_next_turn(reads: int, run_next: bool) -
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("state", ["COMPLETED", "INPUT_REQUIRED"])
-def test_finish_with_lost_answer_ends_turn(reads: int, state: str) -> None:
+def test_finish_with_lost_response_ends_turn(reads: int, state: str) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -172,7 +172,7 @@ def test_finish_with_lost_answer_ends_turn(reads: int, state: str) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_cancel_with_lost_answer_returns_next_turn(reads: int) -> None:
+def test_cancel_with_lost_response_returns_next_turn(reads: int) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -185,7 +185,7 @@ def test_cancel_with_lost_answer_returns_next_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_pause_with_lost_answer_suspends_turn_once(reads: int) -> None:
+def test_pause_with_lost_response_suspends_turn_once(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -198,7 +198,7 @@ def test_pause_with_lost_answer_suspends_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_follow_up_with_lost_answer_returns_started_turn(reads: int) -> None:
+def test_follow_up_with_lost_response_returns_started_turn(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
         await story.store.finish(begun.lease, begun.head, status("INPUT_REQUIRED"))
@@ -209,7 +209,7 @@ def test_follow_up_with_lost_answer_returns_started_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_queued_follow_up_with_lost_answer_is_found(reads: int) -> None:
+def test_queued_follow_up_with_lost_response_is_found(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()
         story.table.lose_write(reads)

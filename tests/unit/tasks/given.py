@@ -58,7 +58,7 @@ def made(change: Change, item: Item | None) -> Item:
 
 
 def needless(condition: Condition | None, items: Items) -> list[Condition]:
-    """Return the parts of the condition without effect in these states."""
+    """Return the parts of the condition whose removal changes nothing for these states."""
     holding = _holding(condition, items)
     return [part for part, rest in _without(condition or Both(())) if _holding(rest, items) == holding]
 

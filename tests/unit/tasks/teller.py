@@ -28,7 +28,7 @@ class Teller:
         self.runs: Counter[str] = Counter()
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         text = asked.message.parts[0].text

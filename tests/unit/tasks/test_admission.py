@@ -1,4 +1,4 @@
-"""Admission of a message: its turn begins or is queued, and the writes of both."""
+"""Admission of a message: its turn begins or is queued; and the writes of these two outcomes."""
 
 from typing import Any
 
@@ -221,7 +221,7 @@ def test_message_without_push_config_registers_no_subscriber() -> None:
 def test_follow_up_message_starts_or_queues_turn_immediately(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """The message's turn begins, or is first in the queue; the task's head changes whatever its fence is."""
+    """The message's turn begins or is first in the queue; the task's head changes under any fence."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)

@@ -1,4 +1,4 @@
-"""Messages: the NewTask or FollowUp made of a message, and repeats of a message."""
+"""Conversion of a message to a NewTask or a FollowUp, and recognition of repeated messages."""
 
 import hashlib
 from typing import Any

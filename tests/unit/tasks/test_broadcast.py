@@ -1,4 +1,4 @@
-"""Streams are complete or restart their text: writer, store and resuming readers together, with refused writes."""
+"""Streams despite refused writes: a resuming reader receives the rest of the text, or the text from its start."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -50,7 +50,7 @@ class Stream:
         return f"{self.head.generation}.{self.lease.fence}."
 
     def says(self, *words: str, anew: bool = False) -> str:
-        """Stream these chunks; return the id of the last one."""
+        """Stream these chunks; return the id of the last chunk."""
         for word in words:
             delta = Delta(word, append=self._speaking and not anew)
             self._speaking, anew, id_ = True, False, self.writer.add(delta)
@@ -59,7 +59,7 @@ class Stream:
         return id_
 
     def showed(self, id_: str, text: str) -> bool:
-        """Return True if the streamed text was this one after the chunk with the id."""
+        """Return True if the streamed text equals `text` after the chunk with this id."""
         return self.texts[id_] == text
 
     async def records(self) -> None:
@@ -153,7 +153,7 @@ async def test_reconnected_reader_continues_within_stored_batch() -> None:
 
 
 async def test_stored_chunks_are_read_once() -> None:
-    """An up-to-date reader must not read the event's batches from the first one each time."""
+    """An up-to-date reader does not read the first batches of the event again."""
     async with streaming() as stream:
         since = list[Cursor]()
         reads = stream.store.deltas
@@ -179,7 +179,7 @@ async def test_failed_delta_batch_is_written_before_next_batch() -> None:
         assert reader.words == words(20)
 
 
-async def test_lost_answer_leaves_delta_batch_unchanged() -> None:
+async def test_lost_response_leaves_delta_batch_unchanged() -> None:
     """A reader may have read the batch already, and would not find the end of a longer batch."""
     async with streaming() as stream:
         reader = stream.reader()
@@ -299,7 +299,7 @@ async def test_clock_set_back_does_not_reuse_shared_read() -> None:
         assert await reads.after(key, 2, Cursor(2)) is read, "a fresh read is shared"
 
 
-async def test_read_without_readers_is_cancelled() -> None:
+async def test_store_read_without_readers_is_cancelled() -> None:
     async with streaming() as stream:
         stuck, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -339,7 +339,7 @@ STEPS = st.lists(
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_reader_always_shows_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
-    """A client leaves the turn's own process at any chunk, and resumes elsewhere."""
+    """A client leaves the turn's own process at any chunk, and resumes in another process."""
     asyncio.run(_plays(steps))
 
 
@@ -389,7 +389,8 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
                     last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
                     first = last.n if holder == f"{last.generation}.{last.fence}." else 0
                     live = [id_ for n in range(amount) if (id_ := f"{holder}{first + n}") in stream.streamed]
-                    # A reader without the text before the event is not in the turn's own process.
+                    # A reader that lacks the text before the event cannot have been connected to the turn's own
+                    # process.
                     in_step = first > 0 or (live and not stream.streamed[live[0]].append)
                     if last.generation == stream.head.generation and in_step:
                         received.extend((id_, stream.streamed[id_]) for id_ in live)
@@ -404,7 +405,7 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
 
 
 async def test_text_continues_after_recorded_event() -> None:
-    """A reader of the chunks before the event receives only new text; any other receives the whole text so far."""
+    """A reader of the chunks before the event receives only new text; other readers receive the whole text so far."""
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(2))

@@ -9,7 +9,7 @@ from tests.support.clock import ManualClock, settle
 
 
 class SlowStore:
-    """Store of stream deltas that answers a write when the test allows it."""
+    """Store of stream deltas that completes a write when the test allows it."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -17,7 +17,7 @@ class SlowStore:
         self.answers = asyncio.Semaphore(0)
 
     async def append_deltas(self, key: TaskKey, batch: Any) -> None:
-        """Record the request, and wait for its answer."""
+        """Record the write, and wait until the test allows it."""
         self.requests.append("".join(delta.text for delta in batch.chunks))
         await self.answers.acquire()
 
@@ -45,7 +45,7 @@ async def test_flush_waits_for_batch_in_progress() -> None:
 
 
 async def test_batch_of_cancelled_flush_is_written_again() -> None:
-    """The store may or may not have the batch of the cancelled write. The same batch again changes nothing."""
+    """The store may or may not have the batch of the cancelled write; writing the same batch again changes nothing."""
     store, writer = writing()
     await settle()
     store.answers.release()

@@ -275,7 +275,7 @@ def test_expired_context_keeps_only_fence_and_queue_version() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"running": {"id": "u"}}, {"waiting": 5}, {"waiting": [7]}, {"expires": "soon"}])
-def test_invalid_context_item_is_store_corrupt(broken: Item) -> None:
+def test_invalid_context_item_raises_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The record of a context cannot be read\.$"):
         record_of({**context(), **broken}, SECONDS)
 
@@ -349,7 +349,7 @@ def test_all_store_times_derive_from_one_clock_reading() -> None:
     assert TIMES.ttl == TTL
 
 
-def test_times_are_read_in_units_of_the_table() -> None:
+def test_clock_times_are_converted_to_units_of_table() -> None:
     clock = ManualClock()
     now = contexts.milliseconds(clock.now())
     assert Times.read(clock, 1.5, timedelta(minutes=2)) == Times(now, 1500, 120)

@@ -211,7 +211,7 @@ async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeyp
 
 
 async def test_contexts_are_listed_by_their_newest_task(desk: ConversationClient) -> None:
-    """The newest context is first; each is listed once, without other owners' contexts."""
+    """The newest context is first; each context is listed once, without other owners' contexts."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):

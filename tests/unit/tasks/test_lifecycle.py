@@ -114,7 +114,7 @@ def written(at: datetime) -> str:
     [(0, "001"), (999, "001"), (1000, "001"), (1999, "001"), (2000, "002"), (27_000, "027"), (999_999, "999")],
 )
 def test_timestamp_always_has_milliseconds(microsecond: int, expected: str) -> None:
-    """The JSON of protobuf would omit them for whole seconds."""
+    """The JSON of protobuf would omit the milliseconds of whole seconds."""
     assert written(SECOND.replace(microsecond=microsecond)) == f"2026-11-22T00:52:11.{expected}Z"
 
 
@@ -232,7 +232,7 @@ def test_folding_log_equals_applying_each_event() -> None:
 @pytest.mark.parametrize(
     ("events", "text"), [([], "A log is never empty."), ([entered(WORKING)], "A log begins with its task.")]
 )
-def test_log_without_initial_task_event_is_corrupt(events: list[Event], text: str) -> None:
+def test_log_without_initial_task_event_raises_store_corrupt(events: list[Event], text: str) -> None:
     with pytest.raises(StoreCorrupt) as raised:
         fold(events)
     assert str(raised.value) == text
@@ -270,7 +270,7 @@ def test_clients_message_precedes_its_event_in_history() -> None:
 
 
 def test_reply_before_metadata_appears_once_in_task() -> None:
-    """`status.message` is the latest message, `history` has the earlier ones, each once."""
+    """`status.message` is the latest message; `history` has the earlier messages, each once."""
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), entered(working, "one"), entered(working, "two"), entered(working, n=1)])
     assert [message.message_id for message in task.history] == ["question", "one", "two"]

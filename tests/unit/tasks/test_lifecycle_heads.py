@@ -121,13 +121,13 @@ def test_task_head_is_parsed_from_item() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"state": "TASK_STATE_ODD"}, {"timestamp": "now"}, {"push_events": "odd"}])
-def test_invalid_task_head_item_is_store_corrupt(broken: Item) -> None:
+def test_invalid_task_head_item_raises_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The head of a task cannot be read\.$"):
         lifecycle.head_of(TASK, stored() | broken)
 
 
 @pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
-def test_task_head_without_required_attribute_is_store_corrupt(missing: str) -> None:
+def test_task_head_without_required_attribute_raises_store_corrupt(missing: str) -> None:
     with pytest.raises(StoreCorrupt):
         lifecycle.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
 

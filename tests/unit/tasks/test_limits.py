@@ -68,7 +68,7 @@ def test_new_stream_is_counted_only_below_limit() -> None:
     assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "open": frozenset({A_MEMBER})}
 
 
-def test_closed_streams_leave_count() -> None:
+def test_closed_streams_no_longer_count() -> None:
     item = {"open": frozenset({A_MEMBER, B_MEMBER, "x"})}
     change = limits.closed([A, B])
     assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
@@ -94,7 +94,7 @@ def test_new_task_is_counted_only_below_limit() -> None:
     assert made(change, None) == {"v": 2, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
 
 
-def test_forgotten_tasks_leave_open_task_count() -> None:
+def test_forgotten_tasks_no_longer_count_as_open() -> None:
     item = {"tasks": MEMBERS | {"x"}}
     change = limits.forgotten("owner", [MINE, THEIRS])
     assert accepted_in(change, {"absent": None, "there": item}) == {"there"}

@@ -30,7 +30,7 @@ class Clerk:
     """Agent that follows the message: it requires input, fails, rejects, emits a file, or just answers."""
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         said = Message(message_id=f"a-{asked.turn.id}", role=Role.ROLE_AGENT, parts=[Part(text="answer")])

@@ -51,12 +51,12 @@ def answers(state: State) -> State:
 def in_a_tool(asynchronous: bool) -> Any:
     @tool
     def leave() -> str:
-        """Leave."""
+        """End the process."""
         return str(exits())
 
     @tool
     async def leave_later() -> str:
-        """Leave."""
+        """End the process after a pause."""
         return str(await exits_later())
 
     leaves = leave_later if asynchronous else leave

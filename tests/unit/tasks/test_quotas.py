@@ -29,7 +29,7 @@ def new(chat: StoreConversation, number: int) -> NewTask:
 
 
 async def test_task_being_created_counts_as_open(chat: StoreConversation, tasks: OpenTasks) -> None:
-    """Parallel messages must not pass the limit together."""
+    """Concurrent messages must not exceed the limit together."""
     await tasks.admit("caller", new(chat, 1))
     with pytest.raises(TooManyRequests):
         await tasks.admit("caller", new(chat, 2))

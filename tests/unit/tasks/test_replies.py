@@ -61,7 +61,7 @@ async def test_rest_response_and_stream_contain_same_message(prefix: str) -> Non
 
 
 async def test_message_mode_includes_artifacts_and_metadata() -> None:
-    """The artifacts' parts follow the answer's; the answer's own metadata overrides the task's."""
+    """The parts of the artifacts follow those of the answer; the metadata of the answer overrides that of the task."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -155,7 +155,7 @@ async def test_auto_mode_returns_task_for_other_events(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
 async def test_auto_mode_returns_message_for_early_reply(text: str) -> None:
-    """`thread.reply` records the reply before the end of the turn: it is the same message."""
+    """`thread.reply` records the reply before the end of the turn: the response is this reply."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
@@ -176,7 +176,7 @@ async def test_auto_mode_streams_task_for_chunks() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
-    """The client knows the task and must see its end: with a taskId or without, and for a repeat."""
+    """The client knows the task and must receive its end: with a taskId or without, and for a repeated answer."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -195,7 +195,7 @@ async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
 
 @pytest.mark.parametrize("naming", [True, False])
 async def test_message_mode_interrupt_answer_may_return_immediately(naming: bool) -> None:
-    """The response to the answer is the task."""
+    """The response to the client's answer is the task."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))

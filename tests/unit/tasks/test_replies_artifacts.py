@@ -34,7 +34,7 @@ def shape(task: Task) -> dict[str, Any]:
     }
 
 
-# ── Place ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Place of the answer ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_dialects
@@ -74,7 +74,7 @@ async def test_stream_has_answer_as_configured_artifact_or_status(answer: Answer
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 @pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
 async def test_interrupt_or_failure_message_stays_in_status(text: str, answer: AnswerAs) -> None:
-    """Clients find an interrupt or a failure in the status, as always."""
+    """Clients find an interrupt or a failure in the status, under every `answer` setting."""
     task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert task.status.HasField("message")
@@ -189,7 +189,7 @@ class Fickle:
         self.runs = 0
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         self.runs += 1
@@ -245,7 +245,7 @@ async def done(work: "asyncio.Task[Any]", clock: ManualClock) -> Any:
     async with asyncio.timeout(60):
         while not work.done():
             clock.move(0.5)
-            # DynamoDB's client answers from threads.
+            # DynamoDB's client runs in threads, which need real time.
             await asyncio.sleep(0.002)
     return await work
 

@@ -161,7 +161,7 @@ async def test_auto_mode_waits_for_recording_answer() -> None:
 
 
 async def test_message_mode_stream_opens_before_answer() -> None:
-    """The response's head and a comment are sent at once, so that no entry point closes it; one frame follows."""
+    """The head and a comment are sent at once, so that no entry point closes the stream; one frame follows."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -261,7 +261,7 @@ async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> Non
 
 
 async def test_message_mode_replies_with_task_after_follow_up() -> None:
-    """A caller that lists the task may add a message to it: then there are two answers."""
+    """A caller that lists the task may send another message to it: then there are two answers."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
@@ -286,8 +286,8 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
 
 
 async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agents are those of the documentation's example, and one without the setting."""
-    # The agent is loaded at its first turn; its duration depends on this machine.
+    """One agent is that of the documentation's example, the other has no `reply` setting."""
+    # The first turn loads the agent, which takes a time that depends on this machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)

@@ -46,7 +46,7 @@ class Deaf(MemoryWorkQueue):
 
 
 class Sour(GatedAgent):
-    """Agent with an error at its cancellation, like a model client without CancelledError handling."""
+    """Agent that raises an error when it is canceled, like a model client without CancelledError handling."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         try:
@@ -302,7 +302,7 @@ async def test_stream_ends_before_process_stops_and_resumes() -> None:
 
 
 async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
-    """`aion dev` stops a worker like this after an edit: at any time, with a grace period of its own."""
+    """`aion dev` stops a worker in this way after an edit: at any time, with a grace period of its own."""
     clock = ManualClock()
     agent = Stepping(6, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -376,6 +376,6 @@ async def test_turn_is_suspended_after_store_error() -> None:
     [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
 )
 def test_turn_is_drained_then_canceled_before_deadline(seconds: float, drained: float, cut: float) -> None:
-    """The runtime's own timeout 3 s before the end would leave the turn to its lease."""
+    """A turn stopped by the runtime's timeout, 3 s before the end, would keep its lease until the lease expires."""
     now = ManualClock().now()
     assert margins(Deadline(now + timedelta(seconds=seconds)), now) == (drained, cut)

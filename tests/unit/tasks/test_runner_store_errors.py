@@ -52,7 +52,7 @@ class AgentWithRefusedCheckpoints:
         self.left, self._streams = times, speaks
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if self._streams:
@@ -69,7 +69,7 @@ class HangingAgent:
     refused = False
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("word", "call")
@@ -125,7 +125,7 @@ async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> 
 async def test_failed_turn_names_stop_of_last_try(
     last: StoppedBy, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The causes of the tries before the last one are the other two."""
+    """The tries before the last one stopped for the other two causes."""
     agent = HangingAgent()
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
@@ -163,7 +163,7 @@ async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:
 
 
 async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None:
-    """The turn behind another is suspended too; its lease need not expire."""
+    """Another process can begin the turn at once, before the expiry of the lease."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()

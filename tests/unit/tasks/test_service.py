@@ -43,7 +43,7 @@ class StreamingAgent:
         self.spoke = asyncio.Event()
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("word", "call")
@@ -72,7 +72,7 @@ async def test_return_immediately_returns_working_task() -> None:
 
 
 async def test_blocking_send_returns_current_task_after_wait() -> None:
-    """The wait is `blocking_wait`."""
+    """The maximum wait is `blocking_wait`."""
     agent, clock = StreamingAgent(), ManualClock()
     service = parts(agent, clock=clock).service
     call = CallContext("owner", "test")
@@ -100,7 +100,7 @@ async def test_task_requires_its_owner_and_agent() -> None:
 
 
 async def test_send_returns_task_end_recorded_by_another_holder() -> None:
-    """The first holder is slow and loses its lease; its caller receives the recorded end of the task."""
+    """The first holder is slow and loses its lease; the first holder's caller receives the recorded end of the task."""
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
     agent = StreamingAgent()
@@ -121,7 +121,7 @@ async def test_send_returns_task_end_recorded_by_another_holder() -> None:
     async with asyncio.timeout(60):
         while not sending.done():
             clock.move(0.3)
-            # The heartbeat renews from its own thread.
+            # The heartbeat's thread renews the lease in real time.
             await asyncio.sleep(0.005)
     task = await sending
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -203,7 +203,7 @@ async def test_cancel_of_running_task_stops_agent() -> None:
     assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
 
 
-async def test_cancel_ignores_agent_that_keeps_running() -> None:
+async def test_cancel_takes_effect_although_agent_keeps_running() -> None:
     agent = Stubborn()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")

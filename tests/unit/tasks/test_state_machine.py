@@ -34,7 +34,7 @@ class ObedientTurns:
         self.go = asyncio.Event()
 
     def load(self) -> None:
-        """Import nothing."""
+        """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         what = asked.message.parts[0].text
@@ -68,7 +68,7 @@ class Clients(RuleBasedStateMachine):
         """The messages that were accepted, by their ids."""
         self.task_of: dict[str, str] = {}
         self.seen: dict[str, dict[str, Any]] = {}
-        """Each task as it was seen last."""
+        """Last received version of each task."""
         self.number = 0
 
     def teardown(self) -> None:

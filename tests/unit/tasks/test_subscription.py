@@ -218,7 +218,7 @@ async def test_subscription_lasts_over_question_to_end() -> None:
     assert await reader.end() == ["input-required", "working", "completed"]
 
 
-async def test_subscription_to_unanswered_question_ends_idle() -> None:
+async def test_subscription_to_unanswered_question_ends_after_idle_time() -> None:
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
     task = await send_task(made.service, CallContext("owner", "test"), request("ask"))

@@ -103,7 +103,7 @@ def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage |
 # ── A turn runs ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_event_is_appended_with_its_calls_token() -> None:
+def test_appended_event_has_token_and_notifies_subscribers() -> None:
     event = status()
     after = lifecycle.advance(SUBSCRIBED, event)
     assert transitions.appended(lease(), SUBSCRIBED, event, key="k") == Transition(
@@ -206,7 +206,7 @@ def test_task_with_queued_message_cannot_end() -> None:
         transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
 
 
-def test_task_without_queued_message_cannot_end_turn_working() -> None:
+def test_turn_without_queued_message_cannot_end_working() -> None:
     with pytest.raises(InvalidTransition):
         transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
 

@@ -22,7 +22,7 @@ class WireClient:
         self._send, self._stream, self._get = METHODS[dialect]
 
     async def send(self, text: str, *, message_id: str = "m-1", **message: Any) -> tuple[str, dict[str, Any]]:
-        """Return the kind of the answer, `task` or `message`, and the answer."""
+        """Send a message; return the kind of the answer (`task` or `message`), and the answer."""
         result = await self._result(send(text, message_id=message_id, method=self._send, **message))
         return unwrapped(result, self.dialect)
 
@@ -50,7 +50,7 @@ class WireClient:
         return task
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Return the whole answer to a request."""
+        """Send a request; return the whole JSON-RPC response."""
         answer = await self._client.post("/", json={"jsonrpc": "2.0", "id": 7, "method": method, "params": params})
         assert answer.status_code == 200
         body: dict[str, Any] = answer.json()

@@ -53,7 +53,7 @@ UNCLOSED = (PARAMS, "levels") if sys.version_info < (3, 12) else (PARSE, "The bo
         (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
-        # Before 3.13 the parser stops at its recursion limit, and later at the end of the body.
+        # Python before 3.13 stops at the recursion limit of its parser, later versions at the end of the body.
         (b"[" * 4_000, *UNCLOSED),
         (b'{"a":' * 4_000, *UNCLOSED),
         (b"[" * 2_000 + b"]" * 2_000, PARAMS, "levels"),
@@ -155,7 +155,7 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
     ],
 )
 async def test_repeated_key_refusal_has_readable_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
-    """Only if the id itself is repeated, it cannot be read."""
+    """The id cannot be read only if the key `id` itself is repeated."""
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, REQUEST, "twice")["id"] == id_
 

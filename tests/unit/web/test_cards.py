@@ -104,7 +104,7 @@ async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, 
         ("JSONRPC", "0.3", rpc),
         ("HTTP+JSON", "0.3", rest),
     ]
-    # In v0.3: the preferred interface is also an additional one, and the version has three numbers.
+    # v0.3 lists the preferred interface among the additional interfaces too, and its version has three numbers.
     assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
     assert card["additionalInterfaces"] == [
         {"transport": "JSONRPC", "url": rpc},
@@ -209,7 +209,7 @@ async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
     assert await status(format_datetime(since - timedelta(seconds=1), usegmt=True)) == 200
     for odd in ("yesterday", "", "Fri, 31 Feb 2025 00:00:00 GMT", format_datetime(since.replace(tzinfo=None))):
         assert await status(odd) == 200
-    # The tag has precedence (RFC 9110 13.1.3).
+    # The ETag has precedence over the date (RFC 9110 13.1.3).
     assert await status(modified, **{"If-None-Match": '"other"'}) == 200
 
 

@@ -40,7 +40,7 @@ async def test_large_unary_response_is_compressed() -> None:
         ("gzip;q=1.0, identity;q=0", "gzip"),
     ],
 )
-async def test_weight_zero_refuses_compression(accepts: str, encoding: str | None) -> None:
+async def test_encoding_with_weight_zero_is_not_used(accepts: str, encoding: str | None) -> None:
     answer = await ask(parts(talking(1)).app(), send(LONG), accepts)
     assert answer.headers.get("content-encoding") == encoding
     assert answer.headers["vary"] == "Accept-Encoding"

@@ -220,7 +220,7 @@ REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST",
 
 @pytest.mark.parametrize(("method", "name"), REQUESTS)
 async def test_console_requests_require_credentials_of_agent(method: str, name: str, tmp_path: Path) -> None:
-    """A kill without credentials would end this process."""
+    """A kill request without a check of credentials would end the process of this test."""
     app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"))
     async with http(app) as client:
         answered = await client.request(method, f"/agents/graph/console/{name}", json={})

@@ -93,7 +93,7 @@ class TestPreflight:
             assert "access-control-allow-private-network" not in document.headers
 
     @pytest.mark.parametrize("path", PATHS)
-    async def test_preflight_needs_configuration(self, tmp_path: Path, path: str) -> None:
+    async def test_preflight_without_configuration_is_refused(self, tmp_path: Path, path: str) -> None:
         response = await preflight(served(tmp_path, cors=""), path, APP)
         assert (response.status_code, ALLOW in response.headers) == (401, False)
 
@@ -129,7 +129,9 @@ class TestResponses:
         ("method", "path", "status"),
         [("POST", "/", 401), ("GET", "/tasks", 401), ("POST", "/agents/one/message:stream", 401), ("GET", "/no", 401)],
     )
-    async def test_refusal_is_readable_by_page(self, tmp_path: Path, method: str, path: str, status: int) -> None:
+    async def test_error_response_is_readable_by_page(
+        self, tmp_path: Path, method: str, path: str, status: int
+    ) -> None:
         async with http(served(tmp_path)) as client:
             response = await client.request(method, path, headers={"Origin": APP})
             assert (response.status_code, response.headers[ALLOW]) == (status, APP)
@@ -142,7 +144,9 @@ class TestResponses:
 
     @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
     @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-    async def test_answer_and_stream_are_readable(self, tmp_path: Path, dialect: Dialect, operation: str) -> None:
+    async def test_response_and_stream_are_readable_by_page(
+        self, tmp_path: Path, dialect: Dialect, operation: str
+    ) -> None:
         app = served(tmp_path, AION_AUTH="off", AION_LOOPBACK_ORIGINS="true")
         page = "http://127.0.0.1:3000"
         sent = dialect.request(operation, send()["params"])
@@ -154,7 +158,7 @@ class TestResponses:
         assert (response.status_code, response.headers[ALLOW]) == (200, page)
         assert "one" in response.text
 
-    async def test_requests_need_configuration(self, tmp_path: Path) -> None:
+    async def test_response_without_configuration_has_no_cors_headers(self, tmp_path: Path) -> None:
         async with http(served(tmp_path, cors="")) as client:
             response = await client.post("/", json=send(), headers={"Origin": APP})
         assert not [name for name in response.headers if name.startswith("access-control")]
@@ -198,7 +202,7 @@ class TestOrigins:
                 (200, origin) if origin == allowed else (400, None)
             )
 
-    async def test_agent_may_close_itself(self, tmp_path: Path) -> None:
+    async def test_agent_may_refuse_all_origins(self, tmp_path: Path) -> None:
         app = served(tmp_path, CORS, ", cors: {origins: []}")
         assert (await preflight(app, "/agents/one", APP)).status_code == 200
         assert (await preflight(app, "/agents/two", APP)).status_code == 401

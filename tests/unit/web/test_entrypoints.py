@@ -1,4 +1,4 @@
-"""Base URL of a card without a configured one: the HTTP entry point in AWS's event."""
+"""Base URL of a card if none is configured: the HTTP entry point in AWS's event."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.val
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Return SAM's event: the route's path, and the Host with its port as domain (samcli 1.170, construct_v1_event)."""
+    """Return SAM's event, with the route's path, and the Host and port as its domain (samcli 1.170)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}

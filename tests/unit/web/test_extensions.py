@@ -112,7 +112,7 @@ async def test_required_extension_applies_to_each_method(required: httpx.AsyncCl
 
 
 async def test_card_requires_no_extension(required: httpx.AsyncClient) -> None:
-    """The card lists the required extensions."""
+    """Clients read the required extensions in the card."""
     card = await required.get("/.well-known/agent-card.json")
     assert card.status_code == 200
     assert {extension["uri"] for extension in card.json()["capabilities"]["extensions"]} >= {MAY, MUST}

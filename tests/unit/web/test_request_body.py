@@ -34,7 +34,7 @@ def test_base64_has_complete_groups(text: str) -> None:
 
 
 async def test_large_body_does_not_delay_health_check() -> None:
-    """All threads are busy, so a large body waits for one; the event loop serves other requests."""
+    """All threads are busy, so a large body waits for a thread; the event loop serves other requests."""
     busy = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         loop = asyncio.get_running_loop()

@@ -248,7 +248,7 @@ async def test_disconnection_within_body_logs_no_error(
         return unread.pop()
 
     async def send(message: Message) -> None:
-        """The client does not receive the response."""
+        """Drop the response, because the client has disconnected."""
 
     unread: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
     scope = {
@@ -329,8 +329,8 @@ async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, que
         ("statusTimestampAfter=2026-11-23", "such as 2026-01-31T12:00:00.000Z, and is another text."),
     ],
 )
-async def test_refused_query_parameter_tells_expected_text(client: httpx.AsyncClient, query: str, words: str) -> None:
-    """Every value of a query is a text, so the message is not that it is one."""
+async def test_query_parameter_error_states_expected_text(client: httpx.AsyncClient, query: str, words: str) -> None:
+    """Every query parameter is a text, so the error names the expected form of the text."""
     refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
 
 
@@ -386,7 +386,7 @@ async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target:
 @pytest.mark.parametrize(
     "target", ["/tasks/%2e%2e", "/tasks/%FF", "/tasks/%00", "/tasks/a%3Fb", "/tasks/" + "x" * 5000]
 )
-async def test_invalid_id_is_task_not_found(app: FastAPI, target: str) -> None:
+async def test_invalid_task_id_returns_task_not_found(app: FastAPI, target: str) -> None:
     refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "no task")
 
 
@@ -424,7 +424,7 @@ async def test_body_must_not_contradict_path(client: httpx.AsyncClient) -> None:
     assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["taskId"]
 
 
-async def test_busy_store_is_503_with_retry_after() -> None:
+async def test_unavailable_store_returns_503_with_retry_after() -> None:
 
     class Busy(MemoryTaskStore):
         async def log(self, key: Any, *, after: int = 0) -> Any:
@@ -474,7 +474,7 @@ async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
         await sdk.get_task(pb.GetTaskRequest(id="nope"))
 
 
-async def test_refused_stream_is_plain_error(client: httpx.AsyncClient) -> None:
+async def test_refused_stream_returns_plain_error_response(client: httpx.AsyncClient) -> None:
     answer = await client.post("/message:stream", json={**body(), "message": {**body()["message"], "parts": []}})
     refused(answer, 400, "INVALID_PARAMS", "message.parts")
     refused(await client.get("/tasks/nope:subscribe"), 404, "TASK_NOT_FOUND")

@@ -87,7 +87,7 @@ JS_SDK = {**JSON, "Content-Type": "application/json"}
 """Headers of the JavaScript SDK of v0.3, also without a body."""
 
 
-async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient) -> None:
+async def test_request_with_kind_fields_gets_response_with_kinds(client: httpx.AsyncClient) -> None:
     """The response equals the result of JSON-RPC, with v0.3's names of kinds and states."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     assert (task["kind"], task["status"]["state"]) == ("task", "completed")
@@ -102,8 +102,8 @@ async def test_message_with_kinds_is_answered_in_kinds(client: httpx.AsyncClient
         SendStreamingMessageSuccessResponse.model_validate({"jsonrpc": "2.0", "result": event})
 
 
-async def test_accept_header_selects_kinds(client: httpx.AsyncClient) -> None:
-    """A request without a message has no form by which to answer; v0.3's Python SDK does not send this header."""
+async def test_accept_header_selects_response_with_kind_fields(client: httpx.AsyncClient) -> None:
+    """Requests without a message have the form that this header selects; v0.3's Python SDK does not send the header."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     path = f"/v1/tasks/{task['id']}"
     assert (await client.get(path, headers=JSON)).json() == task
@@ -126,7 +126,7 @@ async def test_js_sdk_of_v03_gets_proto_form() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
-async def test_empty_object_as_body_keeps_kinds() -> None:
+async def test_empty_object_as_body_keeps_kind_fields() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=body(**KINDS))).json()
         canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", json={}, headers=JSON)
@@ -141,7 +141,7 @@ async def test_input_required_ends_stream() -> None:
         subscribed = await client.post(f"/v1/tasks/{last['taskId']}:subscribe")
         assert frames(subscribed, "data")[0]["data"]["task"]["id"] == last["taskId"]
         canceled = await client.post(f"/v1/tasks/{last['taskId']}:cancel", json={"name": f"tasks/{last['taskId']}"})
-        # The spelling of v0.3's proto file.
+        # v0.3's proto file spells the state's name in this way.
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 

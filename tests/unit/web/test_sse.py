@@ -78,7 +78,7 @@ async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: boo
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
         mine = await ours.post("/", json=body, headers={"A2A-Version": version})
-    # The same message again: the SDK renders the same events from the log.
+    # For the repeated message, the SDK renders the same events from the log.
     async with http(the_sdks_app(made)) as theirs:
         sdk = await theirs.post("/", json=body, headers={"A2A-Version": version})
     assert mine.status_code == sdk.status_code == 200
@@ -203,7 +203,7 @@ async def test_failed_turn_has_public_reason_only() -> None:
     assert "secret of the agent" not in answer.text
 
 
-async def test_development_adds_error_of_agent() -> None:
+async def test_development_server_returns_agents_error() -> None:
     made = parts(Scripted(fails=True), reveal_errors=True)
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))

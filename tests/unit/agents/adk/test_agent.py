@@ -125,7 +125,7 @@ async def test_agent_file_may_use_relative_imports(path: str, is_package: bool, 
 
 
 @pytest.mark.usefixtures("own_sessions")
-def test_two_agents_in_one_file_are_ambiguous(tmp_path: Path) -> None:
+def test_two_agents_in_one_file_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "adk_two.py"
     file.write_text(f"{SOURCE}one = NamedAgent(name='one')\ntwo = NamedAgent(name='two')")
     with pytest.raises(ConfigurationError, match="holds several agents: one, two"):
@@ -270,7 +270,7 @@ async def test_loop_agent_ends_when_its_sub_agent_escalates(dialect: str) -> Non
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "again")
 
 
-async def test_transferred_agent_answers_the_next_turn(dialect: str) -> None:
+async def test_agent_after_transfer_answers_next_turn(dialect: str) -> None:
     helper = llm_agent(["I help."], ["Still me."], name="helper", description="Helps.")
     root = llm_agent([call("transfer_to_agent", agent_name="helper")], sub_agents=[helper])
     async with http(parts(served(root)).app()) as client:
@@ -280,7 +280,7 @@ async def test_transferred_agent_answers_the_next_turn(dialect: str) -> None:
 
 
 async def test_agent_configuration_is_in_unstored_session_state(dialect: str) -> None:
-    """An instruction's placeholder uses it; a state value of the agent takes precedence."""
+    """An instruction's placeholder uses a value of the configuration; the session does not store the configuration."""
     sessions = InMemorySessionService()
     model = scripted_model(["Fine."], ["Fine."])
     root = LlmAgent(name="root", model=model, instruction="Use {provider}, in {tone}.")
@@ -312,7 +312,7 @@ async def test_adk_memory_is_shared_between_contexts(dialect: str) -> None:
 
 
 async def test_turn_without_an_answer_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The warning says what to yield. A turn with an artifact or a reply has output."""
+    """The warning names the event to yield."""
     silent = yielding_agent(text_event(state_delta={"done": True}))
     async with http(parts(served(silent)).app()) as client:
         task = await ask(client, "SendMessage")

@@ -81,7 +81,7 @@ class SpeakingAgent(BaseAgent):
             if words.ends == "abort":
                 self.said.aborted.add("".join(chunks))
                 yield Event(author=self.name, branch=ctx.branch, error_code="UNAVAILABLE")
-                # A later text shows that the agent has recovered.
+                # After the failed model call, the agent sends a different text.
                 chunks = []
             text = "".join(chunks) or f"[{key}]"
             if chunks:
@@ -95,7 +95,7 @@ class SpeakingAgent(BaseAgent):
                 yield self.event(ctx, text, partial=None)
 
     async def calling(self, ctx: Any, text: str, key: str, *, asks: bool) -> AsyncGenerator[Event, None]:
-        """Yield an event with the text and a tool call, then the result, which with `asks` comes from the client."""
+        """Yield an event with the text and a tool call, then its result; with `asks` the client sends the result."""
         asked = call(f"tool-{key}", f"call-{key}")
         given: dict[str, Any] = {"author": self.name, "branch": ctx.branch}
         waits = {f"call-{key}"} if asks else None

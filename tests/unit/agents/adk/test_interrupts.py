@@ -148,7 +148,7 @@ async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
 
 
 async def test_canceled_interrupt_leaves_no_open_tool_call(dialect: str) -> None:
-    """The next turn's model receives the result "canceled"."""
+    """The next turn's model receives the result "canceled" for the call."""
     root, model = expenses(50, ["What else?"])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -256,7 +256,7 @@ async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None
 
 
 async def test_several_interrupts_are_listed_beside_their_texts(dialect: str) -> None:
-    """Each part names its interrupt; the list of interrupts has the schema of an answer as data."""
+    """Each part names its interrupt; the metadata lists the interrupts with the schema of an answer as data."""
     calls = [call("pay", "call-1", amount=5), call("pay", "call-2", amount=7)]
     root = LlmAgent(name="root", model=scripted_model(calls), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
@@ -361,7 +361,7 @@ async def test_requested_credential_reaches_the_tool(
 ) -> None:
     """The task is in AUTH_REQUIRED. No log and no message contains the credential or the agent's own secret."""
     caplog.set_level(logging.INFO)
-    # Only the debug logs of this package: those of the SDK and ADK are not in scope.
+    # The debug logs of this package are searched too, but not those of the SDK and ADK.
     caplog.set_level(logging.DEBUG, "aion_core")
     used: list[str | None] = []
     async with http(parts(served(calendar(kind, used))).app()) as client:
@@ -388,7 +388,7 @@ async def test_invalid_credential_repeats_credential_request(dialect: str) -> No
 
 
 async def test_credential_is_requested_once_per_context(dialect: str) -> None:
-    """The session stores it for ADK's authenticated tools."""
+    """The session stores the credential for ADK's authenticated tools."""
     used: list[str | None] = []
 
     def meetings(credential: AuthCredential) -> str:

@@ -85,7 +85,7 @@ async def test_unfinished_partial_text_is_the_answer(dialect: str) -> None:
 
 
 async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
-    """A stream is the answer only if the last event was partial."""
+    """A streamed text is the answer only if the last event was partial."""
     async with http(
         parts(served(yielding_agent(text_event("Teh", partial=True), text_event("The answer.")))).app()
     ) as client:
@@ -105,7 +105,7 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
 
 
 async def test_parallel_message_follows_its_own_stream() -> None:
-    """A message that is complete while another one streams is streamed after that one, and recorded before it."""
+    """A message completed during another message's stream is streamed after that message, but recorded before it."""
     begun, told = asyncio.Event(), asyncio.Event()
 
     class Long(BaseAgent):
@@ -145,8 +145,8 @@ def spoken(agent: BaseAgent, ctx: Any, text: str, *, partial: bool | None = None
     return Event(author=agent.name, branch=ctx.branch, partial=partial, content=content(genai.Part(text=text)))
 
 
-async def test_stream_of_an_ended_agent_is_its_message(dialect: str) -> None:
-    """The answer of a later agent is still the answer of the turn."""
+async def test_partial_text_of_ended_agent_becomes_message(dialect: str) -> None:
+    """A later agent still gives the answer of the turn."""
     first = yielding_agent(text_event("On", partial=True), text_event("e.", partial=True))
     root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
     async with http(parts(served(root)).app()) as client:
@@ -249,7 +249,7 @@ async def test_model_error_fails_the_turn(dialect: str) -> None:
 
 
 async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
-    """Half an answer is not presented as an answer."""
+    """Half an answer is not returned as an answer."""
     root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
@@ -260,7 +260,7 @@ async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> N
 
 @pytest.mark.parametrize("name", ["root", "sub"])
 async def test_agent_error_is_reported_without_its_text(dialect: str, name: str) -> None:
-    """The root and a workflow step behave alike."""
+    """Errors of the root agent and of a workflow step are reported in the same way."""
     failing = llm_agent([ValueError("the secret")], name=name)
     root: BaseAgent = failing if name == "root" else SequentialAgent(name="root", sub_agents=[failing])
     async with http(parts(served(root)).app()) as client:
@@ -332,7 +332,7 @@ async def test_invalid_outbox_fails_the_turn(dialect: str) -> None:
 
 
 async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
-    """The next turn does not send it again; other state changes are stored."""
+    """The next turn does not send the outbox again; other state changes are stored."""
     sessions = InMemorySessionService()
     once = text_event(state_delta={"a2a_outbox": A2AOutbox(message=message("Once.")), "kept": 1})
     turns: list[Callable[[Any], Any]] = [

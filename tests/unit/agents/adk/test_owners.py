@@ -1,4 +1,4 @@
-"""Two authenticated owners of one ADK agent: their sessions, artifacts, state and memories are apart."""
+"""Two authenticated owners of one ADK agent: sessions, artifacts, state and memories are separate."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +62,7 @@ async def answer(client: httpx.AsyncClient, token: str, text: str, number: int, 
     return str(answer_text(task_of(result)))
 
 
-async def test_owners_of_one_context_id_are_apart(issuer: Issuer, dialect: str, tmp_path: Path) -> None:
+async def test_owners_with_same_context_id_are_separated(issuer: Issuer, dialect: str, tmp_path: Path) -> None:
     """State with the prefix `app:` belongs to the agent, so both see it."""
     (tmp_path / "agent.py").write_text(AGENT)
     config = tmp_path / "aion.yaml"

@@ -58,7 +58,7 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
 async def test_file_mime_type_is_guessed_by_default(
     dialect: str, kind: str, named: dict[str, str], mime_type: str
 ) -> None:
-    """The declared type comes first, then a guess by the name, then octets."""
+    """The declared type has precedence, then the type guessed from the name, then application/octet-stream."""
     held = {"raw": base64.b64encode(b"x").decode()} if kind == "raw" else {"url": "https://example.org/file"}
     (part,) = await parts_seen(dialect, {**held, **named})
     file = part.inline_data or part.file_data
@@ -66,7 +66,7 @@ async def test_file_mime_type_is_guessed_by_default(
     assert file.mime_type == mime_type
 
 
-async def test_unusable_message_becomes_its_plain_text(dialect: str) -> None:
+async def test_empty_message_reaches_adk_as_empty_text(dialect: str) -> None:
     """ADK needs at least one part, even for an empty text."""
     async with http(
         parts(served(yielding_agent(lambda ctx: text_event(repr(ctx.user_content.parts[0].text))))).app()
@@ -75,7 +75,7 @@ async def test_unusable_message_becomes_its_plain_text(dialect: str) -> None:
 
 
 async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> None:
-    """Tool results are left out too."""
+    """The answer has no tool results either."""
     answer = text_event(
         "Here.",
         parts=[

@@ -1,4 +1,4 @@
-"""Order of messages of agents that run at once."""
+"""Order of the messages of agents that run in parallel."""
 
 from collections.abc import Iterable
 
@@ -55,7 +55,7 @@ def test_unstreamed_message_keeps_order_of_completion() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "whole", "A"]
 
 
-def test_unfinished_message_streams_after_the_open_one() -> None:
+def test_unfinished_message_streams_after_open_message() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -63,7 +63,7 @@ def test_unfinished_message_streams_after_the_open_one() -> None:
     assert shown(streams.add(Chunk("2", "b"))) == ["b:2"]
 
 
-def test_aborted_message_lets_the_next_one_stream() -> None:
+def test_aborted_message_lets_next_message_stream() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -72,7 +72,7 @@ def test_aborted_message_lets_the_next_one_stream() -> None:
     assert shown(streams.abort("a")) == ["a!", "c:1"]
 
 
-def test_abort_of_no_stream_changes_nothing() -> None:
+def test_abort_without_open_stream_changes_nothing() -> None:
     assert shown(MessageStreams().abort("")) == []
 
 
@@ -84,7 +84,7 @@ def test_discarded_message_is_not_streamed() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_close_all_releases_everything_once() -> None:
+def test_close_all_releases_each_waiting_message_once() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

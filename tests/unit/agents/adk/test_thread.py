@@ -206,7 +206,7 @@ one_after_another = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
 async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
-    """The process is lost after each stored event in turn.
+    """The test loses the process after one stored event, a later one in each run.
 
     A tool with a stored result is not called again; no message is lost or recorded twice.
     """
@@ -310,7 +310,7 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
     ],
 )
 async def test_transferred_workflow_is_not_resumable(workflow: type[BaseAgent], resume: AfterCrash) -> None:
-    """ADK would start the workflow over and skip the interrupted step, so the turn fails unless it was finished."""
+    """ADK would restart the workflow without the interrupted step, so the turn of an unfinished workflow fails."""
 
     def tree() -> LlmAgent:
         model = DecidingLlm(decide=lambda seen: [call("transfer_to_agent", agent_name="flow")])

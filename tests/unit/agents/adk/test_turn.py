@@ -153,7 +153,7 @@ async def test_tool_exiting_process_fails_only_its_turn(ending: type[BaseExcepti
 
 
 async def test_concurrent_messages_of_a_context_run_in_order() -> None:
-    """The second turn sees the answer of the first."""
+    """The second turn sees the answer of the first turn."""
     model = scripted_model(["One."], ["Two."])
     sessions = InMemorySessionService()
     async with http(parts(served(LlmAgent(name="root", model=model), sessions)).app()) as client:

@@ -1,4 +1,4 @@
-"""ADK agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
+"""ADK agents as people write them, with the expected answers. `docs/agents.md` lists these agents."""
 
 from collections.abc import AsyncGenerator
 from typing import Any

@@ -24,7 +24,7 @@ class ScriptedExecutor(AgentExecutor):
     """Executor that runs the functions of a test, with a TaskUpdater of the turn."""
 
     def __init__(self, *functions: Execute) -> None:
-        """Use one function per message, in order; the last one serves all further messages."""
+        """Use one function per message, in order; the last function serves all further messages."""
         self._functions = list(functions)
         self.contexts: list[RequestContext] = []
         self.canceled: list[RequestContext] = []

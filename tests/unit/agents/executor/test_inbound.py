@@ -77,7 +77,7 @@ async def test_request_context_contains_whole_request() -> None:
     assert isinstance(foreign, Task)
     assert isinstance(another_agents, Task)
     async with http(made.parts.app()) as client:
-        # Over HTTP the caller is anonymous: another owner than the two above.
+        # Over HTTP the caller is anonymous, so the caller is neither of the two owners above.
         mine_too = (await client.post("/", json=send(message_id="m-1"))).json()["result"]["task"]
         body = send(
             "look",

@@ -36,7 +36,7 @@ def agent_of(execute: Execute, reply: ReplyAs = ReplyAs.AGENT) -> ServiceParts:
 
 
 async def sent(client: httpx.AsyncClient, method: str, **message: Any) -> dict[str, Any]:
-    """Return the result of a blocking request: the kind, and the object without it."""
+    """Return the kind of a blocking request's result, and the object in the result."""
     result: dict[str, Any] = (await client.post("/", json=send(method=method, **message))).json()["result"]
     return result if "kind" in result else {"kind": next(iter(result)), **next(iter(result.values()))}
 

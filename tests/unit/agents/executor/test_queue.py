@@ -115,7 +115,7 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
                 await add(f"a{n}")
 
         await asyncio.gather(asyncio.to_thread(in_a_thread), asyncio.to_thread(in_a_loop_of_its_own), in_a_task())
-        # These run concurrently; their order is the order of enqueuing.
+        # These calls run concurrently; the events keep the order in which they were enqueued.
         await asyncio.gather(*(add(f"g{n}") for n in range(20)))
         await updater.complete()
 

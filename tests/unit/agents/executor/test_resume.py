@@ -87,7 +87,7 @@ async def test_restarted_executor_turn_records_each_event_once() -> None:
     assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
 
 
-async def test_restarted_executor_turn_records_different_messages() -> None:
+async def test_restarted_executor_turn_records_only_new_messages() -> None:
     clock = ManualClock()
 
     async def other_words(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -105,7 +105,7 @@ async def test_restarted_executor_turn_records_different_messages() -> None:
 
 
 async def test_restarted_executor_turn_replaces_lost_artifacts() -> None:
-    """This includes an artifact with an equal first chunk, and one without an opening chunk."""
+    """An artifact with an equal first chunk, and an artifact without an opening chunk, are replaced too."""
     clock = ManualClock()
 
     def adding(*chunks: str) -> Execute:

@@ -1,4 +1,4 @@
-"""Executors as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
+"""Executors as people write them, with the expected answers. `docs/agents.md` lists these executors."""
 
 from collections.abc import Callable
 from typing import Any

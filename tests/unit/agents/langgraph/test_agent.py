@@ -165,7 +165,7 @@ OUTBOXES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", OUTBOXES)
-async def test_outbox_accepts_many_forms(given: str) -> None:
+async def test_outbox_accepts_objects_and_json_of_both_versions(given: str) -> None:
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any
@@ -177,7 +177,7 @@ async def test_outbox_accepts_many_forms(given: str) -> None:
     assert task["status"]["message"]["taskId"] == task["id"]
 
 
-async def test_outbox_task_is_merged_and_may_fail() -> None:
+async def test_failed_outbox_task_is_merged_into_task() -> None:
     patch = Task(
         id="not-mine",
         context_id="not-mine",
@@ -221,7 +221,7 @@ async def test_graph_state_contains_sent_messages() -> None:
 
 
 async def test_several_interrupts_are_answered_by_their_ids() -> None:
-    """All interrupts are shown; an ambiguous, wrong or repeated answer is refused before the graph runs."""
+    """The client receives all interrupts; an ambiguous, wrong or repeated answer is refused before the graph runs."""
     runs: list[str] = []
 
     class AskingGraph(TypedDict):
@@ -288,7 +288,7 @@ async def test_answer_to_interrupt_may_be_data() -> None:
         assert said((await client.post("/", json=answer)).json()["result"]["task"]) == "got 7"
 
 
-async def test_sub_agent_is_announced_and_stays_internal(
+async def test_sub_agent_is_announced_without_its_internal_events(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     graph = StateGraph(MessagesState).add_node("researcher", inner).add_edge(START, "researcher")

@@ -42,7 +42,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 async def held(graph: Any, method: str, *texts: str) -> list[Any]:
-    """Return the task after each text; a text goes to the previous task if that is interrupted."""
+    """Send each text, and return the task after it; a text goes to the previous task if that task is interrupted."""
     tasks: list[Any] = []
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts):
@@ -110,10 +110,10 @@ async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) ->
     assert texts(second) == ["May I?"]
 
 
-async def test_text_beside_reviewed_tool_call_is_kept(method: str) -> None:
+async def test_text_beside_reviewed_tool_call_is_sent_once(method: str) -> None:
     @tool
     def pay() -> str:
-        """Pay."""
+        """Pay the bill."""
         return "paid"
 
     model = AnswerModel(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
@@ -221,7 +221,7 @@ class City(BaseModel):
 
 @tool
 def look() -> str:
-    """Look."""
+    """Look at the page."""
     return "seen"
 
 
@@ -235,7 +235,7 @@ async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
     assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
-async def test_text_with_tool_call_of_entrypoint_is_kept(method: str) -> None:
+async def test_text_with_tool_call_of_entrypoint_is_recorded(method: str) -> None:
     """The entrypoint is that of LangGraph's guide to the functional API; an earlier turn's text is not repeated."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], ["Seen."], ["Again."]]
     model = AnswerModel(scripts=scripts)
@@ -308,7 +308,7 @@ class CountedMessages(MessagesState):
     count: int
 
 
-async def test_emitted_message_precedes_undeclared_values() -> None:
+async def test_emitted_message_is_answer_despite_other_state_values() -> None:
     def work(state: CountedMessages, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("Counted."))
         return {"count": 3}
@@ -318,7 +318,7 @@ async def test_emitted_message_precedes_undeclared_values() -> None:
     assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
 
 
-async def test_structured_output_within_tool_stays_inside() -> None:
+async def test_structured_output_within_tool_is_not_sent() -> None:
     inner = create_agent(
         AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
     )
@@ -346,7 +346,7 @@ async def test_structured_output_of_subagent_is_answer(method: str) -> None:
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_repeated_subgraph_call_names_its_node() -> None:
+async def test_each_call_of_subgraph_announces_its_node() -> None:
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:

@@ -1,4 +1,4 @@
-"""Messages as values of a state without messages, and AIMessages as A2A messages."""
+"""Input: messages that become the values of a state. Output: AIMessages that become A2A messages."""
 
 import base64
 import dataclasses
@@ -100,26 +100,26 @@ def reason(status: Values) -> str:
         (ScoreOnly, {}, None),
     ],
 )
-def test_text_fills_the_only_possible_field(schema: Any, options: Values, field: str | None) -> None:
+def test_text_of_message_fills_one_input_field(schema: Any, options: Values, field: str | None) -> None:
     found = input_fields(graph_of(schema, **options).compile())
     assert found is not None
     assert found.text == field
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_text_and_data_become_state(method: str) -> None:
+async def test_text_and_data_parts_become_graph_state(method: str) -> None:
     seen: list[Any] = []
     await ask(graph_of(TripInput, seen), {"text": "Rome"}, {"data": {"days": 2}}, method=method)
     assert seen == [TripInput(city="Rome", days=2)]
 
 
-async def test_data_keeps_whole_numbers() -> None:
+async def test_integer_in_data_part_stays_integer() -> None:
     seen: list[Any] = []
     await ask(graph_of(ScoreOnly, seen), {"data": {"score": 7}})
     assert [repr(state["score"]) for state in seen] == ["7"]
 
 
-async def test_output_with_nan_has_null() -> None:
+async def test_nan_in_graph_output_becomes_null() -> None:
     class Rated(Asked):
         score: float
 
@@ -138,7 +138,7 @@ async def test_output_with_nan_has_null() -> None:
         (TripInput, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
     ],
 )
-async def test_unreadable_part_fails_with_accepted_form(schema: Any, given: Values, part: str) -> None:
+async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, given: Values, part: str) -> None:
     seen: list[Any] = []
     text = reason(await ask(graph_of(schema, seen), given))
     assert f"The agent cannot read {part} in this message." in text
@@ -146,23 +146,23 @@ async def test_unreadable_part_fails_with_accepted_form(schema: Any, given: Valu
     assert seen == []
 
 
-async def test_value_of_wrong_type_names_its_key() -> None:
+async def test_error_for_wrong_value_type_names_its_key() -> None:
     text = reason(await ask(graph_of(TripInput), {"data": {"city": "Rome", "days": "many"}}))
     assert text.startswith("The message does not fit the agent's input: days: ")
     assert "many" not in text
 
 
-async def test_aion_context_may_read_any_message() -> None:
+async def test_graph_with_aion_context_accepts_any_message() -> None:
     status = await ask(graph_of(ScoreOnly, context_schema=AionContext), {"text": "Hi"})
     assert status["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_input_is_not_echoed() -> None:
+async def test_input_in_state_is_not_sent_as_answer() -> None:
     status = await ask(graph_of(AnswerLater), {"text": "Hi"})
     assert (status["state"], "message" in status) == ("TASK_STATE_COMPLETED", False)
 
 
-def test_advice_names_true_input_modes() -> None:
+def test_input_advice_names_modes_that_graph_can_read() -> None:
     agent = LangGraphAgent(graph_of(ScoreOnly))
     assert "Set `input_modes: [application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["application/json"]) == ""
@@ -172,12 +172,12 @@ def test_advice_names_true_input_modes() -> None:
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
 
 
-def test_advice_names_the_first_of_several_texts() -> None:
+def test_input_advice_names_first_of_several_text_fields() -> None:
     assert "A text fills question, the first" in LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(None)
     assert LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(["application/json"]) == ""
 
 
-def test_advice_for_derived_modes_concerns_text() -> None:
+def test_input_advice_explains_missing_text_field() -> None:
     assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
     assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
 
@@ -189,7 +189,7 @@ def test_advice_for_derived_modes_concerns_text() -> None:
         {"raw": base64.b64encode(b"Oslo").decode(), "mediaType": "text/markdown"},
     ],
 )
-async def test_file_of_text_or_json_becomes_state(part: Values) -> None:
+async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
     seen: list[Any] = []
     await ask(graph_of(TripInput, seen), part)
     assert seen == [TripInput(city="Oslo")]
@@ -207,7 +207,7 @@ async def test_file_of_text_or_json_becomes_state(part: Values) -> None:
         (b"\x00\x01\x02\x03", "audio/pcm"),
     ],
 )
-def test_spoken_audio_has_type_of_its_form(audio: bytes, media_type: str) -> None:
+def test_audio_output_has_media_type_of_its_bytes(audio: bytes, media_type: str) -> None:
     encoded = {"id": "audio-1", "data": base64.b64encode(audio).decode(), "transcript": "Hi."}
     for given, text in ((encoded, "Hi."), (audio, "")):
         message = message_of(AIMessage("", additional_kwargs={"audio": given}))
@@ -215,7 +215,7 @@ def test_spoken_audio_has_type_of_its_form(audio: bytes, media_type: str) -> Non
         assert (message.parts[-1].raw, message.parts[-1].media_type) == (audio, media_type)
 
 
-def test_audio_of_an_earlier_call_has_no_part() -> None:
+def test_audio_without_data_has_no_part() -> None:
     message = message_of(AIMessage("Hi.", additional_kwargs={"audio": {"id": "audio-1"}}))
     assert [part.text for part in message.parts] == ["Hi."]
 
@@ -227,5 +227,5 @@ def test_audio_of_an_earlier_call_has_no_part() -> None:
         AIMessage([{"type": "refusal", "refusal": "I cannot help."}]),
     ],
 )
-def test_refusal_of_a_model_is_its_text(message: AIMessage) -> None:
+def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
     assert [part.text for part in message_of(message).parts] == ["I cannot help."]

@@ -324,7 +324,7 @@ async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] =
         await rest()
 
 
-async def test_graph_factory_returning_wrong_type_is_named() -> None:
+async def test_graph_factory_returning_wrong_type_is_named_in_error() -> None:
     agent = LangGraphAgent(PerTurnFactory(lambda: 7, None))
     with pytest.raises(ConfigurationError, match="The graph factory returned a int"):
         await last(agent, asked_of())

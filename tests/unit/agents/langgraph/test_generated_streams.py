@@ -203,7 +203,7 @@ def check_turn(expected: ExpectedStream, body: str) -> None:
 
 
 def answers(expected: ExpectedStream) -> list[str]:
-    """Return the question, or the text of the last node, which is a message even if a reply is the answer."""
+    """Return the text of the turn's answer or question; by default it is the text of the last node."""
     return [expected.last or "The answer."]
 
 

@@ -37,7 +37,7 @@ def of_context(*, with_this: bool) -> History:
 
 
 async def seen(history: History | None, *given: Any, **named: Any) -> list[tuple[str, str]]:
-    """Return the ids and authors of a node's history."""
+    """Return the ids and authors of the messages in a node's history."""
     found: list[tuple[str, str]] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:

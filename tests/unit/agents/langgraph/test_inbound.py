@@ -92,7 +92,7 @@ async def test_graph_with_inbox_gets_text_only(method: str) -> None:
 
 
 @BOTH
-async def test_adjacent_texts_are_one_text(method: str) -> None:
+async def test_adjacent_text_parts_become_one_text(method: str) -> None:
     seen: list[AnyMessage] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:

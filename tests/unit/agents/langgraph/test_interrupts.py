@@ -131,7 +131,7 @@ UNFIT: dict[str, Any] = {
 @MODES
 @pytest.mark.parametrize("given", UNFIT)
 async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) -> None:
-    """The turn does not fail, and the same interrupt still takes its answer."""
+    """The turn does not fail, and the same interrupt still accepts an answer."""
     text, data = UNFIT[given]
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -193,7 +193,7 @@ class Seats(BaseModel):
 
 
 async def test_answer_against_response_schema_repeats_interrupt() -> None:
-    """`interrupt(…, response_schema=…)`: LangGraph refuses the answer and stores nothing of it."""
+    """LangGraph refuses an answer that violates `response_schema` of `interrupt`, and stores nothing of it."""
 
     def node(state: Any) -> Any:
         seats = interrupt("How many?", response_schema=Seats)
@@ -212,7 +212,7 @@ async def test_answer_against_response_schema_repeats_interrupt() -> None:
 
 
 @pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
-def test_usual_key_of_a_question_is_its_text(key: str) -> None:
+def test_interrupt_text_is_value_of_usual_key(key: str) -> None:
     required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
     text, data = required.message.parts
     assert text.text == "Send it?"
@@ -224,18 +224,18 @@ class Plan(BaseModel):
     steps: list[str]
 
 
-def test_question_of_a_model_is_text_and_data() -> None:
+def test_interrupt_with_pydantic_model_has_text_and_data() -> None:
     required = input_required([Interrupt(Plan(prompt="Do it?", steps=["a"]), id="i-1")])
     text, data = required.message.parts
     assert (text.text, to_json(data.data)) == ("Do it?", {"steps": ["a"]})
 
 
-def test_details_of_a_question_may_hold_objects() -> None:
+def test_interrupt_data_may_contain_objects() -> None:
     held = {"prompt": "Do it?", "plan": Plan(prompt="p", steps=[]), ("a", 1): AIMessage("hi").text}
     _, data = input_required([Interrupt(held, id="i-1")]).message.parts
     assert to_json(data.data) == {"plan": {"prompt": "p", "steps": []}, "a,1": "hi"}
 
 
-def test_question_of_a_message_is_its_text() -> None:
+def test_interrupt_with_ai_message_has_its_text() -> None:
     (text,) = input_required([Interrupt(AIMessage("Do it?"), id="i-1")]).message.parts
     assert text.text == "Do it?"

@@ -1,6 +1,6 @@
 """Transactions of a graph's turn.
 
-The first one stores the checkpoint before the first node. The result of a step with a single node is stored in the
+The first transaction stores the checkpoint before the first node. The result of a step with a single node is stored in the
 transaction of the next checkpoint.
 """
 
@@ -100,7 +100,7 @@ def functional() -> Any:
         "a task of a functional graph",
     ],
 )
-async def test_result_of_single_node_joins_checkpoint(graph: Any, expected: list[list[str]]) -> None:
+async def test_result_of_single_node_is_stored_with_checkpoint(graph: Any, expected: list[list[str]]) -> None:
     clock = ManualClock()
     others = memory_savers(clock)
     table = WrittenTable(others.table)

@@ -21,7 +21,7 @@ class TrailState(TypedDict):
 
 
 def chain(ran: list[str], names: str) -> Any:
-    """Return a graph with a row of nodes, one for each letter; each records its run."""
+    """Return a graph with a row of nodes, one for each letter; each node records its run."""
     builder: Any = StateGraph(TrailState)
 
     def node(name: str) -> Any:
@@ -79,7 +79,7 @@ async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
     builder.add_edge(START, "a")
     builder.add_edge("a", "b")
     graph = builder.compile(InMemorySaver())
-    given = {"messages": [HumanMessage("hi")]}  # no id: a second append would be visible
+    given = {"messages": [HumanMessage("hi")]}  # without an id, a second append would be visible
 
     await cut_after(graph, "a", given, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
@@ -111,13 +111,13 @@ async def test_thread_without_checkpoint_is_unfinished() -> None:
         await run(graph, None, turn("turn-1"))
 
     await run(graph, {"trail": []}, turn("turn-1"))
-    state = await graph.aget_state(turn("turn-2"))  # a second turn, lost before its first write
+    state = await graph.aget_state(turn("turn-2"))  # state before the first write of a second turn
     assert (state.next, state.tasks) == ((), ())
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
 async def test_one_readable_write_counts_node_as_finished() -> None:
-    """So the writes of a LangGraph task are one request, and its emissions are recorded before that request."""
+    """For this reason the writes of a LangGraph task are one request, after the record of its emissions."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver)
@@ -126,14 +126,14 @@ async def test_one_readable_write_counts_node_as_finished() -> None:
         writes for writes in saver.writes.values() if any(write[1] == "branch:to:b" for write in writes.values())
     ]
     for slot in [slot for slot, write in writes.items() if write[1] == "branch:to:b"]:
-        del writes[slot]  # as if a crash had come between two requests
+        del writes[slot]  # as after a crash between two requests
     await run(graph, {"trail": []}, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
     assert (ran, finished(state, "turn-1"), state.values) == (["a"], True, {"trail": ["a"]})
 
 
 async def test_checkpoint_of_renamed_node_ends_immediately() -> None:
-    """So the turn stores the node names as a fingerprint."""
+    """For this reason the turn stores the node names as a fingerprint."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver, interrupt_before=["b"])
@@ -153,13 +153,13 @@ async def test_drain_stops_after_running_step() -> None:
     saver = InMemorySaver()
     handoffs = 0
     while True:
-        control = RunControl()  # a new one each time
+        control = RunControl()  # each attempt has a new control
         graph = chain(ran, "abc").compile(saver)
         try:
             async for event in graph.astream(
                 {"trail": []}, turn("turn-1"), stream_mode="tasks", durability="sync", control=control
             ):
-                if "input" in event:  # a node begins
+                if "input" in event:  # a node has begun
                     control.request_drain("deadline")
         except GraphDrained:
             handoffs += 1
@@ -173,7 +173,7 @@ async def test_drain_stops_after_running_step() -> None:
 
 
 async def test_early_drain_runs_nothing() -> None:
-    """So handoffs are limited: an invocation that drains at once makes no progress."""
+    """For this reason handoffs are limited: an invocation that drains at once makes no progress."""
     ran: list[str] = []
     control = RunControl()
     control.request_drain("deadline")
@@ -184,7 +184,7 @@ async def test_early_drain_runs_nothing() -> None:
 
 
 async def test_run_control_is_polled_before_each_step() -> None:
-    """So a control that reads the runner's event drains even after a blocked event loop."""
+    """For this reason a control that reads the runner's event drains even after a blocked event loop."""
     ran: list[str] = []
     looked: list[int] = []
 
@@ -200,7 +200,7 @@ async def test_run_control_is_polled_before_each_step() -> None:
 
 
 async def test_checkpoint_is_stored_before_its_node() -> None:
-    """So a node repeated after a crash has the same task id, the key of its emissions."""
+    """For this reason a node repeated after a crash has the same task id, the key of its emissions."""
     order: list[str] = []
 
     class Slow(InMemorySaver):
@@ -214,7 +214,7 @@ async def test_checkpoint_is_stored_before_its_node() -> None:
 
 
 async def test_checkpoint_event_precedes_its_nodes() -> None:
-    """So the checkpointer knows the number of a step's nodes before their writes."""
+    """For this reason the checkpointer knows the number of a step's nodes before their writes."""
     order: list[str] = []
     stream = (
         chain(order, "ab")
@@ -228,7 +228,7 @@ async def test_checkpoint_event_precedes_its_nodes() -> None:
 
 
 async def test_config_metadata_is_in_checkpoints() -> None:
-    """So the node names can be read from them."""
+    """For this reason the node names can be read from the checkpoints."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
     graph = chain([], "ab").compile(InMemorySaver())
     await run(graph, {"trail": []}, config)
@@ -316,7 +316,7 @@ async def test_strict_resume_refuses_unknown_interrupt() -> None:
 
 
 async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
-    """The adapter therefore compares an answer's id with the pending interrupts before it runs the graph."""
+    """For this reason the adapter compares an answer's id with the pending interrupts before it runs the graph."""
     config = turn("turn-1")
     graph = asking("x")
     await graph.ainvoke({"trail": []}, config)
@@ -327,7 +327,7 @@ async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
 
 
 async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
-    """So the innermost interrupt counts after a crash: the outer one may be answered already."""
+    """For this reason the innermost interrupt counts after a crash: the outer interrupt may be answered already."""
     order: list[str] = []
 
     class Listens(InMemorySaver):
@@ -350,7 +350,7 @@ async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
 
 
 async def test_answer_is_stored_after_its_node() -> None:
-    """So answers are stored with the turn: a crash in that node repeats the interrupt."""
+    """For this reason answers are stored with the turn: a crash in the node repeats the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def asks(_: TrailState) -> Any:

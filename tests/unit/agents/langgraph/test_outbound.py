@@ -145,7 +145,7 @@ async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
         first = await ask(client, message_id="m-1", contextId="c")
         second = await ask(client, message_id="m-2", contextId="c")
     assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # the input replaces the earlier list
+    assert said(second) == (None if schema is Appended else "once")  # the input replaces earlier messages
 
 
 async def test_messages_list_of_other_objects_is_ignored() -> None:
@@ -154,7 +154,7 @@ async def test_messages_list_of_other_objects_is_ignored() -> None:
 
 
 async def test_removed_message_is_still_the_answer() -> None:
-    """The last added message counts; a restored one does not."""
+    """The last added message counts; a restored message does not."""
 
     def forget(state: State) -> State:
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][:1]]}
@@ -216,7 +216,7 @@ async def test_functional_return_value_is_the_answer(name: str) -> None:
 # ── Output for no client ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_functional_task_is_no_sub_agent() -> None:
+async def test_functional_task_is_not_announced_as_sub_agent() -> None:
     @durable_task
     async def step(number: int) -> int:
         emit_data(get_stream_writer(), {"n": number}, name="step")
@@ -308,7 +308,7 @@ async def test_empty_message_from_graph_sends_nothing() -> None:
 
 
 async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Such an emission goes to no client; the checkpoint waits only until this is known."""
+    """Such an emission goes to no client; the checkpoint waits only until the stream of the emission is known."""
     elsewhere: list[Any] = []
 
     def node(state: State) -> State:

@@ -42,7 +42,7 @@ def asks(saver: Any) -> Any:
 
 
 async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
-    """Return the statuses after each text; all texts go to the first one's task."""
+    """Return the statuses after each text; all texts go to the task of the first text."""
     statuses: list[Any] = []
     task: dict[str, str] = {}
     async with http(parts(agent).app()) as client:
@@ -57,7 +57,7 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_interrupt_lost_by_checkpointer_fails_turn(method: str) -> None:
-    """The agent does not interrupt again: it would lose every answer."""
+    """The agent does not interrupt again, because the checkpointer would lose every answer."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
     assert status["message"]["parts"][0]["text"] == STATE_LOST

@@ -1,4 +1,4 @@
-"""Emissions before a checkpoint: the checkpoint waits until they are recorded, or known to go to another stream."""
+"""Emissions before a checkpoint: the checkpoint waits until they are recorded, or belong to another stream."""
 
 import asyncio
 
@@ -42,7 +42,7 @@ async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCapture
     await pending.wait_recorded()
     assert "did not reach" in caplog.text
     await pending.wait_recorded()
-    pending.mark_recorded(lost)  # late, without effect
+    pending.mark_recorded(lost)  # a late call, which has no effect
 
 
 async def test_pending_emission_is_not_dropped_during_recording() -> None:

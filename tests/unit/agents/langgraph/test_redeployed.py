@@ -82,7 +82,7 @@ async def test_turn_with_all_nodes_resumes(names: tuple[str, ...]) -> None:
     assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
 
 
-async def test_node_order_does_not_matter() -> None:
+async def test_turn_resumes_with_nodes_in_other_order() -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     other: Any = StateGraph(MessagesState).add_node("b", says("b")).add_node("a", says("a"))

@@ -1,4 +1,4 @@
-"""Settled conflicts between the seed documents, over HTTP and in both protocol versions."""
+"""Requirements on which the project's first documents contradicted each other, over HTTP in both protocol versions."""
 
 import asyncio
 import json

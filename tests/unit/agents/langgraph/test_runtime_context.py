@@ -77,7 +77,7 @@ async def test_tool_may_receive_turns_aion_context() -> None:
 
     @tool
     async def ask(runtime: ToolRuntime[AionContext]) -> str:
-        """Ask."""
+        """Ask a question."""
         await runtime.context.thread.reply(f"from the tool of {runtime.context.self.name}")
         return "kept from the client"
 

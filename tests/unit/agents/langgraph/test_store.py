@@ -1,4 +1,4 @@
-"""Store of a graph: ours for each turn, unless the author compiled the graph with one."""
+"""Store of a graph: aion's store for each turn, unless the author compiled the graph with a store."""
 
 import asyncio
 import queue
@@ -142,20 +142,20 @@ class StoreModel(ScriptedModel):
 async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
     @tool
     async def first(store: Annotated[Any, InjectedStore()]) -> str:
-        """Keep."""
+        """Store a value."""
         await store.aput(NS, "first", {})
         return "kept"
 
     @tool
     def second(runtime: ToolRuntime) -> str:
-        """Keep and look."""
+        """Store a second value."""
         assert runtime.store is not None
         runtime.store.put(NS, "second", {})
         return "kept"
 
     @tool
     async def look(runtime: ToolRuntime) -> str:
-        """Look."""
+        """Read the stored values."""
         assert runtime.store is not None
         return str([item.key for item in await runtime.store.asearch(NS)])
 
@@ -181,7 +181,7 @@ async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
 async def test_prebuilt_agents_tools_use_memory_store() -> None:
     @tool
     async def look(store: Annotated[Any, InjectedStore()]) -> str:
-        """Look, and keep."""
+        """Read the stored values, then store another one."""
         before = [item.key for item in await store.asearch(NS)]
         await store.aput(NS, f"n{len(before)}", {})
         seen.append(before)

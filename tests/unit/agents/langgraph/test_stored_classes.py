@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["module_of_tasks", "names_of_tasks"])
 def test_classes_of_imported_tasks_are_stored(name: str) -> None:
-    """Only the first run of a task has its own object: after an interrupt the stored result is read."""
+    """Only a task's first run returns its own object: after an interrupt its result is read from the checkpoint."""
     module = importlib.import_module(name)
     assert {"Plan", "Result"} <= {kind.__name__ for kind in stored_classes(module.flow, module)}
 

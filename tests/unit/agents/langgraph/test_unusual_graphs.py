@@ -88,7 +88,7 @@ async def test_graph_without_output_completes_without_message() -> None:
 
 
 @pytest.mark.parametrize("many", [3_000, pytest.param(100_000, marks=pytest.mark.deep)])
-async def test_many_chunks_complete_within_their_memory(many: int, request: pytest.FixtureRequest) -> None:
+async def test_many_chunks_need_limited_memory_each(many: int, request: pytest.FixtureRequest) -> None:
     if request.getfixturevalue("dialect") != "SendMessage":
         pytest.skip("the memory of a chunk is the same in both protocol versions")
 
@@ -327,7 +327,7 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
 
 
 async def test_parallel_models_stream_one_after_another() -> None:
-    """The streams of two calls do not interleave, and the fallback answer is the whole text of one call."""
+    """The streams of two model calls do not interleave, and the fallback answer is the whole text of one call."""
     graph = branches(*speaking("alpha one two three", "beta four five six"))
     async with http(parts(graph).app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))

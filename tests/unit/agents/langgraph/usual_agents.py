@@ -1,4 +1,4 @@
-"""Prebuilt LangChain agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
+"""Prebuilt LangChain agents as people write them, with the expected answers. `docs/agents.md` lists these agents."""
 
 import base64
 from typing import Annotated, Any
@@ -138,7 +138,7 @@ def openai_speaks(request: httpx.Request) -> httpx.Response:
 
 @case("Model that speaks", UsualTurn(answer="By train.", parts=({"raw": WAV, "mediaType": "audio/wav"},)))
 def speaking() -> Any:
-    # It takes long to import.
+    # This import takes long.
     from langchain_openai import ChatOpenAI
 
     openai = httpx.AsyncClient(transport=httpx.MockTransport(openai_speaks))
@@ -150,7 +150,7 @@ def speaking() -> Any:
 
 
 class Describing(UsualModel):
-    """Model that names the content that it gets."""
+    """Model that answers with the types of the content that it receives."""
 
     def _next_script(self) -> Any:
         yield AIMessageChunk(content="")

@@ -1,4 +1,4 @@
-"""Graphs and functional agents as people write them, with the answers that clients receive. `docs/agents.md` lists them."""
+"""Graphs and functional agents as people write them, with the expected answers. `docs/agents.md` lists them."""
 
 import operator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ State = dict[str, Any]
 
 @case("Supervisor", UsualTurn(answer="Rome it is.", before=("Rome is sunny.",)))
 def supervisor() -> Any:
-    """Agents as nodes, as by langgraph-supervisor."""
+    """Return a graph with agents as nodes, as langgraph-supervisor builds it."""
     researcher = create_agent(model(["Rome is ", "sunny."]), [], name="researcher")
     boss = create_agent(
         model([asks_for("transfer_to_researcher", "{}")], ["Rome it is."]),
@@ -48,7 +48,7 @@ def supervisor() -> Any:
 
 @case("Swarm", UsualTurn(answer="I am Bob."), UsualTurn(answer="Still Bob."))
 def swarm() -> Any:
-    """Agents that hand the conversation over, as by langgraph-swarm."""
+    """Return a graph of agents that hand the conversation over, as langgraph-swarm builds it."""
 
     class Swarm(MessagesState):
         active_agent: str

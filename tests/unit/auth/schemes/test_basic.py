@@ -31,7 +31,7 @@ def app(clock: ManualClock) -> AuthApp:
 
 
 class Hashed(list[str]):
-    """Hashed passwords in order, and their maximum concurrency."""
+    """Record of the hashed passwords in order, and of the maximum number of concurrent hashes."""
 
     most_at_once = 0
 
@@ -152,7 +152,7 @@ async def test_cancelled_request_keeps_shared_password_comparison(
     assert hashed == ["wonder:land"]
 
 
-async def test_correct_passwords_use_no_attempts(clock: ManualClock, hashed: Hashed) -> None:
+async def test_correct_passwords_do_not_count_as_attempts(clock: ManualClock, hashed: Hashed) -> None:
     users = {f"u-{n}": CHEAP.hash("right") for n in range(2 * WRONG_PER_MINUTE)}
     app = AuthApp(clock, users=users, basic=BasicScheme())
     assert {await status(app, name, "right") for name in users} == {200}
@@ -188,7 +188,7 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
 async def test_unreadable_users_secret_keeps_previous_users_one_day(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken secret locks out nobody for a day; then its last users are refused."""
+    """A broken secret locks out nobody for a day; then the previous users are refused."""
     reads = 0
     is_broken = False
 

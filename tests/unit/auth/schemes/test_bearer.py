@@ -159,7 +159,7 @@ async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> N
     ("audience", "status"), [("app-client", 401), (["app-client", "https://x"], 401), (AUDIENCE, 200)]
 )
 async def test_id_token_needs_audience_of_api(app: AuthApp, issuer: Issuer, audience: Any, status: int) -> None:
-    """An app's ID token is for the app; services of some providers have ID tokens with the API as their audience."""
+    """The audience of an ID token is usually an app; some providers issue ID tokens with the API as their audience."""
     token = issuer.token(aud=audience, azp="app-client", nonce="n-1", at_hash="d2hhdA", scope=None)
     assert (await app.get_with_token(token)).status_code == status
 

@@ -174,7 +174,7 @@ async def test_whole_fetch_has_time_limit(issuer: Issuer, monkeypatch: pytest.Mo
     assert FETCH_SECONDS == 3
 
 
-async def test_dripping_issuer_delays_no_known_key(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_slow_issuer_does_not_delay_known_keys(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.drips = True
     clock.move(FRESH.total_seconds() + 1)
@@ -198,7 +198,7 @@ class SlowIssuer:
         return await self.fetches[-1]
 
     async def answer(self, document: Any = None) -> None:
-        """Answer the last fetch with the issuer's keys, or another document; an exception is raised."""
+        """Answer the last fetch with the issuer's keys or with `document`; an exception makes the fetch fail."""
         answered = document or self.document
         if isinstance(answered, Exception):
             self.fetches[-1].set_exception(answered)
@@ -239,7 +239,7 @@ async def test_first_callers_share_failed_fetch(keys: IssuerKeys, slow: SlowIssu
     assert next_caller.result() is not None
 
 
-async def test_canceled_caller_leaves_fetch_to_others(keys: IssuerKeys, slow: SlowIssuer) -> None:
+async def test_canceled_caller_does_not_cancel_shared_fetch(keys: IssuerKeys, slow: SlowIssuer) -> None:
     first, second = await waiting(keys, "k-1", "k-1")
     first.cancel()
     await settle()
@@ -248,7 +248,7 @@ async def test_canceled_caller_leaves_fetch_to_others(keys: IssuerKeys, slow: Sl
     assert len(slow.fetches) == 1
 
 
-async def test_unknown_ids_delay_no_known_key(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+async def test_unknown_key_ids_do_not_delay_known_keys(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
     [first] = await waiting(keys, "k-1")
     await slow.answer()
     clock.move(BETWEEN_READS.total_seconds())
@@ -335,7 +335,7 @@ async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: Slo
     assert retained() is None
 
 
-async def test_compressed_document_is_refused(issuer: Issuer) -> None:
+async def test_compressed_key_document_is_refused(issuer: Issuer) -> None:
     issuer.headers["Content-Encoding"] = "gzip"
     with pytest.raises(DocumentUnreadable, match="compressed"):
         await fetch(f"{issuer.url}/jwks.json")

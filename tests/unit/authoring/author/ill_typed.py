@@ -1,4 +1,4 @@
-"""Mistakes of an author; each line names the expected error of the type checker."""
+"""Code of an agent's author with type errors. Each wrong line names the expected error of mypy."""
 
 from a2a.types import Message, Task
 from langgraph.runtime import Runtime

@@ -1,4 +1,4 @@
-"""Code of an author without type errors. The first graph is from the seed document."""
+"""Code of an agent's author without type errors. The first graph is from the seed document."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict

@@ -1,4 +1,4 @@
-"""Run of `aion doctor`, and projects for it."""
+"""Helpers for tests of `aion doctor`: runs of the command, and projects to check."""
 
 import json
 from pathlib import Path

@@ -26,7 +26,7 @@ def run() -> RunCommand:
 
 
 class _Uvicorn:
-    """The app, served by uvicorn in a thread."""
+    """Server of the app: uvicorn in a thread."""
 
     def __init__(self, folder: Path, text: str, **environ: str) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -53,7 +53,7 @@ class _Uvicorn:
         self._thread.join()
 
 
-def test_healthy_server_passes_at_both_card_paths(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_passes_healthy_server_at_both_card_paths(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN) as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
     assert (code, {each["status"] for each in results.values()}) == (0, {"ok"})
@@ -71,7 +71,7 @@ def test_doctor_fails_card_with_other_url(run: RunCommand, tmp_path: Path) -> No
     assert f"BaseUrl={url}" in wrong["next"]
 
 
-def test_authentication_and_issuers_keys_are_checked(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_checks_authentication_and_issuer_keys(run: RunCommand, tmp_path: Path) -> None:
     with issuing() as issuer:
         issuer.add("k-1")
         schemes = (
@@ -91,7 +91,7 @@ def test_authentication_and_issuers_keys_are_checked(run: RunCommand, tmp_path: 
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Server like API Gateway with IAM: 403 for unsigned requests, else a card with another URL."""
+    """Server that behaves as API Gateway with IAM: 403 for unsigned requests, else a card with another URL."""
     seen: list[str] = []
     headers: dict[str, str] = {}
 
@@ -116,7 +116,7 @@ def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
         server.shutdown()
 
 
-def test_requests_behind_iam_are_signed(gateway: tuple[str, list[str], dict[str, str]]) -> None:
+def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dict[str, str]]) -> None:
     url, seen, headers = gateway
     headers["Date"] = "Mon, 01 Jan 2024 00:00:00 GMT"
     signing = {"AWS_ACCESS_KEY_ID": "AKIAME", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
@@ -126,7 +126,7 @@ def test_requests_behind_iam_are_signed(gateway: tuple[str, list[str], dict[str,
     assert "signed for AWS IAM" in results["callers"]["message"]
     assert "Credential=AKIAME/" in seen[-1]
     assert "/eu-west-1/execute-api/aws4_request" in seen[-1]
-    # The server's clock differs by years.
+    # Expect a failed clock check, because the Date header of the server is years old.
     assert (code, results["clock"]["status"]) == (1, "FAILED")
 
 

@@ -56,7 +56,7 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
     assert results["agent mine"]["message"].startswith("graph.py:graph is a LangGraph graph")
 
 
-def test_each_mistake_in_aion_yaml_is_named(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_names_each_mistake_in_aion_yaml(run: RunCommand, tmp_path: Path) -> None:
     config = written(tmp_path, "aion: {agents: {a: {path: 7, nmae: x}, b: {}}}")
     ran = run("--config", config, "--no-template")
     assert ran.exit_code == 1
@@ -66,7 +66,7 @@ def test_each_mistake_in_aion_yaml_is_named(run: RunCommand, tmp_path: Path) -> 
         assert any(key in line for line in lines), key
 
 
-def test_agents_variables_and_secrets_are_checked(
+def test_doctor_checks_variables_and_secrets_of_agents(
     run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DOCTORS_KEY", "DOCTORS_TOKEN", "DOCTORS_MODEL"):
@@ -101,7 +101,7 @@ def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Pa
     assert results["next"].startswith("Name it under `secrets` in aion.yaml")
 
 
-def test_doctor_and_card_find_agent_without_yaml(
+def test_doctor_and_card_find_agent_without_aion_yaml(
     run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "found_of_doctor.py").write_text(AGENT)
@@ -118,7 +118,7 @@ def test_doctor_and_card_find_agent_without_yaml(
     assert json.loads(shown.stdout)["name"] == "found_of_doctor"
 
 
-def test_doctor_in_a_subfolder_names_the_project(
+def test_doctor_in_subfolder_names_project_folder(
     run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, OPEN)
@@ -133,7 +133,7 @@ def test_doctor_in_a_subfolder_names_the_project(
 
 
 @pytest.mark.parametrize(("found", "status"), [("/usr/bin/python3.13", "ok"), (None, "warning")])
-def test_doctor_warns_only_without_lambdas_python(found: str | None, status: str) -> None:
+def test_doctor_warns_if_lambdas_python_is_missing(found: str | None, status: str) -> None:
     check = python_check((3, 11), found)
     assert check.status == status
     assert ("No Python 3.13 was found" in check.message) is (found is None)
@@ -169,7 +169,7 @@ def test_doctor_fails_for_project_that_cannot_be_built(case: str, run: RunComman
     assert words in results["dependencies"]["message"]
 
 
-def test_doctor_does_not_call_factory_per_turn(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_does_not_call_per_turn_factory(run: RunCommand, tmp_path: Path) -> None:
     factory = "def make(config):\n    raise ValueError('of a turn')\n"
     config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
     code, results = run_doctor(run, "--config", config, "--no-template")

@@ -18,7 +18,7 @@ from tests.unit.cli.checks.doctor_command import run_doctor, written
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[LocalStack]:
-    # This module has its own stack, because its tests break it.
+    # Start a stack for this module only, because its tests break the stack's resources.
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
@@ -86,7 +86,7 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
         ("RequestExpired", "Set this machine's clock."),
     ],
 )
-def test_refused_credentials_do_not_ask_for_deployment(code: str, message: str) -> None:
+def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> None:
     class Refusing(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -108,7 +108,7 @@ def test_refused_credentials_do_not_ask_for_deployment(code: str, message: str) 
     assert message in table["message"]
 
 
-def test_doctor_checks_exactly_templates_indexes() -> None:
+def test_doctor_checks_indexes_of_template_only() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
@@ -125,8 +125,8 @@ def test_template_has_outputs_read_by_doctor() -> None:
     assert {*PARAMETERS, DOMAIN} <= template.document["Parameters"].keys()
 
 
-def test_stack_with_custom_domain_is_checked_at_domain(own: LocalStack) -> None:
-    """The card names the domain, so clients never use the API's own address."""
+def test_doctor_checks_custom_domain_instead_of_api_url(own: LocalStack) -> None:
+    """The card names the custom domain, so clients never use the API's own URL."""
     run = operating.runs(operating.environ_of(own))
     name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
     _, results = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
