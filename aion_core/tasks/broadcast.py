@@ -82,6 +82,7 @@ class EventBroadcast:
         self._replies_with_task = asyncio.Event()
         self.replies_with_message = False
         """True if the turn is about to end with a Message for its client. Its further events are then not streamed."""
+        self._failure: StoreUnavailable | None = None
 
     def record(self, entry: Numbered) -> None:
         """Publish a new event of the task. The caller has stored the event in the log."""
@@ -126,20 +127,40 @@ class EventBroadcast:
         self._ended.set()
         self._changed.set()
 
+    def fail(self, failure: StoreUnavailable) -> None:
+        """End the broadcast because the store can neither record nor suspend the turn.
+
+        Readers receive the unsent items, then the failure, since the turn may continue hours later.
+        """
+        self._failure = failure
+        self.end()
+
     async def batches(self) -> AsyncIterator[list[StreamItem]]:
-        """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it."""
+        """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it.
+
+        Raises StoreUnavailable after the last item if the turn has ended by `fail`.
+        """
         while self._unsent is not None:
             if self._unsent:
                 yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
             elif self._ended.is_set():
+                self._raise_failure()
                 return
             else:
                 self._changed.clear()
                 await self._changed.wait()
 
     async def wait_for_end(self) -> None:
-        """Wait until the turn has ended in this process. Cancelling the wait does not cancel the turn."""
+        """Wait until the turn has ended in this process. Cancelling the wait does not cancel the turn.
+
+        Raises StoreUnavailable if the turn has ended by `fail`.
+        """
         await self._ended.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def cursor(self) -> Cursor:
         """Return the cursor of a reader after the last published item."""

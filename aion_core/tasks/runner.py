@@ -158,7 +158,7 @@ class TaskRunner:
                 renew_seconds=self.lease_seconds / RENEWALS,
                 wake_up_seconds=self.lease_seconds,
             ) as beat:
-                work = asyncio.create_task(self._work(turn, metrics, deadline))
+                work = asyncio.create_task(self._work(turn, metrics, broadcast, deadline))
                 end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
                 try:
                     await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -182,7 +182,9 @@ class TaskRunner:
             broadcast.end()
             await turn.close()
 
-    async def _work(self, turn: TurnExecution, metrics: TurnMetrics, deadline: Deadline) -> None:
+    async def _work(
+        self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
+    ) -> None:
         try:
             try:
                 logger.info("A turn begins.", extra=turn.start)
@@ -211,7 +213,9 @@ class TaskRunner:
             logger.exception("The turn could not be recorded.")
             counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
             turn.stopped_by = StoppedBy.STORE if counts else None
-            await self._suspend(turn, delay=self.lease_seconds / 2)
+            if not await self._suspend(turn, delay=self.lease_seconds / 2):
+                # The disk may be full for hours: the client must not wait for the next lease holder's events.
+                broadcast.fail(StoreUnavailable("The turn could neither be recorded nor suspended."))
 
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
         """Set `turn.drain` shortly before the deadline, and return when the turn must be cancelled."""
@@ -243,15 +247,16 @@ class TaskRunner:
             return not deadline.now.is_set()
         return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
-    async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> None:
-        """Suspend the turn and enqueue a wake-up message. If the store fails, the lease expires instead."""
+    async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> bool:
+        """Suspend the turn and enqueue a wake-up message. Return False if the store fails: the lease expires instead."""
         turn.over = True
         try:
             await turn.pause()
         except (LeaseLost, StoreError) as error:
             logger.warning("The turn could not be suspended: %s", error)
-        else:
-            await wake(self._work_queue, turn.lease.context, delay=delay)
+            return isinstance(error, LeaseLost)
+        await wake(self._work_queue, turn.lease.context, delay=delay)
+        return True
 
     def _lose(self, turn: TurnExecution) -> None:
         """End the turn in this process because its lease is lost. Log the loss once."""

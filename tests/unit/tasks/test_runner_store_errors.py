@@ -1,6 +1,7 @@
 """Store errors: they cost no needless tries, and one failure does not hide other results."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -25,6 +26,8 @@ from aion_core.ports import (
     TurnStarted,
     WakeUp,
 )
+from aion_core.protocol.errors import SERVICE_UNAVAILABLE
+from aion_core.protocol.types import TaskState
 from aion_core.tasks import process
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
@@ -36,7 +39,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
 from tests.support.requests import request
-from tests.support.service import ServiceParts, parts, send_task
+from tests.support.service import ServiceParts, http, parts, send, send_task
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 CALL = CallContext("owner", "test")
@@ -76,6 +79,15 @@ class HangingAgent:
         if self.refused:
             raise DENIED
         await asyncio.get_running_loop().create_future()
+
+
+async def _unsaved(made: ServiceParts, method: str) -> list[Any]:
+    """Send a message while the store accepts no write of its turn; return the JSON-RPC responses."""
+    store: Any = made.store
+    store.refuse(append=MANY, finish=MANY, pause=MANY)
+    async with http(made.app()) as client, asyncio.timeout(60):
+        response = await client.post("/agents/test/", json=send(method=method))
+    return [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if '"jsonrpc"' in line]
 
 
 def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
@@ -226,6 +238,30 @@ async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> No
     await send_task(made.service, CALL, request("two", context_id="c-2", message_id="m-2"))
     store.head = _unreadable(store.head, one.id)
     assert list(await made.conversations.ids(CALL, length=10, offset=0)) == ["c-2"]
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
+async def test_response_ends_if_turn_is_unsaved(method: str, clock: ManualClock) -> None:
+    """The store accepts neither the answer nor the suspension, as on a full disk."""
+    responses = await _unsaved(parts(AgentWithRefusedCheckpoints(0), Failing(MemoryTaskStore(clock)), clock), method)
+    assert responses[-1]["error"]["code"] == SERVICE_UNAVAILABLE
+
+
+async def test_sweep_resumes_unsaved_turn(clock: ManualClock) -> None:
+    inner = MemoryTaskStore(clock)
+    store: Any = Failing(inner)
+    made = parts(AgentWithRefusedCheckpoints(0), store, clock)
+    task = (await _unsaved(made, "SendStreamingMessage"))[0]["result"]["task"]
+    store.heal()
+    clock.move(1000)
+    woken: list[Any] = []
+    work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
+    work_queue.enqueue = _keeps(woken)  # type: ignore[method-assign]
+    await Sweep(store, work_queue, MemoryPushConfigs(inner, clock), push_queue, metrics=MemoryMetrics()).once()
+    [wake_up] = woken
+    await made.worker.handle(wake_up)
+    call = CallContext(wake_up.context.owner, "test")
+    assert (await made.service.get(call, task["id"])).status.state == TaskState.TASK_STATE_COMPLETED
 
 
 @pytest.mark.parametrize("failing", ["contexts", "pushes"])
