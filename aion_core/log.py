@@ -174,27 +174,37 @@ def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
 
 
 @contextmanager
-def kept_handlers() -> Iterator[None]:
+def kept_handlers() -> Iterator[Callable[[], None]]:
     """Restore the server's log handlers after the `with` block, even if an agent's code in it sets up logging.
 
     `dictConfig` disables all existing loggers, and `basicConfig(force=True)` removes the root logger's handlers.
     Afterwards the agent's handlers get the records of the agent and of libraries, and the server's handlers get the
-    server's records.
+    server's records. Each call of the yielded function restores them at once, and costs little.
     """
     root = logging.getLogger()
     before, level = [handler for handler in _handlers if handler in root.handlers], root.level
-    try:
-        yield
-    finally:
-        for name, logger in list(root.manager.loggerDict.items()):
-            if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
-                logger.disabled = False
+
+    def restore() -> None:
+        if _existing.disabled:
+            # First: if another thread disables all loggers meanwhile, the next call enables them again.
+            _existing.disabled = False
+            for name, logger in list(root.manager.loggerDict.items()):
+                if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
+                    logger.disabled = False
         if any(handler not in root.handlers for handler in before):
             for name in _SERVER:
                 logger = logging.getLogger(name)
                 logger.handlers[:], logger.propagate = before, False
                 logger.setLevel(logger.level or level)
 
+    try:
+        yield restore
+    finally:
+        restore()
+
+
+_existing = logging.getLogger(__name__)
+"""A logger of the server from its start: it is disabled if all existing loggers are."""
 
 _SERVER = ("aion_core", "handlers")
 """Names of the server's loggers."""

@@ -188,9 +188,9 @@ class TaskRunner:
         try:
             try:
                 logger.info("A turn begins.", extra=turn.start)
-                with exit_guard():
+                with exit_guard(), log.kept_handlers() as keep_handlers:
                     async with aclosing(self._agent(turn).run(turn.request())) as emissions:
-                        ending = await self._record(turn, metrics, emissions)
+                        ending = await self._record(turn, metrics, emissions, keep_handlers)
                         if not isinstance(ending, Paused):
                             await turn.end(ending, run_next=self._has_time(deadline))
                             await self._run_out(turn, emissions)
@@ -281,11 +281,17 @@ class TaskRunner:
         return self._agents(turn.lease.context.agent)
 
     async def _record(
-        self, turn: TurnExecution, metrics: TurnMetrics, emissions: AsyncGenerator[Emission, None]
+        self,
+        turn: TurnExecution,
+        metrics: TurnMetrics,
+        emissions: AsyncGenerator[Emission, None],
+        keep_handlers: Callable[[], None],
     ) -> Ending:
         """Record or stream each emission of the agent, and return the turn's ending."""
         async for emission in emissions:
             turn.agent_ran = True
+            # The agent's code may set up logging at any time.
+            keep_handlers()
             match emission:
                 case Chunk():
                     turn.add_chunk(emission)

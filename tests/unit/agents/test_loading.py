@@ -125,6 +125,43 @@ def test_factory_may_set_up_logging_in_each_turn(tmp_path: Path) -> None:
     assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["A turn has ended."]
 
 
+NODE = """
+import logging, logging.config
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+def sets_up(state):
+    {setup}
+    logging.getLogger("mine").info("ready")
+    return {{"messages": [AIMessage("first")]}}
+def fails(state):
+    raise ValueError("the tide is out")
+graph = StateGraph(MessagesState).add_node(sets_up).add_node(fails).add_edge(START, "sets_up").add_edge("sets_up", "fails")
+"""
+
+SERVED = """
+import asyncio
+from aion_core.dev import console_log
+from aion_core.testing import serve
+async def main():
+    async with serve("aion.yaml") as client:
+        for _ in range(2):
+            await client.ask("hello")
+console_log.install(colour=False)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("setup", LOGGING)
+def test_logging_setup_in_a_node_keeps_the_servers_lines(setup: str, tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text(NODE.format(setup=LOGGING[setup]))
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {node: {path: 'node.py:graph'}}}")
+    run = subprocess.run([sys.executable, "-c", SERVED], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line[len("00:00:00  ") :].partition(".")[0] for line in run.stderr.splitlines() if line[2:3] == ":"]
+    assert [line for line in lines if "agent failed" in line] == ["ERROR The agent failed"] * 2
+    assert len([line for line in lines if "turn failed" in line]) == 2
+    assert "OWN ready" in run.stderr.splitlines()
+
+
 def test_console_log_has_only_authors_lines(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
     script = (
