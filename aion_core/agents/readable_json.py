@@ -4,11 +4,40 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message as ProtoMessage
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from aion_core.protocol.types import to_json
+from aion_core.errors import AgentFailed
+from aion_core.protocol.types import Part, to_json
+
+MAX_LEVELS = 49
+"""Maximum number of nested objects and lists in data. protobuf nests at most 100 messages, two for each of them."""
+
+
+def json_part(value: Any) -> Part:
+    """Return a data part with the value as JSON. See `plain_json`.
+
+    Raises AgentFailed for a value nested too deep or one that contains itself. The error names its keys.
+    """
+    try:
+        return ParseDict({"data": plain_json(value)}, Part())
+    except (ParseError, ValueError, RecursionError) as error:
+        keys = [str(key) for key, item in value.items() if not _fits(item)] if isinstance(value, Mapping) else []
+        where = f"the value of {', '.join(f'`{key}`' for key in keys)}" if keys else "a value"
+        repeats = "id repeated" in str(error)
+        problem = "contains itself" if repeats else f"has more than {MAX_LEVELS} levels of objects and lists"
+        raise AgentFailed(f"The agent's data cannot be sent: {where} {problem}.") from error
+
+
+def _fits(value: Any) -> bool:
+    try:
+        # One level less: the value is within an object.
+        ParseDict({"data": [plain_json(value)]}, Part())
+    except (ParseError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def plain_json(value: Any) -> Any:

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from google.genai import types as genai
-from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.inbound import text_of
-from aion_core.agents.readable_json import plain_json
+from aion_core.agents.readable_json import json_part
 from aion_core.ports import TurnRequest
 from aion_core.protocol.message_rules import guessed_type
 from aion_core.protocol.types import Part, to_json
@@ -74,7 +73,7 @@ def visible_text(parts: Iterable[genai.Part]) -> str:
 
 def data_part(data: Any) -> Part:
     """Return an A2A data part that contains the value. Nested values that JSON cannot express become text."""
-    return ParseDict({"data": plain_json(data)}, Part())
+    return json_part(data)
 
 
 def _a2a_part(part: genai.Part) -> Part | None:

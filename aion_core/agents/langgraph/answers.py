@@ -1,5 +1,6 @@
 """Answer of a graph's turn, taken from the messages and other values that the turn adds to the graph's state."""
 
+import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
@@ -23,7 +24,10 @@ from aion_core.agents.langgraph.content import (
     utf8,
 )
 from aion_core.agents.langgraph.thread import STRUCTURED, as_messages, messages_of, updates_in
+from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Part, Role
+
+logger = logging.getLogger(__name__)
 
 Identity = tuple[str | None, str, str]
 """Identity of a LangChain message: its id, type and content."""
@@ -206,6 +210,8 @@ class GraphAnswer:
         self._others = _state_names(graph)
         self._before, self._written = before, set[str]()
         self.added = AddedMessages(messages_of(before))
+        self.has_unsent = False
+        """True if the turn has data that cannot be sent."""
 
     def observe_update(self, update: Any) -> None:
         """Record the keys that a step of the graph itself (not of a subgraph) has written."""
@@ -226,10 +232,10 @@ class GraphAnswer:
         The answer of a functional graph is its return value, as text, message or data.
         """
         if self._functional:
-            return _value(values)
+            return self._value(values)
         messages = messages_of(values)
         answer = self.added.answer(messages)
-        structured = data_part(values.get(STRUCTURED)) if self._is_new(values, STRUCTURED) else None
+        structured = self._data(values.get(STRUCTURED)) if self._is_new(values, STRUCTURED) else None
         if structured is not None:
             answer = answer or Message(role=Role.ROLE_AGENT)
             answer.parts.append(structured)
@@ -266,15 +272,39 @@ class GraphAnswer:
         """
         if self._functional or not isinstance(values, Mapping):
             return None
-        part = data_part({key: values[key] for key in self._outputs if self._is_new(values, key)})
-        return _data_message(part or data_part(structured))
+        part = self._data({key: values[key] for key in self._outputs if self._is_new(values, key)})
+        return _data_message(part or self._data(structured))
 
     def written(self, values: Any) -> Message | None:
         """Return all non-empty values other than messages that nodes have written, for a turn without any output."""
         if self._functional or not isinstance(values, Mapping):
             return None
         keys = [key for key in self._others if key in self._written]
-        return _data_message(data_part({key: values[key] for key in keys if not _is_empty(values.get(key))}))
+        return _data_message(self._data({key: values[key] for key in keys if not _is_empty(values.get(key))}))
+
+    def _value(self, value: Any) -> Message | None:
+        """Convert an `@entrypoint`'s return value to its answer: a text, an AIMessage, or any other value as data."""
+        if isinstance(value, str):
+            return Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(value))]) if value else None
+        messages = messages_of(value) if isinstance(value, Mapping) else as_messages(value)
+        last = next((message for message in ai_messages(messages) if has_content(message)), None)
+        if last is not None:
+            return message_of(last)
+        if messages:
+            value = (
+                {key: item for key, item in value.items() if key != MESSAGES} if isinstance(value, Mapping) else None
+            )
+        return _data_message(self._data(value))
+
+    def _data(self, value: Any) -> Part | None:
+        """Return the value as a data part. Log once a value that cannot be sent, and return None."""
+        try:
+            return data_part(value)
+        except AgentFailed as error:
+            if not self.has_unsent:
+                self.has_unsent = True
+                logger.warning("%s", error)
+            return None
 
     def _is_new(self, values: Any, key: str) -> bool:
         if not isinstance(values, Mapping) or values.get(key) is None:
@@ -325,17 +355,3 @@ def _direct_tools(graph: Graph) -> Iterator[str]:
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):
             yield from _direct_tools(nested)
-
-
-def _value(value: Any) -> Message | None:
-    """Convert an `@entrypoint`'s return value to its answer: a text, the last AIMessage, or any other value as data."""
-    if isinstance(value, str):
-        return Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(value))]) if value else None
-    messages = messages_of(value) if isinstance(value, Mapping) else as_messages(value)
-    last = next((message for message in ai_messages(messages) if has_content(message)), None)
-    if last is not None:
-        return message_of(last)
-    if messages:
-        value = {key: item for key, item in value.items() if key != MESSAGES} if isinstance(value, Mapping) else None
-    part = data_part(value)
-    return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None

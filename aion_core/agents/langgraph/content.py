@@ -4,6 +4,7 @@ import base64
 import binascii
 import inspect
 import json
+import logging
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,19 +12,20 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Union
 
-from google.protobuf.json_format import ParseDict, ParseError
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.readable_json import plain_json
+from aion_core.agents.readable_json import json_part
 from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.message_rules import ANY_FILE, type_of
 from aion_core.protocol.types import Message, Part, Role, to_json
+
+logger = logging.getLogger(__name__)
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -114,17 +116,25 @@ def _refusal(message: BaseMessage) -> str:
 
 
 def data_part(value: Any) -> Part | None:
-    """Return a data part with a pydantic model, dataclass or plain value as JSON.
+    """Return a data part with a pydantic model, dataclass or plain value as JSON. Return None for an empty value.
 
-    Return None for an empty value, and for a value that is nested too deeply or contains itself.
+    Raises AgentFailed for a value that is nested too deeply or contains itself.
     """
     if value is None or (isinstance(value, dict) and not value):
         return None
+    part = json_part(value)
+    return part if part.data not in _EMPTY else None
+
+
+_EMPTY = [json_part(None).data, json_part({}).data, json_part([]).data]
+
+
+def sent_data(value: Any) -> Part | None:
+    """Return a data part as `data_part` does. For a value that cannot be sent, log the reason and return None."""
     try:
-        plain = plain_json(value)
-        return None if plain is None or plain in ({}, []) else ParseDict({"data": plain}, Part())
-    except (ParseError, ValueError, RecursionError):
-        # The value is nested too deeply, or contains itself.
+        return data_part(value)
+    except AgentFailed as error:
+        logger.warning("%s", error)
         return None
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
-from aion_core.agents.langgraph.content import data_part
+from aion_core.agents.langgraph.content import sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
 from aion_core.ports import InputRequired, TurnRequest
@@ -184,7 +184,7 @@ def _question(interrupt: Interrupt) -> Question:
     return Question(
         interrupt.id,
         text,
-        data_part(data),
+        sent_data(data),
         plain_json(schema) if schema else None,
     )
 

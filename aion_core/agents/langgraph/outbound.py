@@ -268,7 +268,7 @@ class LangGraphOutbound:
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
             output = replace(output, output=self._answer.written(self._values) if not self._opened else None)
-            if output == TurnOutput():
+            if output == TurnOutput() and not self._answer.has_unsent:
                 logger.warning(NO_ANSWER)
         final = list(final_emissions(self._request, output))
         messages = [

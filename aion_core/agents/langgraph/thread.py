@@ -24,7 +24,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from msgspec import Struct
 
 from aion_core.agents.inbound import inbox_of
-from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, data_part
+from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, sent_data
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json
@@ -163,7 +163,7 @@ class UnreturnedOutput:
     def add_structured(self, output: Any) -> None:
         """Record the structured response in the return value of a subgraph's node, if it has one."""
         for written in updates_in(output):
-            if (part := data_part(written.get(STRUCTURED))) is not None:
+            if (part := sent_data(written.get(STRUCTURED))) is not None:
                 self.structured = to_json(part)["data"]
 
     async def store(self) -> None:

@@ -3,12 +3,14 @@
 import dataclasses
 import datetime
 import enum
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from aion_core.agents.readable_json import plain_json
+from aion_core.agents.readable_json import MAX_LEVELS, json_part, plain_json
+from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message
 
 
@@ -51,3 +53,19 @@ class Numbers:
 )
 def test_value_is_converted_to_a2a_json(value: Any, expected: Any) -> None:
     assert plain_json(value) == expected
+
+
+def test_data_with_itself_is_refused() -> None:
+    circle: dict[str, Any] = {}
+    circle["next"] = circle
+    with pytest.raises(AgentFailed, match="the value of `ring` contains itself"):
+        json_part({"flat": 1, "ring": circle})
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS + 1])
+def test_data_has_limit_of_levels(levels: int) -> None:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    with pytest.raises(AgentFailed, match="a value has more") if levels > MAX_LEVELS else nullcontext():
+        assert json_part(value).data.HasField("list_value")

@@ -276,6 +276,27 @@ async def test_turn_without_answer_logs_warning(method: str, caplog: pytest.LogC
     assert caplog.text.count(NO_ANSWER) == 1
 
 
+@pytest.mark.parametrize("is_entrypoint", [False, True])
+async def test_deep_output_is_named_in_warning(
+    is_entrypoint: bool, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def works(state: State) -> State:
+        deep: Any = "end"
+        for _ in range(60):
+            deep = {"more": deep}
+        return {"flat": "value", "result": deep}
+
+    class Plan(MessagesState):
+        flat: str
+        result: Any
+
+    graph = entrypoint()(works) if is_entrypoint else in_a_row(works, state=Plan)
+    with caplog.at_level(logging.WARNING):
+        await held(graph, method, "go")
+    problem = "the value of `result` has more than 49 levels of objects and lists."
+    assert [record.message for record in caplog.records] == [f"The agent's data cannot be sent: {problem}"]
+
+
 async def test_answer_before_empty_message_is_used(method: str) -> None:
     def node(state: State) -> State:
         return {"messages": [AIMessage("The answer."), AIMessage("")]}
