@@ -114,6 +114,8 @@ def to_wire(error: AionError) -> a2a.A2AError:
 def _refusal(error: AionError) -> a2a.A2AError:
     if isinstance(error, InvalidMessage) and error.field:
         return invalid_params(str(error), error.field)
+    if isinstance(error, MessageIdReused):
+        return invalid_params(str(error), "message.messageId")
     if isinstance(error, TooManyRequests):
         return TooManyRequestsError(str(error), data={RETRY_AFTER: str(error.seconds)})
     if isinstance(error, ClientError):

@@ -29,7 +29,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from aion_core.protocol.errors import invalid_params
+from aion_core.protocol.errors import MAX_TEXT, invalid_params
 from aion_core.protocol.message_rules import MAX_PARTS, MAX_TEXT_BYTES, TEXT_REMEDY
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -252,13 +252,30 @@ def _check_tree(parsed: Any) -> None:
                 case list():
                     below.extend(value)
                 case str() if not value.isascii() and not is_text(value):
-                    raise InvalidParamsError("A text of the body has half a surrogate pair (\\ud800 to \\udfff).")
+                    message = "A text of the body has half a surrogate pair (\\ud800 to \\udfff)."
+                    raise invalid_params(message, _path_of(value, parsed))
                 case _Unusable():
-                    raise InvalidParamsError(value.message)
+                    raise invalid_params(value.message, _path_of(value, parsed))
         if not below:
             return
         level = below
     raise InvalidParamsError(_TOO_DEEP)
+
+
+def _path_of(found: Any, parsed: Any) -> str:
+    """Return the path of a value in the parsed JSON, within JSON-RPC's params. A key has the path of its object."""
+    # Search in the order of `_check_tree`, since an equal text with another path may follow.
+    level = [(parsed, "")]
+    for value, path in level:
+        if value is found:
+            is_rpc = isinstance(parsed, dict) and "jsonrpc" in parsed
+            return path.removeprefix(".").removeprefix("params." if is_rpc else "")
+        if isinstance(value, dict):
+            level += [(key, path) for key in value]
+            level += [(item, f"{path}.{key}"[: 2 * MAX_TEXT]) for key, item in value.items()]
+        elif isinstance(value, list):
+            level += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return ""
 
 
 # ── Params ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -97,6 +97,19 @@ async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, re
     assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] is None
 
 
+@pytest.mark.parametrize("text", ['"\\ud83d"', '{"\\ud83d": 1}', "9007199254740993", "1e999"])
+async def test_unusable_value_is_named(client: httpx.AsyncClient, text: str) -> None:
+    sent = json.dumps(send(metadata={"flat": 1, "of": [0, {"value": "HERE"}]})).replace('"HERE"', text)
+    error = refused(await client.post("/", content=sent, headers=JSON), PARAMS)["error"]
+    assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.metadata.of[1].value"]
+
+
+async def test_reused_message_id_is_named(client: httpx.AsyncClient) -> None:
+    await client.post("/", json=send("first", contextId="c"))
+    error = refused(await client.post("/", json=send("second", contextId="c")), PARAMS)["error"]
+    assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.messageId"]
+
+
 @pytest.mark.parametrize("method", ["Nope", "message/nope", "sendMessage", "", "__init__"])
 async def test_unknown_method_error_lists_methods(client: httpx.AsyncClient, method: str) -> None:
     answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
