@@ -1,8 +1,12 @@
-"""HTTP protocol of the development server: uvicorn's protocol with time limits for slow headers and unread bodies."""
+"""HTTP protocol of the development server: uvicorn's protocol with time limits, and with URLs as request targets."""
 
 import asyncio
+import re
+from typing import Any
+from urllib.parse import unquote
 
 import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0
@@ -24,6 +28,11 @@ class HeaderTimeoutProtocol(H11Protocol):
     last_seconds = LAST_SECONDS
     _limit: asyncio.TimerHandle | None = None
     _stops = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take uvicorn's arguments."""
+        super().__init__(*args, **options)
+        self.app: Any = _accepting_urls(self.app)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Start the time limit of the first request's headers."""
@@ -71,3 +80,19 @@ class HeaderTimeoutProtocol(H11Protocol):
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+
+_URL = re.compile(rb"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def _accepting_urls(app: ASGIApp) -> ASGIApp:
+    """Wrap the application: convert a request target that is a URL to its path and its Host header (RFC 9112, 3.2.2)."""
+
+    async def converted(scope: Scope, receive: Receive, send: Send) -> None:
+        if url := _URL.fullmatch(scope["raw_path"]):
+            raw_path = url[2] or b"/"
+            headers = [(b"host", url[1]), *(each for each in scope["headers"] if each[0] != b"host")]
+            scope = {**scope, "path": unquote(raw_path.decode("ascii")), "raw_path": raw_path, "headers": headers}
+        await app(scope, receive, send)
+
+    return converted

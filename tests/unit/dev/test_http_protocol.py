@@ -30,8 +30,14 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond with the length of the body. Refuse it unread at /refused. Wait for the test at /slow."""
+    """Respond with the length of the body. Refuse it unread at /refused. Wait for the test at /slow.
+
+    At /place, respond with the URL.
+    """
     request = Request(scope, receive)
+    if request.url.path.startswith("/place"):
+        await PlainTextResponse(str(request.url))(scope, receive, send)
+        return
     if request.url.path == "/slow":
         await continued.wait()
     text = "refused" if request.url.path == "/refused" else str(len(await request.body()))
@@ -115,6 +121,27 @@ async def test_unread_body_closes_connection_after_response() -> None:
     async with connected() as (reader, writer):
         writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12")
         assert (await reader.read()).endswith(b"refused")
+
+
+@pytest.mark.parametrize(
+    ("target", "url"),
+    [
+        ("/place?a=b", "http://other.test/place?a=b"),
+        ("http://here.test:80/place/a%20b?a=http://x/", "http://here.test:80/place/a b?a=http://x/"),
+        ("HTTP://here.test/place", "http://here.test/place"),
+    ],
+)
+async def test_url_is_accepted_as_request_target(target: str, url: str) -> None:
+    """RFC 9112, 3.2.2: the URL's host replaces the Host header."""
+    async with connected(PatientProtocol) as (reader, writer):
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n".encode())
+        assert (await reader.read()).decode().rpartition("\r\n\r\n")[2] == url
+
+
+async def test_url_without_path_is_root() -> None:
+    async with connected(PatientProtocol) as (reader, writer):
+        writer.write(b"GET http://here.test HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
 async def test_whole_requests_keep_connection() -> None:
