@@ -90,7 +90,11 @@ _queue = click.option(
     help="The queue of turns (task) or of push notifications (push).  [default: both]",
 )
 _limit = click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of messages."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Maximum number of messages of each queue.",
 )
 
 
@@ -121,14 +125,20 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
     """
-    found = result_of(read_letters(deployment, _named(queues), limit), READING)
+    # Read one more message, to find out whether there are more.
+    read = result_of(read_letters(deployment, _named(queues), limit + 1), READING)
+    by_queue = {queue: [each for each in read if each.queue is queue] for queue in _named(queues)}
+    found = [each for letters in by_queue.values() for each in letters[:limit]]
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
-        return
-    for each in found:
+    for each in [] if as_json else found:
         click.echo(each.line())
-    if not found:
+    if not found and not as_json:
         click.echo("No messages in the dead letter queues.", err=True)
+    for queue, letters in by_queue.items():
+        if len(letters) > limit:
+            more = f"The {queue} queue has more than {limit} dead letters; --limit prints more."
+            click.echo(more, err=True)
 
 
 @dlq.command(short_help="Print one message in full.")

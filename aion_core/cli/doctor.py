@@ -29,9 +29,11 @@ _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
     epilog="""\b
 Examples:
   aion doctor
+  aion doctor src/agent.py:graph
   aion doctor --stack aion-prod
   aion doctor --url https://agents.example.com --stack aion-prod --json""",
 )
+@click.argument("path", required=False, type=click.Path(path_type=Path))
 @options.config
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Port of `aion dev`."
@@ -40,8 +42,19 @@ Examples:
 @click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
 @options.as_json
 @options.deployment
-def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool, as_json: bool) -> None:
+def doctor(
+    path: Path | None,
+    config: Path,
+    port: int,
+    url: str,
+    deployment: Deployment,
+    *,
+    no_template: bool,
+    as_json: bool,
+) -> None:
     """Check this machine and project, or, with --stack, --table or --url, a deployment.
+
+    PATH is the project's folder or the agent's file, as for `aion dev`, by default the --config.
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
@@ -49,7 +62,7 @@ def doctor(config: Path, port: int, url: str, deployment: Deployment, *, no_temp
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
-        checks = _checks(config.expanduser(), port, url, deployment, no_template=no_template)
+        checks = _checks(path, config, port, url, deployment, no_template=no_template)
         while (check := _next(checks)) is not None:
             found.append(check)
             if not as_json:
@@ -75,15 +88,20 @@ def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
         return next(checks, None)
 
 
-def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool) -> Iterator[CheckResult]:
+def _checks(
+    path: Path | None, config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool
+) -> Iterator[CheckResult]:
     from aion_core.cli.checks import local
 
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
         yield from local.check_machine(port)
-        yield from of_project(options.found_config(config))
+        yield from of_project(path.expanduser() if path is not None else options.found_config(config))
         yield from () if no_template else local.check_template(_project())
         return
+    config = (path or config).expanduser()
+    if config.is_dir():
+        config /= options.DEFAULT_CONFIG
     declared, results = local.check_config(config)
     agents = declared.agents if declared is not None else {}
     # A deployment can be checked without its aion.yaml.
@@ -94,7 +112,7 @@ def _checks(config: Path, port: int, url: str, deployment: Deployment, *, no_tem
 def of_project(config: Path) -> Iterator[CheckResult]:
     """Yield the results of checks of aion.yaml, the agents' code, their environment variables and the package's files.
 
-    `config` is the path of an aion.yaml, or a folder to search for agents as `aion dev` does.
+    `config` is the path of an aion.yaml, or a folder, file or module with agents as for `aion dev`.
     """
     from aion_core.cli.checks import local
 
@@ -104,7 +122,8 @@ def of_project(config: Path) -> Iterator[CheckResult]:
     yield from results
     with _set(variables):
         yield from local.check_agents(declared) if declared is not None else ()
-    yield from local.check_package(config) if config.exists() else ()
+    place = Path(str(config).partition(":")[0])
+    yield from local.check_package(place) if place.exists() else ()
 
 
 async def _deployed(

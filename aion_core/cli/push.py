@@ -1,6 +1,7 @@
 """`aion push` prints the state of push notifications and redrives dead notifications, without decrypting secrets."""
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -8,6 +9,7 @@ from aion_core.cli import options
 from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import Deployment
 from aion_core.cli.options import owner as named_owner
+from aion_core.cli.render import delivery_document
 from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
@@ -34,7 +36,8 @@ def push() -> None:
     epilog="""\b
 Examples:
   aion push list --stack aion-prod
-  aion push list --subject alice@example.com --agent helper --stack aion-prod""",
+  aion push list --subject alice@example.com --agent helper --stack aion-prod
+  aion push list --stack aion-prod --json""",
 )
 @click.option("--all", "everything", is_flag=True, help="Print configs without failures too.")
 @named_owner
@@ -42,8 +45,11 @@ Examples:
     "--agent", default="", shell_complete=options.agent_ids, help="Only tasks of this agent; required with an owner."
 )
 @click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
+@options.as_json
 @options.deployment
-def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool) -> None:
+def list_pushes(
+    owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool, as_json: bool
+) -> None:
     """Print the push configs with failing deliveries, dead letters or disabled webhooks."""
     if bool(owner) != bool(agent) or (context_id and not owner):
         raise click.UsageError(
@@ -51,6 +57,9 @@ def list_pushes(owner: str, agent: str, context_id: str, deployment: Deployment,
         )
     found = result_of(_listed(_operator(deployment), owner, agent, context_id), READING)
     printed = [delivery for delivery in found if everything or _state(delivery) != "ok"]
+    if as_json:
+        click.echo(json.dumps([_document(each) for each in printed], indent=2))
+        return
     for delivery in printed:
         click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
     if not printed:
@@ -146,6 +155,10 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
             found += await operator.configs.deliveries(TaskKey(owner, entry.task_id))
         after = entries[-1]
     return found
+
+
+def _document(delivery: Delivery) -> dict[str, Any]:
+    return {"task": delivery.task.task_id, "owner": delivery.task.owner, **delivery_document(delivery)}
 
 
 def _state(delivery: Delivery) -> str:

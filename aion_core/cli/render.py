@@ -46,7 +46,7 @@ class TaskReport:
             "events": [self._event(each) for each in self.events] if self.events is not None else None,
             "contextState": self._context(),
             "undeliveredEvents": self.undelivered,
-            "webhooks": [_delivery(each) for each in self.deliveries],
+            "webhooks": [delivery_document(each) for each in self.deliveries],
         }
 
     def text(self) -> str:
@@ -66,7 +66,7 @@ class TaskReport:
         if self.undelivered:
             text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
         for each in self.deliveries:
-            fields = _delivery(each)
+            fields = delivery_document(each)
             text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
         return "\n".join(text)
 
@@ -211,7 +211,8 @@ def _turn(turn: Turn) -> dict[str, Any]:
     return {"turn": turn.id, "task": turn.task_id, "attempts": turn.tries, "handoffs": turn.handoffs}
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+def delivery_document(delivery: Delivery) -> dict[str, Any]:
+    """Return the state of a push config's notifications as JSON values."""
     return {
         "config": delivery.config_id,
         "deliveredThrough": delivery.cursor,

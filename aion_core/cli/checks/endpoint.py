@@ -83,6 +83,12 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
         next_step = "Search the function's log for the response's correlation id."
         if answer.status_code == 403 and signed:
             next_step = "Check your permission execute-api:Invoke (or lambda:InvokeFunctionUrl)."
+        elif answer.status_code == 404:
+            parts = urlsplit(url)
+            next_step = (
+                f"Check the path of the URL: the default agent is at {parts.scheme}://{parts.netloc}, and each agent is at "
+                f"{parts.scheme}://{parts.netloc}/agents/ID."
+            )
         elif answer.status_code in (502, 503, 500):
             next_step = "The function fails or does not start: see `aion logs --function api`."
         yield failed(name, f"The response is {answer.status_code}.", next_step)

@@ -81,16 +81,19 @@ def check_config(config: Path) -> Read:
     Return the configuration (None if it cannot be read) and the results of the checks.
     """
     try:
+        found = discover(config) if config.suffix not in (".yaml", ".yml") else None
         declared = read_deployment_config(config)
-        found = discover(config) if config.is_dir() else None
         agents = declared.agents
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        return None, [failed("aion.yaml", line, _FIXES[config.is_dir()]) for line in lines]
+        return None, [failed("aion.yaml", line, _FIXES[not config.is_file()]) for line in lines]
     if found is not None and found.config is None:
         next_step = "Run `aion init` before you deploy: it writes an aion.yaml for secrets and callers."
-        checks = [warning("aion.yaml", f"{config.resolve()} has no aion.yaml. Found there: {found.found}", next_step)]
+        message = f"{config.resolve()} has no aion.yaml. Found there: {found.found}"
+        if not config.is_dir():
+            message = f"No aion.yaml is used. Found: {found.found}"
+        checks = [warning("aion.yaml", message, next_step)]
     else:
         checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:
@@ -110,7 +113,7 @@ _FIXES = {
     True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or create an agent: `aion new my-agent`.",
     False: "Fix this line of the file.",
 }
-"""Next step for a configuration error. The key is True if the path is a folder, False if it is a file."""
+"""Next step for a configuration error. The key is False if the path is a file, True for a folder or a missing file."""
 
 
 def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:

@@ -79,6 +79,16 @@ def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation
     assert lines[poison][0] == "poison"
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_dlq_list_tells_of_further_messages(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
+    for number in range(3):
+        dead(moto, f"not of ours {number}")
+    listed = run("list", "--limit", "2", *options)
+    assert listed.stdout.count("poison") == 2
+    assert listed.stderr == "The task queue has more than 2 dead letters; --limit prints more.\n"
+    assert run("list", "--limit", "3", *options).stderr == ""
+
+
 def test_dlq_show_prints_ids_and_returns_message_to_queue(
     run: RunCommand, chat: StoreConversation, moto: LocalStack
 ) -> None:

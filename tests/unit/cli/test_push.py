@@ -1,6 +1,7 @@
 """`aion push` on the command line, with an emulated table."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,24 @@ def test_failing_push_configs_are_listed(run: RunCommand, push: Pushes) -> None:
         ["gone", "disabled", "HTTP 410"],
     ]
     assert f"{task_id(push)}\twell\tok" in run("list", "--all").output
+
+
+def test_push_list_prints_json(run: RunCommand, push: Pushes) -> None:
+    listed = run("list", "--owner", push.chat.context.owner, "--agent", push.chat.context.agent, "--json")
+    found = {each["config"]: each for each in json.loads(listed.stdout)}
+    assert found.keys() == {"dead", "gone"}
+    assert found["dead"] == {
+        "task": task_id(push),
+        "owner": push.chat.context.owner,
+        "config": "dead",
+        "deliveredThrough": 4,
+        "attempts": 0,
+        "failure": "HTTP 503",
+        "deadLetters": 1,
+        "disabled": False,
+        "timer": "",
+    }
+    assert found["gone"]["disabled"] is True
 
 
 def test_push_show_prints_deliveries_without_secrets(run: RunCommand, push: Pushes) -> None:

@@ -62,6 +62,14 @@ def test_doctor_passes_healthy_server_at_both_card_paths(run: RunCommand, tmp_pa
     assert "Anybody on this machine may call" in results["callers"]["message"]
 
 
+def test_doctor_names_agents_paths_for_wrong_path(run: RunCommand, tmp_path: Path) -> None:
+    with _Uvicorn(tmp_path, OPEN) as url:
+        code, results = run_doctor(run, "--url", f"{url}/agent/helper", "--config", "/nowhere.yaml")
+    assert code == 1
+    hint = f"Check the path of the URL: the default agent is at {url}, and each agent is at {url}/agents/ID."
+    assert results["card at /.well-known/agent-card.json"]["next"] == hint
+
+
 def test_doctor_fails_card_with_other_url(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")

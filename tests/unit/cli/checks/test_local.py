@@ -56,6 +56,26 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
     assert results["agent mine"]["message"].startswith("graph.py:graph is a LangGraph graph")
 
 
+@pytest.mark.parametrize(
+    ("place", "agent"),
+    [
+        (".", "helper"),
+        ("aion.yaml", "helper"),
+        ("placed_agent.py", "placed_agent"),
+        ("placed_agent.py:graph", "placed_agent"),
+        ("langgraph.json", "mine"),
+    ],
+)
+def test_doctor_checks_path_like_dev(run: RunCommand, tmp_path: Path, place: str, agent: str) -> None:
+    written(tmp_path, OPEN.replace("agent.py", "placed_agent.py"), placed_agent=AGENT)
+    (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./placed_agent.py:graph"}, "dependencies": ["."]}')
+    code, results = run_doctor(run, tmp_path / place, "--no-template")
+    assert code == 0
+    assert [name for name in results if name.startswith("agent ")] == [f"agent {agent}"]
+    assert results["package"]["status"] == "ok"
+    assert results["aion.yaml"]["status"] == ("ok" if agent == "helper" else "warning")
+
+
 def test_doctor_names_each_mistake_in_aion_yaml(run: RunCommand, tmp_path: Path) -> None:
     config = written(tmp_path, "aion: {agents: {a: {path: 7, nmae: x}, b: {}}}")
     ran = run("--config", config, "--no-template")
