@@ -4,13 +4,16 @@ import sys
 
 
 def main() -> None:
-    """Run the `aion` command. On Ctrl-C during the import of its modules, exit with code 130, without a traceback."""
+    """Run the `aion` command. On Ctrl-C during the import of its modules, exit without a traceback.
+
+    The exit code is 130, or 0 for `aion dev`, which Ctrl-C always ends with 0.
+    """
     try:
         from aion_core.cli.main import main as run
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(0 if sys.argv[1:2] == ["dev"] else 130)
 
 
 if __name__ == "__main__":

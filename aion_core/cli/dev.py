@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -35,7 +35,19 @@ CHOSEN = (
 BACKLOG = 2048
 
 
+class _StoppedByInterrupt(click.Command):
+    """Command that Ctrl-C ends quietly with exit code 0, also before its server handles signals."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(0)
+
+
 @click.command(
+    cls=_StoppedByInterrupt,
     short_help="Serve the agents on this machine.",
     epilog="""\b
 Examples:

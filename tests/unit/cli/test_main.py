@@ -70,20 +70,33 @@ def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "?Ä? ?\n", "")
 
 
-def test_interrupted_cli_import_ends_silently() -> None:
-    """Ctrl-C is pressed during the first import of the command's modules."""
-    code = (
+@pytest.mark.parametrize(
+    ("module", "command", "code"),
+    [
+        ("aion_core.cli.dev", "--help", 130),
+        ("aion_core.cli.dev", "dev", 0),
+        ("aion_core.agents.discovery", "dev", 0),
+        ("aion_core.dev.supervisor", "dev", 0),
+    ],
+)
+def test_interrupted_import_ends_silently(module: str, command: str, code: int, tmp_path: Path) -> None:
+    """Ctrl-C is pressed during the first import of a module."""
+    (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n")
+    program = (
         "import sys\n"
         "class Interrupt:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'aion_core.cli.dev':\n"
+        f"        if name == {module!r}:\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupt())\n"
         "from aion_core.cli.__main__ import main\n"
         "main()\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+    ran = subprocess.run(
+        [sys.executable, "-c", program, command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert [line for line in ran.stderr.splitlines() if "agent.py" not in line] == []
 
 
 def test_commands_are_listed_without_slow_imports() -> None:
