@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from aion_core.errors import StoreUnavailable
@@ -85,7 +86,7 @@ class _Queue(Generic[B]):
         if self._closed:
             return
         # Store the task: an event loop has only weak references to its tasks.
-        task = asyncio.get_running_loop().create_task(self._handle(wake_up, delay))
+        task = asyncio.get_running_loop().create_task(_LateCoroutine(partial(self._handle, wake_up, delay)))
         self._handling[task] = wake_up
         task.add_done_callback(self._handling.pop)
 
@@ -100,6 +101,37 @@ class _Queue(Generic[B]):
             except Exception:  # A handler may raise anything.
                 logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
+
+
+class _LateCoroutine(Coroutine[Any, Any, None]):
+    """Coroutine that creates another one at its first step.
+
+    The event loop may end between the creation of an asyncio task and its first step, after a message from a thread.
+    Python would warn of a coroutine that was never awaited.
+    """
+
+    def __init__(self, create: partial[Coroutine[Any, Any, None]]) -> None:
+        self._create = create
+        # asyncio shows this name in the task's description.
+        self.__qualname__ = create.func.__qualname__
+        self._work: Coroutine[Any, Any, None] | None = None
+
+    def _created(self) -> Coroutine[Any, Any, None]:
+        self._work = self._work or self._create()
+        return self._work
+
+    def send(self, value: Any) -> Any:
+        return self._created().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._created().throw(*error)
+
+    def close(self) -> None:
+        if self._work is not None:
+            self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._created().__await__()
 
 
 class MemoryWorkQueue(_Queue[WakeUp]):

@@ -1,7 +1,9 @@
 """Wake-up messages within one process: retries with a limit."""
 
 import asyncio
+import gc
 import threading
+import warnings
 
 import pytest
 
@@ -147,3 +149,20 @@ async def test_messages_without_handler_become_dead_letters(clock: ManualClock) 
     await work_queue.enqueue(WAKE_UP)
     await work_queue.quiet()
     assert work_queue.dead == [WAKE_UP]
+
+
+def test_message_at_end_of_event_loop_is_dropped_silently(clock: ManualClock) -> None:
+    """The loop handles the thread's message in its last step."""
+
+    async def ends() -> None:
+        queue = MemoryWorkQueue(clock)
+        queue.open()
+        queue.enqueue_from_thread(WAKE_UP)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(ends())
+        loop.close()
+        gc.collect()
+    assert not [each for each in found if "never awaited" in str(each.message)]
