@@ -1,4 +1,4 @@
-"""The examples' READMEs: each example is listed, explained, and served by its command."""
+"""READMEs of the examples: each example is listed, explained, and served by the command in its README."""
 
 import re
 import tomllib

@@ -18,7 +18,7 @@ def delete_files(count: int) -> dict[str, Any]:
 
 
 class DeletingModel(BaseLlm):
-    """Scripted model: calls `delete_files` with the number in the message, then says what happened."""
+    """Scripted model: calls `delete_files` with the number in the message, then reports the result."""
 
     model: str = "deleting"
 

@@ -1,4 +1,4 @@
-"""Confirmed and refused tool calls."""
+"""Tool calls that the client confirms or refuses."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ def request_refund(amount: int) -> None:
 
 
 class RefundingModel(BaseLlm):
-    """Scripted model: calls `request_refund` with the number in the message, then says how it was decided."""
+    """Scripted model: calls `request_refund` with the number in the message, then reports the decision."""
 
     model: str = "refunding"
 

@@ -1,4 +1,4 @@
-"""Result of a long-running tool, as text and as data."""
+"""Client that sends the result of a long-running tool, as text and as data."""
 
 from pathlib import Path
 

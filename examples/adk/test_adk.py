@@ -1,4 +1,4 @@
-"""Answers after a call of the tool."""
+"""Answer of the agent after its model has called the tool."""
 
 from pathlib import Path
 

@@ -117,7 +117,7 @@ export async function* serverSentEvents(body) {
       }
     }
   } finally {
-    // Closing the connection tells the server that nobody reads. The task goes on.
+    // Close the connection, so that the server stops sending. The task continues.
     await reader.cancel().catch(() => {});
   }
 }

@@ -14,7 +14,7 @@ from a2a.types import Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskQu
 
 
 async def main(url: str, text: str) -> None:
-    """Send the text, print each piece of the answer, and then the stored task's state and text."""
+    """Send the text; print each event of the stream, then the stored task."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         print(f"{card.name} speaks {card.preferred_transport} {card.protocol_version}.")

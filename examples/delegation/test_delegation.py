@@ -33,7 +33,7 @@ def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     config = str(HERE / "weather" / "aion.yaml")
     environ = {**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}
     if request.param == "slow":
-        # A request is answered before its task has ended.
+        # With this limit the weather agent answers a request before its task has ended.
         environ["AION_BLOCKING_WAIT"] = "0.001"
     app = build_app(Settings.from_environ(environ))
     monkeypatch.setenv("WEATHER_URL", url)
@@ -62,8 +62,8 @@ async def test_planner_forwards_questions_of_weather_agent(weather: str) -> None
 
 
 @pytest.mark.parametrize("weather", ["open"], indirect=True)
-async def test_planner_repeats_no_message_of_its_task(weather: str) -> None:
-    """The node runs three times; the weather agent has one task with three messages of the user."""
+async def test_planner_sends_each_message_once(weather: str) -> None:
+    """Run the planner's node three times in one task: the weather agent gets each message once, in one task."""
     async with serve(HERE / "planner" / "aion.yaml") as client:
         reply = await client.ask("Plan a day.")
         for answer in ("Paris", "Oslo"):

@@ -1,4 +1,4 @@
-"""Streamed words."""
+"""Stream of the echo agent, word by word."""
 
 from pathlib import Path
 

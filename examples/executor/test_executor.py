@@ -1,4 +1,4 @@
-"""Tables as text and as file, and the question for a table."""
+"""Table summaries: a table sent as text or as file, and a message without a table."""
 
 from pathlib import Path
 

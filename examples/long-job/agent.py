@@ -1,7 +1,7 @@
 """LangGraph graph that works for forty minutes, longer than a Lambda invocation may last. No key, no network.
 
-Each node run is a step with a checkpoint. Before the end of its invocation the server hands the turn to another one, which goes on
-after the last step.
+Each run of a node is a step with a checkpoint. Before its invocation ends, the server hands the turn off to another
+invocation, which continues after the last step.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Facts that outlive their conversation."""
+"""Facts remembered in one conversation and listed in another."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Scripted chat model with tool calls, in place of a real one. It asks for the rate, then for the product."""
+"""Scripted chat model in place of a real model. It calls the tool for the exchange rate, then the tool to multiply."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ class ScriptedConverter(BaseChatModel):
 
 
 def next_message(question: str, results: list[str]) -> AIMessage:
-    """Return the call of the next tool, or the answer after the results."""
+    """Return the next tool call, or the answer once both tools have returned their results."""
     found = re.search(r"([\d.]+) ([A-Z]{3}) in ([A-Z]{3})", question)
     if found is None:
         return AIMessage("Ask me, for example: How much is 250 USD in EUR?")
@@ -39,5 +39,5 @@ def next_message(question: str, results: list[str]) -> AIMessage:
 
 
 def call(tool: str, **arguments: Any) -> AIMessage:
-    """Return a message that calls the tool."""
+    """Return a message with a call of the tool."""
     return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": f"call-{tool}"}])

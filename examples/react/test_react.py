@@ -1,4 +1,4 @@
-"""Answers after two tool calls, by the scripted model and by the client of a real one."""
+"""Answers after two tool calls, with the scripted model and with OpenAI's client."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,7 +34,7 @@ async def test_scripted_model_uses_tools(question: str, answer: str) -> None:
 
 
 async def test_environment_selects_real_model() -> None:
-    """Run `aion dev` with the client of OpenAI, and a local server in place of OpenAI's."""
+    """Run `aion dev` with OpenAI's client and a local server that imitates OpenAI's API."""
     with Provider() as provider:
         url = f"http://127.0.0.1:{provider.server_port}/v1"
         environ = {"MODEL": "openai:gpt-5-mini", "OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": url}

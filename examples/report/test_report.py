@@ -1,4 +1,4 @@
-"""Progress in the stream, and data as an artifact."""
+"""Progress reports in the stream, and the answer as a data artifact."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ function receive(headers: Record<string, string>, body: Buffer): number {
   try {
     event = webhook.verify(body, headers);
   } catch {
-    return 401; // give a forger no details
+    return 401; // without a reason, which could help a forger
   }
   // Compare ids, not sequence numbers: an abandoned event may be sent again after later ones.
   const id = headers["webhook-id"];
@@ -41,7 +41,7 @@ function receive(headers: Record<string, string>, body: Buffer): number {
     handle(event as Record<string, Update>);
     handled.add(id);
   }
-  return 204; // for a repeat, too: otherwise the server would send it again
+  return 204; // also for a repeated event: otherwise the server would send it again
 }
 
 /** Return the body of a request, or undefined if it is too large or has no stated length. */

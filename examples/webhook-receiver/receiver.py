@@ -22,7 +22,7 @@ MOST_BYTES = 6 * 1024 * 1024
 
 
 class Inbox:
-    """Verifies signatures and recognises repeated events."""
+    """Signature check and memory of handled events."""
 
     def __init__(self, token: str) -> None:
         # A token without the prefix `whsec_` is used as a key as it is.
@@ -69,7 +69,7 @@ def serve(inbox: Inbox, port: int, act: Callable[[Any], None] = print_event) -> 
             try:
                 inbox.receive(self.headers, body, act)  # type: ignore[arg-type]  # case-insensitive names
             except WebhookVerificationError:
-                # Give a forger no details.
+                # Answer without a reason, which could help a forger.
                 self._respond(401)
             else:
                 # The same status for a repeat: otherwise the server would send it again.

@@ -1,4 +1,4 @@
-"""Docstrings of the files, and the modules that each part may import and load."""
+"""Module docstrings, and limits on the modules that each part imports and loads."""
 
 import ast
 import subprocess
@@ -13,14 +13,13 @@ SOURCES = sorted(
 )
 
 
-def test_each_file_says_first_what_it_owns() -> None:
+def test_each_source_file_has_docstring() -> None:
     for path in SOURCES:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
 
 
-# The store's adapter; what stands in for AWS, asks a deployment and makes one; the repository's own tools; an example
-# that signs its requests.
+# The AWS adapters, the local emulator, the smoke test, `aion deploy`, the repository's tools, and an example with signed requests.
 KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra", "examples/delegation")
 
 
@@ -45,9 +44,9 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
 @pytest.mark.parametrize(
     ("module", "never"),
     [
-        # A card is served, and a task stored, without a framework; a graph's author pays for no database driver.
+        # The app starts without a framework or a database driver; an agent loads its framework.
         ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
-        # The SDK's server has its own handlers, client and queues.
+        # The SDK's request handlers are not used: they would load the SDK's client and queues.
         (
             "handlers.api",
             {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc", "a2a.server.request_handlers", "cryptography"},
@@ -60,13 +59,13 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
         ("aion_core.stores.checkpoints", {"google.adk"}),
         ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
         ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
-        # What `aion card` does needs no agent; cards that are not signed need no cryptography.
+        # `aion card` loads no agent; unsigned cards need no cryptography.
         ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
-def test_a_module_loads_only_what_it_needs(module: str, never: set[str]) -> None:
-    """A function imports only what it serves."""
+def test_module_loads_no_unneeded_package(module: str, never: set[str]) -> None:
+    """Import each module in a new process: none of the packages in `never` is loaded."""
     program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
     environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)

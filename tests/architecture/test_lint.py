@@ -1,4 +1,4 @@
-"""Checkers of the code: the import contracts in each run, and all of `make lint-code` in `make test-deep` and in CI."""
+"""Static checks: import contracts in every run; all of `make lint-code` in `make test-deep` and CI."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def run(*command: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_imports_keep_the_contracts() -> None:
+def test_import_linter_contracts_hold() -> None:
     run(str(Path(sys.executable).with_name("lint-imports")))
 
 

@@ -1,4 +1,4 @@
-"""The selection of the nearest tests for `make quick`."""
+"""Selection of the test files that `make quick` runs for changed files."""
 
 from pathlib import Path
 
@@ -39,11 +39,11 @@ def test_nearest_tests_of_changed_file(tree: Path, changed: list[str], tests: li
 
 
 @pytest.mark.parametrize("changed", ["tests/e2e/test_dev.py", "tests/e2e/conftest.py"])
-def test_slow_tests_are_left_to_make_test(tree: Path, changed: str) -> None:
+def test_make_quick_leaves_out_slow_tests(tree: Path, changed: str) -> None:
     assert nearest([changed], tree) == ([], ["tests/e2e/test_dev.py"])
 
 
-def test_nearest_tests_come_before_others_near(tree: Path) -> None:
+def test_nearest_test_is_chosen_before_others(tree: Path) -> None:
     below = tree / "tests" / "contract"
     below.mkdir()
     for number in range(2 * MOST):

@@ -1,4 +1,4 @@
-"""Prose of the code: docstrings begin with a verb or a noun phrase, test names are short, class names are unique."""
+"""Style of docstrings and names: first words of docstrings, length of test names, unique class names."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ TESTS = ("examples", "tests")
 
 @cache
 def figures(*folders: str) -> Figures:
-    """Return the figures of the folders' Python files."""
+    """Return the style figures of the Python files in these folders."""
     return figures_of(python_files(*folders), tokens=folders == SOURCE)
 
 
@@ -29,7 +29,7 @@ def test_class_names_of_source_are_unique() -> None:
 
 
 def test_prose_of_source_has_few_relative_clauses() -> None:
-    """Plain libraries have one or two relative words in a hundred; this code once had seven."""
+    """Limit relative words (that, which, who) per 100 words: well-written libraries have one or two."""
     found = figures(*SOURCE)
     assert found.docstrings.per_hundred <= 2.5
     assert found.comments.per_hundred <= 3

@@ -1,4 +1,4 @@
-"""The bill of materials has the shipped packages, and a failed audit is not a passed one."""
+"""Supply chain: the software bill of materials lists the shipped packages; an audit without a result fails."""
 
 import json
 import tomllib
@@ -30,7 +30,7 @@ def test_bill_of_materials_has_shipped_locked_packages(tmp_path: Path) -> None:
     assert all(part.get("purl", "").startswith("pkg:pypi/") for part in bill["components"])
 
 
-def test_vulnerability_names_its_fix() -> None:
+def test_vulnerability_text_has_fixed_version() -> None:
     assert vulnerabilities(CLEAN, "") == []
     (found,) = vulnerabilities(FOUND, "")
     assert found == Vulnerable("idna", "3.6", "PYSEC-2024-60", ("3.7",))
@@ -50,7 +50,7 @@ def test_audit_reports_first_skip_reason() -> None:
 
 
 def test_audit_falls_back_to_second_service() -> None:
-    """A mirror of PyPI may have packages without their vulnerabilities."""
+    """Ask OSV if PyPI gives no result: a mirror of PyPI may not list vulnerabilities."""
     asked: list[str] = []
 
     def only(answering: str) -> Callable[[str], list[Vulnerable]]:

@@ -1,4 +1,4 @@
-"""Imports of the tables and of the other adapters: the port and their vendor, no rule and no store."""
+"""Imports of tables and other adapters: only the port and the vendor's library, no stores and no task logic."""
 
 import ast
 import sys
@@ -12,7 +12,7 @@ RULES = ("aion_core.tasks", "aion_core.push", "aion_core.stores")
 
 
 def imported(module: str) -> set[str]:
-    """Return the names of the modules that a module of ours imports, wherever in it."""
+    """Return the names of all modules that the module imports, also inside functions."""
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for node in ast.walk(tree):
@@ -32,7 +32,7 @@ def imported(module: str) -> set[str]:
     ],
 )
 def test_table_imports_port_and_vendor_only(table: str, vendors: set[str]) -> None:
-    """The modules of its own package that it imports are looked through, too."""
+    """Check the table's imports, and those of the modules that it imports from its own package."""
     package = table.rpartition(".")[0]
     look, seen = [table], set[str]()
     used = set[str]()
@@ -49,7 +49,7 @@ def test_table_imports_port_and_vendor_only(table: str, vendors: set[str]) -> No
     assert used == vendors
 
 
-def test_adapter_imports_no_rule_and_no_store() -> None:
+def test_adapter_imports_no_task_logic_or_store() -> None:
     for package in ADAPTERS:
         for file in sorted((ROOT / "aion_core" / package).rglob("*.py")):
             name = str(file.relative_to(ROOT / "aion_core"))

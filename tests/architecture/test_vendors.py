@@ -1,4 +1,4 @@
-"""Imports of vendors that import-linter cannot check: `google.adk` shares its first name with `google.protobuf`."""
+"""Imports of ADK, which import-linter cannot check: `google.adk` and `google.protobuf` share a top-level package."""
 
 import ast
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MAY = (
     "aion_core/agents/adk/",
-    # The agent that a new project gets.
+    # Agent of a new ADK project.
     "aion_core/project/files/adk/",
     "aion_core/sessions/",
     "aion_core/stores/sessions.py",
     "aion_core/stores/artifacts.py",
 )
-"""Where ADK is known; the bootstrap imports these when an ADK agent is loaded."""
+"""Files that may import ADK; aion_core.bootstrap imports them when it loads an ADK agent."""
 
 
 def imports(file: Path) -> set[str]:
@@ -25,8 +25,8 @@ def imports(file: Path) -> set[str]:
     return found
 
 
-def test_adk_stays_behind_its_adapter() -> None:
-    """DESIGN, the house: vendors behind their adapter."""
+def test_adk_is_imported_by_its_adapters_only() -> None:
+    """Find no import of ADK outside of the files in MAY."""
     who = {
         str(file.relative_to(ROOT))
         for folder in ("aion_core", "aion", "handlers", "infra")

@@ -1,7 +1,7 @@
 """CPU time added to each streamed chunk by the LangGraph adapter, compared with bare `graph.astream()`.
 
-`python -m tests.bench.chunks` prints a line for each pair of runs and the median. The two alternate in one process, so
-that a change of the machine's speed favours neither.
+`python -m tests.bench.chunks` prints a line for each pair of runs, and the median. Runs with and without the adapter
+alternate in one process, so that a change of the machine's speed affects both.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ agent = LangGraphAgent(graph)
 
 
 def asked() -> TurnRequest:
-    """Return a turn request, as from a runner."""
+    """Return the turn request that TaskRunner would pass to the agent."""
     context = ContextKey("owner", "bench", "context")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
     new = admission.new_task(
@@ -34,7 +34,7 @@ def asked() -> TurnRequest:
 
 
 async def bare() -> int:
-    """Run the graph alone, with the stream modes of the seeds."""
+    """Run the graph without the adapter, with the adapter's stream modes."""
     given = {"messages": [HumanMessage("talk", id="m-1")]}
     events = 0
     async for _ in graph.astream(given, stream_mode=["values", "messages", "custom", "updates"]):
@@ -51,14 +51,14 @@ async def adapted() -> int:
 
 
 def cost(run: object) -> float:
-    """Return the CPU seconds of one run."""
+    """Return the CPU time of one run in seconds."""
     before = time.process_time()
     asyncio.run(run())  # type: ignore[operator]
     return time.process_time() - before
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the CPU time with and without the adapter, and print it."""
     cost(bare), cost(adapted)
     pairs = [(cost(bare), cost(adapted)) for _ in range(PAIRS)]
     for alone, through in pairs:

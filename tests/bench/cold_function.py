@@ -1,7 +1,7 @@
 """CPU time of ApiFunction until its first streamed word: the init phase, then the first invocation.
 
-`python -m tests.bench.cold_function` runs the built package with Lambda's Python and the runtime's own loop, against the
-emulated DynamoDB. It asserts nothing, since the times depend on the machine.
+`python -m tests.bench.cold_function` runs the built package with Lambda's Python and our runtime loop, against an
+emulated DynamoDB. It has no limit, because the times depend on the machine.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @click.command()
 @click.option("--rounds", default=5, show_default=True, help="Number of cold starts.")
 def main(rounds: int) -> None:
-    """Print the medians."""
+    """Start ApiFunction several times, and print the median CPU times."""
     code = package_here("ApiFunction").code
     print(f"{code}, {lambda_python()[1]}")
     with emulator_process() as place, tempfile.TemporaryDirectory() as scratch:
@@ -39,7 +39,7 @@ def main(rounds: int) -> None:
 
 
 async def _start(code: Path, environ: dict[str, str], scratch: Path) -> tuple[float, float, float]:
-    """Return the CPU seconds of the init phase, of the first invocation until its first chunk, and both."""
+    """Return the CPU seconds of the init phase, of the first invocation, and the sum."""
     async with FakeRuntimeApi() as api:
         process = subprocess.Popen(
             [alone(lambda_python()[0], scratch), "-m", "aion_core.lambda_runtime"],
@@ -53,7 +53,7 @@ async def _start(code: Path, environ: dict[str, str], scratch: Path) -> tuple[fl
                 "AWS_LAMBDA_RUNTIME_API": api.address,
                 "AWS_LAMBDA_FUNCTION_NAME": "api",
                 "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
-                # As under SAM: a caller without a signature.
+                # Let an unsigned caller in, as `sam local` does.
                 "AION_AUTH": "off",
                 "AWS_SAM_LOCAL": "true",
                 "AION_CONFIG": "aion.yaml",

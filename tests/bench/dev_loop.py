@@ -1,6 +1,6 @@
-"""Times of the development loop: first start with an empty state, second start, and edit to edited answer.
+"""Times of `aion dev`: the first start (without stored state), the second start, and from an edit to its first answer.
 
-`python -m tests.bench.dev_loop [--framework adk] [--edits 5]` asserts nothing, since the times depend on the machine.
+`python -m tests.bench.dev_loop [--framework adk] [--edits 5]` has no limit, because the times depend on the machine.
 """
 
 import argparse
@@ -40,7 +40,7 @@ root_agent = Answering(name="answering")
 
 
 def main() -> None:
-    """Print the times."""
+    """Measure the times with a small agent, and print them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--framework", choices=["langgraph", "adk"], default="langgraph")
     parser.add_argument("--edits", type=int, default=5)
@@ -72,12 +72,12 @@ def main() -> None:
 
 
 def as_user(folder: Path) -> list[str]:
-    """Return the command of a user. The processes of the tests are forked with the packages imported."""
+    """Return the command that a user runs; forked test processes would skip the imports."""
     return [str(Path(sys.executable).with_name("aion")), "dev", "--config", str(folder / "aion.yaml")]
 
 
 def started(folder: Path, what: str) -> None:
-    """Start the command, print the time to its greeting and to its first answer, and stop it."""
+    """Start `aion dev`, print the times until its greeting and its first answer, and stop it."""
     began = time.monotonic()
     with serving(as_user(folder), AION_DATA_DIR=str(folder / ".aion")) as server:
         greeted = time.monotonic() - began
@@ -88,7 +88,7 @@ def started(folder: Path, what: str) -> None:
 
 
 def asked(http: httpx.Client, url: str) -> str:
-    """Return the agent's answer."""
+    """Send a message; return the agent's answer, or "" while the server restarts."""
     try:
         task = http.post(url, json=send("hello")).json()["result"]["task"]
     except httpx.TransportError:

@@ -1,8 +1,8 @@
-"""Files of the product on the path of one streamed message, in their order.
+"""Source files on the path of one streamed message, in order of their first call.
 
 `python -m tests.bench.message_path [--store dynamodb]` sends "Hello there" to the echo agent in this process (v1,
 JSON-RPC, SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator,
-and prints the list. A call of one of its functions counts a file; imports and work done once for each process do not count.
+and prints the list. A file counts if one of its functions is called; imports and once-per-process work do not count.
 """
 
 import argparse
@@ -29,10 +29,10 @@ PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("aion_core", "handlers
 EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 
 QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
-"""Settings of both stores. A turn of a slow machine ends before the first renewal of such a lease, which enters two more files."""
+"""Settings for both stores. The long lease is never renewed: a renewal would add two files to the path."""
 
 MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 40
-"""Limits of the number of files: until the first write of the table, and in the whole streamed turn."""
+"""Maximum number of files until the first write to the table, and in the whole streamed turn."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
 """Write functions of the memory store."""
@@ -42,14 +42,14 @@ AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "Batc
 
 @dataclass
 class MessagePath:
-    """Distinct files on a message's path, in order."""
+    """Distinct files on a message's path, in order of their first call."""
 
     files: list[str] = field(default_factory=list)
     before_write: int | None = None
     """Number of files before the first write; None without a write."""
 
     def enter(self, frame: FrameType) -> None:
-        """Note the file of a called function."""
+        """Record the file of a called function."""
         code = frame.f_code
         name = code.co_filename
         if self.before_write is None and _writes(frame):
@@ -71,19 +71,19 @@ _is_message: ContextVar[bool] = ContextVar("is_message", default=False)
 
 
 async def message_path(environ: Mapping[str, str]) -> MessagePath:
-    """Return the path of a message through an app with these settings; the one before it is not traced."""
+    """Send two messages to an app with these settings; return the path of the second."""
     path, is_traced = MessagePath(), False
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        # Tasks inherit the context of the message, threads do not; background tasks of the app have another one. A thread
-        # that renews a lease may be that of the message before.
+        # Trace the asyncio tasks of the message (they inherit _is_message) and threads. Leave out background tasks, and the
+        # lease threads, because one of them may renew the lease of the first message.
         thread = threading.current_thread()
         is_of_message = _is_message.get() or not (thread is main_thread or thread.name.startswith("lease-"))
         if is_traced and event == "call" and is_of_message:
             path.enter(frame)
 
     main_thread = threading.current_thread()
-    # Before the start of any other thread: a running one is not traced.
+    # setprofile traces only threads that start after this call, so call it before the app is built.
     threading.setprofile(profile)
     try:
         app = build_app(Settings.from_environ(environ))

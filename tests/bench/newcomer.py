@@ -1,8 +1,8 @@
 """Times of a newcomer's first steps: install, new project, server, first streamed word, edit, build.
 
-`python -m tests.bench.newcomer` begins with an empty home folder, three times: with empty package caches, with uv's cache of the
-first round, and with the caches of uv and of `aion build`. It prints the time of each step, and exits with 1 if a round takes longer
-than its limit (`--check`).
+`python -m tests.bench.newcomer` takes the steps in three rounds, each with an empty home folder: with empty package caches,
+with a filled uv cache, and with filled caches of uv and `aion build`. It prints the time of each step. With `--check` it exits
+with 1 if a round takes longer than its limit.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ROUNDS = {
     "warm cache of uv": ("second", None),
     "warm caches of uv and of aion build": ("second", 15.0),
 }
-"""Rounds, each with its folder for the cache of `aion build`, and with its longest duration in seconds."""
+"""Cache folder of `aion build` and time limit in seconds (or None) of each round."""
 
 SECONDS = 600
 """Time limit of one step."""
@@ -40,7 +40,7 @@ SECONDS = 600
 
 @dataclass
 class Round:
-    """One walk through the steps, in an empty home folder."""
+    """One round of all steps, with an empty home folder."""
 
     home: Path
     uv_cache: Path
@@ -53,7 +53,7 @@ class Round:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables of a user's shell."""
+        """Return the environment variables of a new user's shell."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "LANG", "SSL_"))}
         path = f"{Path(find_uv()).parent}:/usr/local/bin:/usr/bin:/bin"
         pyenv = os.environ.get("PYENV_ROOT") or str(Path.home() / ".pyenv")
@@ -62,22 +62,22 @@ class Round:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure the time and the CPU time of the block, and print both."""
+        """Measure the duration and the CPU time of the block, and print both."""
         began, cpu = time.monotonic(), self.cpu_seconds()
         yield
         self.times[name] = time.monotonic() - began
         print(f"  {name:36}{self.times[name]:7.1f} s {self.cpu_seconds() - cpu:7.1f} s of CPU", flush=True)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of the ended child processes and, on Linux, of the running server's.
+        """Return the CPU time of ended child processes and, on Linux, of the running server.
 
-        Unlike the times, it hardly depends on other load.
+        Other load on the machine hardly changes CPU times.
         """
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         return ended.ru_utime + ended.ru_stime + (_cpu_of_session(self.session) if self.session else 0.0)
 
     def walk(self) -> float:
-        """Take all steps, and return the seconds."""
+        """Take all steps; return their total duration in seconds."""
         project = self.home / "my-agent"
         source = f"aion-lambda[local] @ {self.wheel.as_uri()}"
         with self.step("install, aion new"):
@@ -115,7 +115,7 @@ class Round:
         )  # fmt: skip
         assert process.stdout is not None
         printed, self.session = "", process.pid
-        # A server that does not start must not hold up the measurement.
+        # Kill a server that does not start.
         timer = threading.Timer(SECONDS, os.killpg, [process.pid, signal.SIGKILL])
         timer.start()
         try:
@@ -154,7 +154,7 @@ def _first_word(url: str) -> str:
 
 
 def _edit(agent: Path) -> None:
-    """Let the agent's scripted model begin its answers with another word."""
+    """Edit the agent: its answers now begin with "Edited:"."""
     before = agent.read_text(encoding="utf-8")
     after = before.replace("Your message has", "Edited: the message has")
     if after == before:
@@ -163,7 +163,7 @@ def _edit(agent: Path) -> None:
 
 
 def _cpu_of_session(session: int) -> float:
-    """Return the CPU time of the processes of a session and of their ended children, read from /proc."""
+    """Read from /proc the CPU time of a session's processes and their ended children."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # the process has ended
@@ -173,7 +173,7 @@ def _cpu_of_session(session: int) -> float:
 
 
 def main() -> None:
-    """Take the steps with empty and with warm package caches, and print the times."""
+    """Run the rounds, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--framework", choices=["langgraph", "adk", "executor"], default="langgraph")
     parser.add_argument("--check", action="store_true", help="exit with 1 above a limit")

@@ -1,6 +1,6 @@
-"""Function calls of a streamed chunk and of a blocking send; unlike time, they are deterministic.
+"""Number of function calls per streamed chunk and per blocking send. Unlike times, it is deterministic.
 
-`make bench` measures the microseconds; a call takes about a tenth of one.
+`make bench` measures times; a call takes about 0.1 µs.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ FEW, MANY = 200, 700
 BUDGET = 0.3 if sys.version_info < (3, 12) else 0.45
 """Maximum ratio of the adapter's calls for a chunk to LangGraph's own.
 
-LangChain checks for a coroutine function in our callback at each chunk; from 3.12 on `inspect` makes 13 calls more.
+For each chunk LangChain checks if our callback is a coroutine function; since Python 3.12 this takes 13 more calls.
 """
 
 
@@ -36,7 +36,7 @@ SEND_BUDGET = 1.8
 
 
 def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Return the number of Python and C functions called by the run in this thread."""
+    """Return how many Python and C functions the run calls in this thread."""
     count = 0
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -55,8 +55,8 @@ def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def a_chunk(run: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-    """Return the calls of one chunk: those of many chunks minus those of a few."""
-    calls(lambda: run(FEW))  # imports and caches belong to no chunk
+    """Return the calls per chunk, from the difference between a run with many chunks and one with few."""
+    calls(lambda: run(FEW))  # the first run imports modules and fills caches
     return (calls(lambda: run(MANY)) - calls(lambda: run(FEW))) / (MANY - FEW)
 
 
@@ -74,12 +74,12 @@ async def adapted(chunks: int) -> None:
 def test_adapter_adds_few_calls_per_chunk() -> None:
     alone, through = a_chunk(bare), a_chunk(adapted)
     print(f"a chunk: {alone:.1f} calls bare, {through - alone:.1f} more through the adapter")
-    assert alone > 20  # otherwise nothing was streamed
+    assert alone > 20  # fewer calls mean that nothing was streamed
     assert through - alone <= BUDGET * alone
 
 
 async def sends(app: Any) -> None:
-    """Send blocking messages, each for ten chunks, to the app in JSON-RPC."""
+    """Send SENDS blocking messages over JSON-RPC; the agent streams ten chunks for each."""
     for _ in range(SENDS):
         body = [json.dumps(request("10 0", streaming=False)).encode()]
         answer: list[Any] = []
@@ -97,14 +97,14 @@ async def sends(app: Any) -> None:
 
 
 def served() -> Any:
-    """Return our app with the graph of the benchmark."""
+    """Return the app of aion_core with the benchmark's graph."""
     environ = {"AION_CONFIG": str(ROOT / "bench/aion.yaml"), "AION_STORE": "memory", "AION_AUTH": "off"}
     return build_app(Settings.from_environ(environ))
 
 
 def a_send(app: Any) -> float:
-    """Return the calls of a send to the app."""
-    calls(lambda: sends(app))  # imports and caches
+    """Return the calls per blocking send."""
+    calls(lambda: sends(app))  # the first sends import modules and fill caches
     return calls(lambda: sends(app)) / SENDS
 
 
@@ -116,7 +116,7 @@ def test_blocking_send_makes_few_calls() -> None:
 
 
 async def test_blocking_send_leaves_no_cyclic_garbage() -> None:
-    """Only the garbage collector frees objects in a cycle: with a hundred of them, it takes a twentieth of a send's time."""
+    """Create no reference cycles, because collecting a hundred cyclic objects takes 5 % of a send's time."""
     app = served()
     await sends(app)
     gc.collect()

@@ -13,7 +13,7 @@ from tests.bench.message_path import (
 )
 
 DYNAMODB_FILES = 2
-"""Files of a DynamoDB write before its request: its JSON of the write, and the boto3 client."""
+"""Additional files before a DynamoDB write: the conversion to DynamoDB's JSON, and the boto3 client."""
 
 
 def check(path: MessagePath, *, most_before_write: int = MAX_BEFORE_WRITE) -> None:

@@ -16,7 +16,7 @@ from tests.support.server import TIMEOUT
 
 @dataclass(frozen=True)
 class ApiProcess:
-    """Running API process."""
+    """API process, and its URL."""
 
     process: ForkedProcess
     url: str
@@ -24,8 +24,8 @@ class ApiProcess:
 
 @contextmanager
 def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[ApiProcess]:
-    """Serve the config's agents on the stack; yield the process once it answers."""
-    # Bound here, so that no other process can take the port in between. A request waits until the process accepts it.
+    """Serve the agents of `config` with the resources of `stack`; yield the process after its first response."""
+    # The test binds the port and passes it on, so that no other process can take it. The first request waits in the backlog.
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         process = ForkedProcess(

@@ -1,4 +1,4 @@
-"""Chromium for end-to-end tests, driven by Playwright, and pages of another origin than the server's."""
+"""Chromium for end-to-end tests, driven by Playwright, and static pages whose origin differs from the agent server's."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ class BrowserMissing(Exception):
 
 
 def chromium() -> str:
-    """Return the path of Chromium. Root installs Debian's package if it is missing. Raise BrowserMissing."""
+    """Return the path of Chromium; as root, install Debian's package if necessary. Raise BrowserMissing without Chromium."""
     with file_lock(ROOT / ".cache" / "chromium"):
         if found := _installed():
             return found
@@ -51,7 +51,7 @@ def _installed() -> str | None:
 
 @contextmanager
 def pages(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder until the block ends; yield their origin at `localhost`."""
+    """Serve a folder's files until the block ends; yield the server's origin with the host name `localhost`."""
     app = Starlette(routes=[Mount("/", StaticFiles(directory=folder, html=True))])
     with listening(app) as url:
         yield url.replace("127.0.0.1", "localhost")
@@ -59,7 +59,7 @@ def pages(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def browser_page(url: str) -> Iterator[Page]:
-    """Open the URL in a new Chromium until the block ends. Raise BrowserMissing."""
+    """Open the URL in a new Chromium, and close it at the end of the block. Raise BrowserMissing without Chromium."""
     program = chromium()
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program) as browser:
         page = browser.new_page()

@@ -1,4 +1,4 @@
-"""Official clients, constructed as their users do."""
+"""Official A2A client, created as in an application."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -17,6 +17,6 @@ def server() -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def own_stack() -> Iterator[LocalStack]:
-    """Start a stack with a queue for this test alone."""
+    """Start an emulated stack for one test, so that no other test uses its queues."""
     with LocalStack.start("template.yaml") as stack:
         yield stack

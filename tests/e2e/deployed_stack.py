@@ -1,6 +1,6 @@
-"""Local deployment: the stack of `aion deploy` on ministack, run by the built packages.
+"""Local deployment: `aion deploy` creates a stack on the emulator ministack, and the built packages serve its functions.
 
-The emulator of Lambda's runtime runs the functions; our pollers replace the event sources.
+The runtime interface emulator runs the functions; pollers of the tests replace the event source mappings.
 """
 
 import os
@@ -34,27 +34,27 @@ SERVICES = (
 STACK = "aion-dev"
 TIMEOUT = 120
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-# The receivers are on this machine. The functions find their URL as without the parameter BaseUrl, which names our entry point
-# to `aion deploy`: the emulator's own API is not served.
+# Webhook receivers run on this machine, so plain HTTP and 127.0.0.0/8 are allowed. BaseUrl tells `aion deploy`
+# the URL of the test's entry point; the functions run without it.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_BASE_URL": ""}
 
 
 @dataclass(eq=False)
 class DeployedStack:
-    """Stack of CloudFormation, with its running functions and its URL for clients."""
+    """CloudFormation stack with running functions, and its URL for clients."""
 
     project: SamProject
     options: list[str]
-    """Options of its deployment."""
+    """Options of `aion deploy`."""
     printed: str
-    """Output of its deployment."""
+    """Output of `aion deploy`."""
     entrypoint_url: RestApi
     code: Path
     physical_ids: dict[str, str]
     configurations: dict[str, dict[str, Any]]
     """Lambda's configuration of each function."""
     idle: set[str] = field(default_factory=set)
-    """Functions without effect: their events are only recorded."""
+    """Disabled functions: their events are recorded, but not handled."""
     urls: dict[str, str] = field(default_factory=dict)
     handed: list[tuple[str, Any]] = field(default_factory=list)
     """Events of each function, except requests."""
@@ -65,16 +65,16 @@ class DeployedStack:
         return Place(ministack.ACCOUNT, REGION, self.project.endpoint, STACK)
 
     def client(self, service: str) -> Any:
-        """Return a client of this stack's DynamoDB, SQS or S3."""
+        """Return the boto3 client of an emulated AWS service."""
         return self.project.client(service)
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return the function's variables from CloudFormation and from Lambda."""
+        """Return the function's environment variables: those of the template and those of Lambda."""
         given: dict[str, str] = self.configurations[function]["Environment"]["Variables"]
         return {**given, **SETTINGS, **HERE}
 
     def invoke(self, function: str, event: Any) -> Any:
-        """Invoke the built function, and return its answer; the emulator handles one event at a time."""
+        """Invoke the built function and return its result. A lock serialises events: the emulator handles one at a time."""
         self.handed.append((function, event))
         if function in self.idle:
             return {}
@@ -87,7 +87,7 @@ class DeployedStack:
         return told
 
     def call_schedule(self, function: str) -> Any:
-        """Invoke the function with the event of the template's rule."""
+        """Invoke the function with the event of its schedule rule in the template."""
         events = self.client("events")
         for rule in (each["Name"] for each in events.list_rules()["Rules"]):
             if any(_name_in(each["Arn"]) == self.physical_ids[function] for each in _targets(events, rule)):
@@ -103,16 +103,16 @@ def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
 
 
 def _name_in(arn: str) -> str:
-    """Return the function's name, also from the ARN of an alias."""
+    """Return the function's name from the ARN of the function or of its alias."""
     return arn.split(":")[6]
 
 
 @contextmanager
 def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[DeployedStack]:
-    """Deploy a project with this aion.yaml and these files without a smoke test; run its functions until the block ends.
+    """Deploy a project with the given aion.yaml and agent files; run its functions until the block ends.
 
     `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the project's
-    agents. tests/e2e/test_sam.py compares the two; test_installed.py builds a project by its Makefile.
+    agents. tests/e2e/test_sam.py checks that both builds are equal; test_installed.py builds a project with its Makefile.
     """
     with ExitStack() as until_the_end:
         entrypoint_url = until_the_end.enter_context(rest_api())
@@ -159,7 +159,7 @@ def running(stack: DeployedStack) -> Iterator[None]:
 
 @contextmanager
 def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterator[str]:
-    """Run the package under the runtime emulator, with only the package and the runtime on the path; yield its URL."""
+    """Run a function's package under the runtime emulator, without installed packages; yield the URL for invocations."""
     scratch = stack.code / f"{function}-runtime"
     scratch.mkdir(exist_ok=True)
     handler = stack.configurations[function]["Handler"]
@@ -168,11 +168,11 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
 
 
 def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
-    """Link the files of the built package into the folder; add those of a user's project, if the function has agents."""
+    """Link the files of the built package into the folder; for a function with agents, add the project's files."""
     copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
     if (copied / "aion.yaml").exists():
         for name, text in files.items():
-            # Not into the file of the package.
+            # Remove the hard link first: writing to it would change the built package.
             (copied / name).unlink(missing_ok=True)
             (copied / name).write_text(text)
 
@@ -180,13 +180,13 @@ def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
 def _linked(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # on another device
+    except OSError:  # a hard link needs both files on one device
         shutil.copy2(source, target)
 
 
 @contextmanager
 def _streaming_api(stack: DeployedStack) -> Iterator[None]:
-    """Run ApiFunction like Lambda with an exec wrapper: the wrapper gets the runtime's own command."""
+    """Run ApiFunction as Lambda does: start the exec wrapper with the command of the managed runtime."""
     code, environ = stack.code / "ApiFunction", stack.environment("ApiFunction")
     scratch = stack.code / "ApiFunction-runtime"
     scratch.mkdir()
@@ -211,7 +211,7 @@ def _streaming_api(stack: DeployedStack) -> Iterator[None]:
 
 
 def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:
-    """Return the function of this name, to call with an event and a context."""
+    """Return a handler that invokes the Lambda function of this name."""
     return lambda event, _: stack.invoke(name, event)
 
 
@@ -229,7 +229,7 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             "Queue": mapping["EventSourceArn"],
             "BatchSize": mapping["BatchSize"],
             "FunctionResponseTypes": mapping["FunctionResponseTypes"],
-            # The maximum of an emulator of one environment.
+            # The runtime emulator has one execution environment.
             "ScalingConfig": {"MaximumConcurrency": 1},
         }
         function = Function(

@@ -1,4 +1,4 @@
-"""HTTP proxy in front of the AWS emulator: it injects faults into the calls of real processes, by rule."""
+"""HTTP proxy in front of the AWS emulator. Rules select the AWS calls that fail, and how."""
 
 import asyncio
 import itertools
@@ -21,7 +21,7 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass
 class Call:
-    """Call of an AWS operation, and its connection to the client."""
+    """HTTP request of an AWS operation, and the connection for its response."""
 
     head: bytes
     body: bytes
@@ -30,18 +30,18 @@ class Call:
 
     @property
     def service(self) -> str:
-        """Return the service of the signature, such as `dynamodb`."""
+        """Return the AWS service in the request's signature, such as `dynamodb`."""
         found = _SERVICE.search(self.head)
         return found[1].decode() if found else ""
 
     @property
     def operation(self) -> str:
-        """Return the operation, such as `TransactWriteItems`; for S3 the HTTP method."""
+        """Return the AWS operation, such as `TransactWriteItems`, or the HTTP method for S3."""
         found = _TARGET.search(self.head)
         return found[1].decode() if found else self.head.split(b" ", 1)[0].decode()
 
     async def forward(self) -> bytes:
-        """Return the emulator's answer."""
+        """Send the request to the emulator and return the response."""
         place = urlsplit(self.endpoint)
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
         line, _, headers = _DROPPED.sub(b"", self.head).partition(b"\r\n")
@@ -57,7 +57,7 @@ Fault = Callable[[Call], Awaitable[bytes | None]]
 
 @dataclass
 class Rule:
-    """Fault for the calls of a service: for `times` of them, each `every`-th, of the named operations or of all."""
+    """Fault for every `every`-th call of a service's `operations` (empty: all), at most `times` times."""
 
     service: str
     fault: Fault
@@ -68,7 +68,7 @@ class Rule:
     _matched: int = field(default=0, repr=False)
 
     def takes(self, call: Call) -> bool:
-        """Return True if the rule handles this call, and count it."""
+        """Count the call; return True if the rule's fault applies to it."""
         if call.service != self.service or (self.operations and call.operation not in self.operations):
             return False
         self._matched += 1
@@ -79,7 +79,7 @@ class Rule:
 
 
 class FaultProxy:
-    """Proxy at `url`; `rules` may be changed at any time, and `calls` counts the operations of each service."""
+    """Proxy at `url`. Tests may change `rules` at any time; `calls` counts each service's operations."""
 
     def __init__(self, endpoint: str) -> None:
         self.rules: list[Rule] = []
@@ -114,7 +114,7 @@ class FaultProxy:
 
 @contextmanager
 def fault_proxy(endpoint: str) -> Iterator[FaultProxy]:
-    """Serve a proxy of the endpoint in a thread of its own."""
+    """Run a proxy to the endpoint in a new thread until the block ends."""
     proxy, loop = FaultProxy(endpoint), asyncio.new_event_loop()
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     proxy.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -135,7 +135,7 @@ def _answer(status: int, body: bytes) -> bytes:
 
 
 def refused(status: int = 503, code: str = "ServiceUnavailable") -> Fault:
-    """Refuse the call without effect."""
+    """Return an error without executing the call."""
 
     async def fault(_: Call) -> bytes | None:
         return _answer(status, json.dumps({"__type": code, "message": "injected"}).encode())
@@ -144,18 +144,18 @@ def refused(status: int = 503, code: str = "ServiceUnavailable") -> Fault:
 
 
 async def lost(call: Call) -> bytes | None:
-    """Execute the call, and answer that the service has failed."""
+    """Execute the call, but answer with a server error."""
     await call.forward()
     return _answer(500, b'{"__type": "InternalServerError", "message": "injected"}')
 
 
 async def reset(call: Call) -> bytes | None:
-    """Reset the connection: before the call, after it, or in the middle of its answer."""
+    """Reset the connection before the call, after the call, or in the middle of the response."""
     answer = b"" if next(_resets) % 3 == 0 else await call.forward()
     if len(answer) % 2:
         call.writer.write(answer[: len(answer) // 2])
         await call.writer.drain()
-    # Without lingering, the close is a reset.
+    # SO_LINGER of 0 seconds makes the close send a TCP reset.
     call.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     call.writer.transport.abort()
     return None
@@ -165,7 +165,7 @@ _resets = itertools.count()
 
 
 def slow(seconds: float) -> Fault:
-    """Answer late."""
+    """Delay the response."""
 
     async def fault(call: Call) -> bytes | None:
         answer = await call.forward()
@@ -176,7 +176,7 @@ def slow(seconds: float) -> Fault:
 
 
 def repeated(times: int) -> Fault:
-    """Execute the call several times."""
+    """Execute the call several times, and return the last response."""
 
     async def fault(call: Call) -> bytes | None:
         return [await call.forward() for _ in range(times)][-1]
@@ -185,7 +185,7 @@ def repeated(times: int) -> Fault:
 
 
 def delayed(seconds: int) -> Fault:
-    """Deliver each second queue message later than asked: messages overtake each other."""
+    """Delay every second SQS message, so that later messages overtake it."""
     turns = itertools.cycle((0, seconds))
 
     async def fault(call: Call) -> bytes | None:
@@ -199,7 +199,7 @@ def delayed(seconds: int) -> Fault:
 
 
 def cancelled() -> Fault:
-    """Cancel the transaction for several reasons at once, as DynamoDB does under contention and throttling."""
+    """Cancel a transaction with different reasons for its items, as DynamoDB does under contention and throttling."""
     mixtures = itertools.cycle(
         [
             ("TransactionConflict", "None", "TransactionConflict"),

@@ -1,4 +1,4 @@
-"""Fleet of real processes on one emulated stack, clients of its turns, and the figures of what they received."""
+"""Fleet of API and function processes on one emulated stack, its clients, and the faults that they observed."""
 
 import asyncio
 import itertools
@@ -38,14 +38,14 @@ CONFIG = ROOT / "tests" / "e2e" / "agents" / "noting.yaml"
 LEASE_SECONDS = 10.0
 SWEEP_SECONDS = 4.0
 RECOVERY_SECONDS = LEASE_SECONDS + 20.0
-"""Seconds of a recovery: the lease expires, then its wake-up message or a sweep starts another process."""
+"""Longest recovery in seconds: the lease expires, then a wake-up message or a sweep starts the turn elsewhere."""
 PATIENCE = 600.0
 """Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
 
 
 @dataclass
 class Fleet:
-    """Processes of the API and of the queues' functions, with a proxy between them and the emulator."""
+    """Processes of the API and of the functions; a proxy passes their AWS calls to the emulator."""
 
     stack: LocalStack
     proxy: FaultProxy
@@ -82,7 +82,7 @@ class Fleet:
         return [worker.pid for worker in self.workers]
 
     def send_signal(self, pid: int, number: signal.Signals) -> float:
-        """Send one process the signal, and take it out of the fleet; return the time."""
+        """Send a process the signal and remove it from the fleet; return the monotonic time of the signal."""
         at = time.monotonic()
         os.kill(pid, number)
         self.apis = [api for api in self.apis if api.process.pid != pid]
@@ -90,11 +90,11 @@ class Fleet:
         return at
 
     def running_steps(self, turns: "Sequence[FleetTurn]", pids: Container[int]) -> list[Note]:
-        """Return the begins of the steps of these turns that these processes now execute."""
+        """Return the "begin" note of each step of `turns` now running in one of the processes `pids`."""
         names, begun = {turn.name for turn in turns}, dict[tuple[str, str, int], Note]()
         for note in read_notes(self.notes):
             if note.word == "begin":
-                # A process that begins the next step has ended or lost the one before.
+                # When a process begins a step, its earlier steps of that turn no longer run.
                 begun = {key: each for key, each in begun.items() if key[::2] != (note.turn, note.pid)}
                 begun[note.turn, note.step, note.pid] = note
             else:
@@ -104,7 +104,7 @@ class Fleet:
 
 @contextmanager
 def emulator_process() -> Iterator[Place]:
-    """Run the emulator with the template's resources in a process of its own; yield its place."""
+    """Run the emulator with the template's resources in a separate process; yield its endpoint, account and region."""
     command = [sys.executable, "-m", "aion_core.local.stack"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as emulator:
         try:
@@ -126,7 +126,7 @@ def fleet(notes: Path, *, sweep_seconds: float = SWEEP_SECONDS, **environ: str) 
         here = {
             "NOTED_IN": str(notes),
             "AION_LEASE_SECONDS": str(LEASE_SECONDS),
-            # Slow calls are a fault of some tests, and not of the machine that runs them.
+            # Longer than the default, so that AWS calls on a busy test machine do not time out.
             "AION_STORE_TIMEOUT": "10",
             "AION_PUSH_HTTP": "true",
             "AION_PUSH_NETWORKS": "127.0.0.0/8",
@@ -143,7 +143,7 @@ def fleet(notes: Path, *, sweep_seconds: float = SWEEP_SECONDS, **environ: str) 
 
 @dataclass
 class FleetTurn:
-    """Message of a client, and everything that the client received about its turn."""
+    """Message of a client, and all responses and stream frames for its turn."""
 
     fleet: Fleet
     agent: str
@@ -153,7 +153,7 @@ class FleetTurn:
     seconds: float = 1.0
     """Length of a step."""
     padding: int = 0
-    """Additional length of the message, for the bucket."""
+    """Extra characters; a long message is stored in S3."""
     hook: str = ""
     """URL for push notifications, if any."""
     task_id: str = ""
@@ -171,7 +171,7 @@ class FleetTurn:
         return f"{self.name} {self.seconds} {'x' * self.padding}".strip()
 
     def message(self, method: str = "SendMessage") -> dict[str, Any]:
-        """Return the request; a repeat has the same messageId."""
+        """Return the JSON-RPC request, always with the same messageId."""
         body = send(self.text, message_id=f"m-{self.name}", contextId=f"c-{self.name}", method=method)
         configuration: dict[str, Any] = {"returnImmediately": self.kind == "background"}
         if self.hook:
@@ -180,23 +180,23 @@ class FleetTurn:
         return body
 
     async def play(self, client: httpx.AsyncClient) -> None:
-        """Send the message, and follow the task to its end; after an error continue at the next process."""
+        """Send the message and receive the task's events to its end. After an error continue at another API process."""
         async with asyncio.timeout(PATIENCE + 10 * self.seconds):
             while not self.has_ended():
                 await self._once(client)
                 await asyncio.sleep(0.1)
 
     async def rpc(self, client: httpx.AsyncClient, url: str, method: str, **params: Any) -> dict[str, Any]:
-        """Return the result of one process."""
+        """Call a JSON-RPC method of the API process at `url`; return its result."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return await self._answer(client, url, body)
 
     async def repeat(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-        """Return the answer to the same message at one process."""
+        """Send the message again to the API process at `url`; return its result."""
         return await self._answer(client, url, self.message())
 
     async def _answer(self, client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the result; repeat the request while the server is busy, as its error asks."""
+        """Return the result of the request; repeat the request while the error is SERVICE_UNAVAILABLE."""
         while True:
             answer = (await client.post(f"{url}/agents/{self.agent}/", json=body)).json()
             if "result" in answer:
@@ -205,7 +205,7 @@ class FleetTurn:
             self.errors.append(str(answer["error"]))
 
     async def _once(self, client: httpx.AsyncClient) -> None:
-        """Send or subscribe at one process."""
+        """Send the message to the next API process, or subscribe there if the task exists."""
         api = self.fleet.apis[next(_places) % len(self.fleet.apis)]
         try:
             if self.task_id:
@@ -231,7 +231,7 @@ class FleetTurn:
                 self.take_lines([line])
 
     def take_lines(self, lines: Iterable[str]) -> None:
-        """Take the next lines of a stream."""
+        """Parse further lines of an SSE stream."""
         for line in lines:
             if line.startswith("id: "):
                 self._frame_id = line.removeprefix("id: ")
@@ -242,7 +242,7 @@ class FleetTurn:
     def _take(self, frame_id: str, answer: dict[str, Any]) -> None:
         if "error" in answer:
             self.errors.append(str(answer["error"]))
-            # The error asks for a repetition. Every other one is a fault of the server here.
+            # Only SERVICE_UNAVAILABLE lets the client try again; any other error is a bug of the server.
             assert answer["error"]["code"] == SERVICE_UNAVAILABLE, answer
             return
         result = answer["result"]
@@ -256,7 +256,7 @@ class FleetTurn:
         return bool(self.received) and state_of(self.received[-1][1]).endswith(("COMPLETED", "FAILED", "CANCELED"))
 
     def faults(self) -> Iterator[str]:
-        """Yield the faults of the received stream: events lost, doubled or out of order, and doubled texts."""
+        """Yield the faults of the received stream: lost, repeated or reordered events, and repeated text."""
         numbers = [int(frame_id) for frame_id, _ in self.received if frame_id.isdecimal()]
         if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             yield f"{self.name}: the events {numbers}"
@@ -280,19 +280,19 @@ _places = itertools.count()
 
 
 def state_of(result: dict[str, Any]) -> str:
-    """Return the task state in a result of a response or stream, "" for other updates."""
+    """Return the task state in a JSON-RPC result; "" if the result has none."""
     status = (result.get("task") or result.get("statusUpdate") or result).get("status") or {}
     return str(status.get("state", ""))
 
 
 def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[FleetTurn]:
-    """Return a turn of each agent and each kind of request, in each round."""
+    """Return `rounds` turns of each agent and each kind of request."""
     kinds = itertools.product(range(rounds), ("graph", "sequence"), ("blocking", "background", "streaming"))
     return [FleetTurn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
 
 
 async def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE) -> Any:
-    """Wait for the condition; return its true value."""
+    """Wait until the condition returns a true value; return this value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := condition():
@@ -303,7 +303,7 @@ async def until(condition: Callable[[], Any], what: str, *, seconds: float = PAT
 
 @dataclass
 class Figures:
-    """Figures of a test's turns; the lists are faults."""
+    """Faults, recovery times and repeated requests of a test's turns."""
 
     turns: int
     lost: list[str] = field(default_factory=list)
@@ -334,12 +334,12 @@ class Figures:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the value below which this share of the values lies, 0.0 without values."""
+    """Return the quantile `share` (0 to 1) of the values, or 0.0 without values."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
 async def played(turns: Sequence[FleetTurn], meanwhile: Awaitable[Any] | None = None) -> Figures:
-    """Play the turns at once, await `meanwhile` beside them, and return the figures of what came of them."""
+    """Run the turns and await `meanwhile` concurrently; return the figures."""
     async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
         playing = [asyncio.create_task(turn.play(client)) for turn in turns]
         if meanwhile is not None:
@@ -357,7 +357,7 @@ async def played(turns: Sequence[FleetTurn], meanwhile: Awaitable[Any] | None = 
 
 
 async def _compare(turn: FleetTurn, client: httpx.AsyncClient, figures: Figures) -> None:
-    """Compare the task at each API process with the message and with the received stream."""
+    """Add to `figures` each difference between the stored task and the expected texts, and each duplicate task."""
     for api in turn.fleet.apis:
         task = await turn.rpc(client, api.url, "GetTask", id=turn.task_id)
         texts = [entry["parts"][0]["text"] for entry in [*task["history"], task["status"].get("message")] if entry]
@@ -374,7 +374,7 @@ async def _compare(turn: FleetTurn, client: httpx.AsyncClient, figures: Figures)
 
 
 def run_again(notes: Sequence[Note], turns: set[str]) -> Iterator[str]:
-    """Yield each begin of a step after the begin of a later step of the same turn."""
+    """Yield each step that began again after a later step of its turn had begun."""
     reached: dict[str, int] = {}
     for note in notes:
         if note.turn in turns and note.word == "begin":
@@ -385,14 +385,14 @@ def run_again(notes: Sequence[Note], turns: set[str]) -> Iterator[str]:
 
 
 def recovery(notes: Sequence[Note], cut: Note, at: float) -> float | None:
-    """Return the seconds from the end of the process of `cut` to the turn's next step elsewhere, if it has come."""
+    """Return the seconds from `at`, the kill of the process of `cut`, to the turn's next step in another process."""
     later = [note.at for note in notes if note.turn == cut.turn and note.pid != cut.pid and note.at > at]
     return later[0] - at if later else None
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resident memory, open descriptors and threads of some processes in all."""
+    """Total resident memory, open descriptors and threads of several processes."""
 
     megabytes: float
     descriptors: int

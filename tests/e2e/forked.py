@@ -1,8 +1,8 @@
-"""Processes of Python modules, forked from a server with the packages imported: a cold start takes seconds of CPU.
+"""Processes of Python modules, forked from a server that has imported the packages: a cold start takes seconds of CPU.
 
-`python -m tests.e2e.forked` is the server. It has one thread, without clients and event loops. The processes that
-multiprocessing starts in such a process, as `aion dev` does, are forked too. The workers of pytest-xdist are such
-processes and use the same server, see `fork_workers`.
+`python -m tests.e2e.forked` runs the fork server. It has one thread, and no client and no event loop. If a forked process
+uses multiprocessing, as `aion dev` does, its child processes are forked too. The workers of pytest-xdist are also forked
+from this server (`fork_workers`).
 """
 
 import atexit
@@ -62,7 +62,7 @@ PRELOADED = (
     "rich.markdown",
 )
 WORKER = "-c"
-"""In place of a module's name: the program of a worker of pytest-xdist, which is the argument."""
+"""Replaces the module's name for a pytest-xdist worker; the argument is the worker's program."""
 ADDRESS = "TESTS_FORK_SERVER"
 """Environment variable with the address of the server that the workers of pytest-xdist share."""
 _shared = os.environ.get(ADDRESS)
@@ -70,7 +70,7 @@ _NUMBER = struct.Struct("!i")
 
 
 class ForkedProcess:
-    """Process of a module; its methods are those of `subprocess.Popen`."""
+    """Forked process of a Python module, with methods of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class ForkedProcess:
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> None:
-        """Start `python -m module`; `stdin` is DEVNULL or a descriptor, the others are None, PIPE or a descriptor.
+        """Start `python -m module`. `stdin` is DEVNULL or a descriptor; `stdout` and `stderr` are None, PIPE or a descriptor.
 
-        A terminal as `stdin` becomes the one that controls the process.
+        If `stdin` is a terminal, it becomes the controlling terminal of the process.
         """
         request = json.dumps([module, arguments, dict(env), str(cwd)]).encode()
         status, their_status = os.pipe()
@@ -105,13 +105,13 @@ class ForkedProcess:
         (self.pid,) = _NUMBER.unpack(self._status.read(_NUMBER.size))
 
     def poll(self) -> int | None:
-        """Return the exit code, negative after a signal; None while the process runs."""
+        """Return the exit code (negative after a signal), or None while the process runs."""
         if self.returncode is None and select.select([self._status], [], [], 0)[0]:
             self._end()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end, and return the exit code. Raise TimeoutExpired after the seconds."""
+        """Wait for the end of the process and return its exit code. Raise TimeoutExpired after `timeout` seconds."""
         if self.returncode is None:
             if not select.select([self._status], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
@@ -122,7 +122,7 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         """Send the signal, unless the process has ended."""
         if self.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            with contextlib.suppress(ProcessLookupError):  # the process has ended meanwhile
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -139,7 +139,7 @@ class ForkedProcess:
 def started(
     command: Sequence[str | Path], env: Mapping[str, str], cwd: Path = ROOT
 ) -> "tuple[subprocess.Popen[bytes] | ForkedProcess, IO[bytes]]":
-    """Start a command in a session of its own; return its process and its whole output. `python -m …` is forked."""
+    """Start a command in a new session; return the process and its output stream. Fork `python -m …`."""
     output, theirs = os.pipe()
     process: subprocess.Popen[bytes] | ForkedProcess
     if command[:2] == [sys.executable, "-m"]:
@@ -153,7 +153,7 @@ def started(
 def run(
     module: str, *arguments: str, env: Mapping[str, str], cwd: Path = ROOT, text: str = "", timeout: float = 120
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m module` with this input to its end; return its exit code and output."""
+    """Run `python -m module` to its end, with `text` as standard input; return its exit code and output."""
     with TemporaryFile("w+") as given, TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
         given.write(text)
         given.seek(0)
@@ -169,18 +169,18 @@ def run(
 
 
 def _pipe(wanted: int | None, own: int) -> tuple[int, int]:
-    """Return our end, or -1, and the process's end of a stream."""
+    """Return the descriptors of an output stream: the reader's (-1 without PIPE) and the process's."""
     return os.pipe() if wanted == subprocess.PIPE else (-1, os.dup(own if wanted is None else wanted))
 
 
 @cache
 def _server() -> str:
-    """Return the address of the shared server, or start one that ends with this process."""
+    """Return the address of the shared fork server, or start a fork server for this process."""
     if _shared is not None:
         return _shared
     folder = TemporaryDirectory(prefix="forked")
     address = f"{folder.name}/server"
-    # The variables of the test that asks first are not those of the others.
+    # The first test starts the server, but its AION_ and AWS_ variables must not reach other tests.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -202,9 +202,9 @@ def _server() -> str:
 
 
 def fork_workers(specs: Iterable[Any]) -> None:
-    """Let pytest-xdist fork its local workers from a server. The workers fork their processes from it too."""
+    """Let pytest-xdist fork its local workers from the fork server. The workers use the same server."""
     if Path.cwd() != ROOT:
-        # The interpreter would not find this module.
+        # A worker can import this module only in the root folder.
         return
     os.environ[ADDRESS] = _server()
     for spec in specs:
@@ -222,7 +222,7 @@ def _work(program: str) -> int:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a process for each request, until the other end of the standard input is closed."""
+    """Fork a process for each request, until the standard input ends."""
     from botocore.session import Session
 
     before = dict(os.environ)
@@ -231,7 +231,7 @@ def serve(listener: socket.socket) -> None:
     imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
     service_models.share()
     for service in ("dynamodb", "kms", "s3", "sqs"):
-        # Read the descriptions of the service for all later sessions.
+        # This loads botocore's service models, so that forked processes need not.
         Session().create_client(service, "us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
@@ -260,7 +260,7 @@ def _reap() -> None:
 
 
 def _keep(request: list[Any], descriptors: list[int]) -> NoReturn:
-    """Fork the process of the module, write its id, and at its end its exit code."""
+    """Fork the module's process; write its id to the status pipe, and later its exit code."""
     status, *streams = descriptors
     process = os.fork()
     if process == 0:
@@ -281,7 +281,7 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
         for ours, descriptor in enumerate(streams):
             os.dup2(descriptor, ours)
             os.close(descriptor)
-        # The server's streams remember what its descriptors were, for example files.
+        # Replace the server's stream objects: they remember, for example, that a descriptor was a file.
         sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         if os.isatty(0):
@@ -312,7 +312,7 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
 
 
 def _fork_interpreter(path: str, arguments: Sequence[str], descriptors: Iterable[int]) -> int:
-    """Fork in place of multiprocessing's start of `python -c <program> …` with these descriptors; return the id."""
+    """Fork instead of starting `python -c <program> …` for multiprocessing; return the process id."""
     *_, command = (place for place, argument in enumerate(arguments) if argument == "-c")
     process = os.fork()
     if process:
@@ -332,7 +332,7 @@ def _fork_interpreter(path: str, arguments: Sequence[str], descriptors: Iterable
 
 
 def _reset(descriptors: Iterable[int]) -> None:
-    """Leave the process as exec does: only these descriptors are open, no signal has a handler, and no lock is held."""
+    """Reset the process as exec would: keep only these descriptors, no signal handlers, and no locks."""
     kept = sorted({0, 1, 2, *descriptors})
     for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
         os.closerange(low + 1, high)

@@ -1,6 +1,6 @@
-"""Functions behind a queue or a schedule, each in a killable process of its own, with its own access key.
+"""Process of a Lambda function behind a queue or a schedule. Tests can kill it; its access key names the function.
 
-`python -m tests.e2e.function_process <handler> <queue url, or seconds between calls>`, in the function's environment.
+Run `python -m tests.e2e.function_process <handler> <queue url or seconds between calls>` with the function's variables.
 """
 
 import importlib
@@ -19,11 +19,11 @@ from tests.e2e.forked import ForkedProcess
 
 ARN = "arn:aws:sqs:us-east-1:123456789012:queue"
 POLLED_AT = "TEST_POLLED_AT"
-"""Variable with the emulator's URL for the poller, if the function itself calls another URL."""
+"""Variable with the emulator's URL for the poller, if the function calls AWS through a proxy."""
 
 
 def signed_by(function: str) -> dict[str, str]:
-    """Return the variables to identify its requests as the function's."""
+    """Return variables that use the function's name as access key, so that the emulator knows its requests."""
     return {"AWS_ACCESS_KEY_ID": function}
 
 
@@ -31,7 +31,7 @@ def signed_by(function: str) -> dict[str, str]:
 def function_process(
     stack: LocalStack, function: str, queue: str = "", seconds: float = 1.0, /, **environ: str
 ) -> Iterator[ForkedProcess]:
-    """Run the function for each message of the queue or, without a queue, at this interval; yield its process."""
+    """Run the function for each message of the queue or, without a queue, every `seconds`; yield its process."""
     handler = stack.template.resolved(function, "Handler")["Handler"]
     source = stack.physical_id(queue) if queue else str(seconds)
     environment = {**os.environ, **stack.environment(function), **signed_by(function), **environ}
@@ -48,7 +48,7 @@ def function_process(
 
 @contextmanager
 def task_process(stack: LocalStack, config: Path, *, sweeps: float = 0.0, **environ: str) -> Iterator[ForkedProcess]:
-    """Run the turns of the stack's queue, and sweep at this interval, if any; yield the process of the turns."""
+    """Run TaskFunction on the task queue, and SweepFunction every `sweeps` seconds (0: never); yield TaskFunction's process."""
     environ |= {"AION_CONFIG": str(config)}
     with ExitStack() as running:
         if sweeps:
@@ -66,9 +66,9 @@ def main(handler: str, source: str) -> None:
             try:
                 handle({}, LambdaContext("function", "arn", 256, 60))
             except Exception as error:
-                # On AWS the next schedule follows a failed invocation.
+                # As on AWS, a failed invocation does not stop the schedule.
                 print(f"{name}: {error!r}", file=sys.stderr)
-    # On AWS Lambda receives the messages, not the function.
+    # On AWS, Lambda polls the queue, so the poller does not call it through the function's proxy.
     sqs = client_of("sqs", os.environ.get(POLLED_AT, os.environ["AWS_ENDPOINT_URL"]))
 
     def work(message: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Barriers between processes: code waits at a barrier until the test opens it. Tests order events without sleeping."""
+"""Barriers between processes: code waits at a barrier until the test opens it. Tests need no sleep to order events."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ TIMEOUT = 60.0
 
 
 async def gate(name: str) -> None:
-    """Report the arrival at a barrier, and wait for the test to open it."""
+    """Tell the test that a barrier has been reached, and wait until the test opens it."""
     host, port = os.environ["TEST_GATES"].rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"{name}\n".encode())
@@ -18,7 +18,7 @@ async def gate(name: str) -> None:
 
 
 class Gates:
-    """Barriers of a test; `journal`, possibly shared, records arrivals and openings."""
+    """Barriers of a test. `journal` records when each barrier is reached and opened."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.journal = journal if journal is not None else []
@@ -39,12 +39,12 @@ class Gates:
         self._server.close()
 
     async def reached(self, name: str) -> None:
-        """Wait for an arrival at the barrier."""
+        """Wait until a process reaches the barrier."""
         async with asyncio.timeout(TIMEOUT):
             await self._reached.setdefault(name, asyncio.Event()).wait()
 
     def open(self, name: str) -> None:
-        """Release current and later arrivals."""
+        """Open the barrier for all processes, waiting and later ones."""
         self.journal.append(f"gate {name} opened")
         self._opened.setdefault(name, asyncio.Event()).set()
 

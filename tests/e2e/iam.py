@@ -1,4 +1,4 @@
-"""Necessary IAM permissions of recorded requests, and an emulator that enforces the policies of its callers."""
+"""IAM permissions that recorded AWS requests need, and a middleware that makes the emulator enforce policies."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from tests.e2e.policy import Need, Statement, is_allowed, refusal
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A transaction needs the permission of each of its actions.
+# A transaction needs the permission for each kind of action in it.
 _IN_TRANSACTIONS = {
     "Put": "PutItem",
     "Update": "UpdateItem",
@@ -26,7 +26,7 @@ _OF_OBJECTS = {"GET": "GetObject", "HEAD": "GetObject", "PUT": "PutObject", "DEL
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request to one of the services, and the status of its answer."""
+    """Request to an AWS service, and the status of the response."""
 
     caller: str
     """Access key of its signature."""
@@ -41,9 +41,9 @@ class Request:
 
 
 class Recorder:
-    """WSGI middleware of the emulator, with a record of its requests.
+    """WSGI middleware of the emulator: records each request and enforces the caller's policy.
 
-    It refuses requests that the policy of their caller does not allow. A caller without a policy may do everything.
+    A caller without a policy may do everything.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Recorder:
         policies: Mapping[str, Sequence[Statement]] | None = None,
         place: tuple[str, str] = ("", ""),
     ) -> None:
-        """`policies` are the statements of each caller, and `place` is region and account."""
+        """Wrap `app`. `policies` has the statements of each caller; `place` is region and account."""
         self._app, self._policies, self._place = app, policies or {}, place
         self.heard: list[Request] = []
         self.refused: list[tuple[str, Need]] = []
@@ -93,7 +93,7 @@ def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
 
 
 def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
-    """Yield the permissions for the request; `place` is region and account."""
+    """Yield the permissions that the request needs; `place` is region and account."""
     region, account = place
     asked: dict[str, Any] = json.loads(request.body) if request.operation and request.body else {}
 
@@ -104,7 +104,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
         case "dynamodb":
             yield from _of_dynamodb(request.operation, asked, lambda name: arn("dynamodb", f"table/{name}"))
         case "sqs":
-            # A batch needs the permissions of each of its messages.
+            # SendMessageBatch needs the permission sqs:SendMessage, for example.
             yield Need(
                 f"sqs:{request.operation.removesuffix('Batch')}", arn("sqs", asked["QueueUrl"].rpartition("/")[2])
             )
@@ -114,7 +114,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
             yield Need(f"kms:{request.operation}", asked["KeyId"], context)
         case "secretsmanager":
             named = asked["SecretId"]
-            # Secrets Manager ends an ARN with six characters of its own.
+            # Secrets Manager adds a hyphen and six random characters to the name in an ARN.
             is_arn = named.startswith("arn:")
             yield Need(
                 f"secretsmanager:{request.operation}",
@@ -134,7 +134,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
 
 def _of_dynamodb(operation: str, asked: dict[str, Any], arn: Any) -> Iterator[Need]:
     if operation.startswith("Transact"):
-        # IAM evaluates the actions of one kind together, with all of their keys.
+        # IAM evaluates all actions of one kind in a transaction together, with the keys of all.
         together: dict[tuple[str, str], set[tuple[str, str]]] = {}
         for item in asked["TransactItems"]:
             ((action, what),) = item.items()
@@ -150,7 +150,7 @@ def _of_dynamodb(operation: str, asked: dict[str, Any], arn: Any) -> Iterator[Ne
 
 
 def _context(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the values of DynamoDB's condition keys for one action: its partition keys and its attributes."""
+    """Yield DynamoDB's condition keys for an action, with their values: the partition key and each attribute."""
     item = asked.get("Key") or asked.get("Item") or {}
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
     if item:
@@ -173,5 +173,5 @@ def _of_s3(request: Request) -> Iterator[Need]:
     assert "versionId" not in parse_qs(request.query), "a version needs an action of its own"
     yield Need(f"s3:{_OF_OBJECTS[request.method]}", f"arn:aws:s3:::{bucket}/{re.sub(r'[*?[]', '_', key)}")
     if request.status == 404 and request.method in ("GET", "HEAD"):
-        # Without the list permission, a missing object is AccessDenied, not NoSuchKey.
+        # Without the permission s3:ListBucket, S3 answers AccessDenied for a missing object instead of NoSuchKey.
         yield Need("s3:ListBucket", f"arn:aws:s3:::{bucket}")

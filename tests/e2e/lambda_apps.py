@@ -1,4 +1,4 @@
-"""ASGI apps for the tests of the Lambda runtime loop, correct and broken ones; the path chooses."""
+"""Correct and broken ASGI apps for the tests of the Lambda runtime loop; the request's path selects one."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ async def body(send: Send, data: bytes, more: bool = True) -> None:
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-    """Stream two chunks, the second one after the barrier."""
+    """Stream two chunks, and wait at the barrier `second` between them."""
     await start(send, 200, SSE)
     await body(send, b"data: one\n\n")
     await gate("second")
@@ -35,7 +35,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the request."""
+    """Answer with the request and its Lambda context as JSON."""
     request = await receive()
     context = scope["aws.context"]
     told = {
@@ -119,7 +119,7 @@ async def cookies(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
-    """Continue after the answer. At each barrier the loop could already request the next invocation."""
+    """Continue after the response. At each barrier a faulty loop would already request the next invocation."""
     await start(send, 200, PLAIN)
     await body(send, b"answered", more=False)
     for number in range(20):
@@ -128,7 +128,7 @@ async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def leaves_a_task_behind(scope: Scope, receive: Receive, send: Send) -> None:
-    """Return with the answer; a remaining task shows the loop's next steps."""
+    """Respond, and leave an asyncio task that reaches barriers while the event loop runs."""
 
     async def behind() -> None:
         for number in range(20):
@@ -156,7 +156,7 @@ async def says_too_much(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def runs_unheard(scope: Scope, receive: Receive, send: Send) -> None:
-    """Continue after the test has broken the response; listen for a disconnect meanwhile."""
+    """Continue to stream after the test has broken the connection, and listen for the disconnect."""
     await receive()
     heard = asyncio.create_task(receive())
     await start(send, 200, SSE)
@@ -187,7 +187,7 @@ async def never_stops_sending(scope: Scope, receive: Receive, send: Send) -> Non
 
 
 async def refuses_to_stop(scope: Scope, receive: Receive, send: Send) -> None:
-    """Ignore the cancellation, and send in the middle of the next invocation."""
+    """Ignore the cancellation, and send a chunk during the next invocation."""
     await start(send, 200, PLAIN)
     await body(send, b"one")
     try:
@@ -199,7 +199,7 @@ async def refuses_to_stop(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def blocks_a_thread(scope: Scope, receive: Receive, send: Send) -> None:
-    """Wait in an uncancellable thread."""
+    """Wait in a thread, so that a cancellation cannot stop the wait."""
 
     def block() -> None:
         asyncio.run(gate("in a thread"))
@@ -259,7 +259,7 @@ _renewed: list[str] = []
 
 
 async def restored(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the number of restores and a random number. The startup seeds the generator with 1."""
+    """Answer with the number of restores, and a random number from a generator that the startup seeds with 1."""
     await _restored(scope, receive, send, lambda: _renewed.append("once"))
 
 
@@ -300,7 +300,7 @@ async def hangs_at_shutdown(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def of_asgi_2(scope: Scope) -> None:
-    """Return an app for the scope, as in ASGI 2; an ASGI 3 call has more arguments."""
+    """Accept only a scope, as an ASGI 2 app does; the loop calls apps with ASGI 3's three arguments."""
 
 
 not_an_app = "a string"

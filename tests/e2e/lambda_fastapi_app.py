@@ -1,4 +1,4 @@
-"""Streaming FastAPI app, similar to ours."""
+"""FastAPI app with a streamed response, for the Lambda runtime loop."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

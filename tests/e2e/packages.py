@@ -1,4 +1,4 @@
-"""Packages of the functions for this machine: one build for all tests and all following runs."""
+"""Packages of the Lambda functions for this machine, built once and cached for all tests and later runs."""
 
 import hashlib
 import shutil
@@ -15,14 +15,14 @@ ROOT = shipped()
 
 
 def package_here(function: str, configs: Sequence[Path] | None = None) -> Package:
-    """Return the function's package for this processor and Lambda's Python, if installed; do not change it."""
+    """Return the function's cached package for this processor. Tests must not change its files."""
     return package(
         function, folder=ROOT, architecture=machine_architecture(), python=lambda_python()[1], configs=configs
     )
 
 
 def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
-    """Return mode, time and hash of each of a folder's files, as far as a zip contains them."""
+    """Return mode, modification time and hash of each file that a zip of the folder would contain."""
     return {
         file.relative_to(folder).as_posix(): (
             file.stat().st_mode,
@@ -34,7 +34,7 @@ def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
 
 
 def checkout(folder: Path) -> Path:
-    """Copy the build's input from a fresh checkout into a folder; a test may change it."""
+    """Copy the sources of the build into a folder, for a test to change."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("aion", "aion_core", "examples", "handlers", "infra"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)

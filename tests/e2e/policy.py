@@ -1,4 +1,4 @@
-"""Evaluation of IAM policies, with the condition operators of our roles.
+"""Evaluation of IAM policies, with the condition operators used in template.yaml.
 
 moto evaluates actions and resources only, and ignores conditions of a role's policies.
 """
@@ -16,7 +16,7 @@ Statement = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Need:
-    """Action on a resource, with the values of condition keys; names are this stack's own."""
+    """Permission that a request needs: an action on a resource, with the values of condition keys."""
 
     action: str
     resource: str
@@ -44,13 +44,13 @@ def applies(statement: Statement, need: Need) -> bool:
 
 
 def elements(statement: Statement) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each action, resource and condition value of an Allow, and the statement without it."""
+    """Yield each action, resource and condition value of an Allow statement, and the statement without it."""
     for part in ("Action", "Resource"):
         for value in listed(statement[part]):
             yield f"{part} {value}", {**statement, part: [each for each in listed(statement[part]) if each != value]}
     for operator, key, values in _conditions(statement):
         if "Not" in operator:
-            # A negative value narrows the statement.
+            # A value of a negated operator, such as StringNotEquals, narrows the statement.
             continue
         for value in values:
             less = deepcopy(dict(statement))
@@ -59,12 +59,12 @@ def elements(statement: Statement) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def values_of(statement: Statement, key: str) -> list[str]:
-    """Return the permitted values of a condition key, or `*` without a condition on it."""
+    """Return the permitted values of a condition key, or `*` if the statement has no condition on this key."""
     return next((values for _, name, values in _conditions(statement) if name == key), ["*"])
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list with the value, or the value if it is a list."""
+    """Return the value as a list; return a list unchanged."""
     return value if isinstance(value, list) else [value]
 
 
@@ -103,7 +103,7 @@ def _holds(operator: str, key: str, values: Sequence[str], need: Need) -> bool:
 
 
 def refusal(service: str, caller: str, need: Need) -> tuple[str, str, bytes]:
-    """Return the status, content type and body of AWS's response to a caller without the permission."""
+    """Return status, content type and body of AWS's response to a request without the needed permission."""
     text = f"User: {caller} is not authorized to perform: {need.action} on resource: {need.resource}"
     if service == "s3":
         return (

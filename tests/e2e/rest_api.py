@@ -1,6 +1,6 @@
-"""REST API of API Gateway for a streaming function: each request becomes an event, and its answer is forwarded.
+"""Emulated REST API of API Gateway: turns each request into a Lambda event, and streams the function's response.
 
-It demands AWS signatures, as with `ApiAuthorizer: AWS_IAM`, and can imitate a broken deployment.
+Like a deployment with `ApiAuthorizer: AWS_IAM`, the REST API requires AWS signatures. Tests can inject deployment faults.
 """
 
 import json
@@ -29,12 +29,12 @@ DEADLINE = 120.0
 
 @dataclass
 class RestApi:
-    """Entry point: `url` for clients, `runtime` for the address of the function's Runtime API."""
+    """Running REST API: clients use `url`, and the function's runtime uses `runtime`, the address of the Runtime API."""
 
     url: str = ""
     runtime: str = ""
     signed: bool = True
-    """True if it demands signatures."""
+    """True if requests need an AWS signature."""
     faults: set[str] = field(default_factory=set)
     """Fault of the deployment: `buffers`, `leads elsewhere`, `cancels nothing`."""
     requests: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class RestApi:
 
 @contextmanager
 def rest_api() -> Iterator[RestApi]:
-    """Serve it until the block ends, at first without a function."""
+    """Serve the REST API until the block ends. The function's runtime may connect later."""
     entrypoint_url = RestApi()
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ def rest_api() -> Iterator[RestApi]:
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
         body = _asked(entrypoint_url, body)
-        # Its own address, as API Gateway uses its own name; not the client's Host header.
+        # API Gateway puts its own domain name into the event, not the client's Host header.
         domain = ":".join(map(str, request.scope["server"]))
         event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
@@ -75,7 +75,7 @@ def rest_api() -> Iterator[RestApi]:
 
 
 def signer_of(request: Request, body: bytes) -> dict[str, Any] | None:
-    """Return the signer, or None without a signature: the signature is computed again and compared."""
+    """Compute the signature again; return the signer's identity, or None for a missing or wrong signature."""
     authorization = request.headers.get("authorization", "")
     named = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     headers = {name: request.headers[name] for name in named if name in request.headers}
@@ -101,13 +101,13 @@ async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInv
         async for piece in pieces:
             yield _told(entrypoint_url, request, piece)
 
-    # A rewritten body has another length, and a streamed answer has no length.
+    # Drop Content-Length: a fault may change the body, and a streamed response has no length.
     headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
     return StreamingResponse(body(), said["statusCode"], headers)
 
 
 async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
-    """Yield the function's answer as it arrives."""
+    """Yield the chunks of the function's response as they arrive."""
     passed = 0
 
     def there_is_news() -> bool:

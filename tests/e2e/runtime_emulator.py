@@ -1,4 +1,4 @@
-"""Lambda's managed Python runtime without docker: the emulator binary of SAM CLI, and AWS' own runtime client."""
+"""Lambda's managed Python runtime without Docker: SAM CLI's runtime interface emulator with awslambdaric."""
 
 import os
 import platform
@@ -22,21 +22,21 @@ from tests.support.server import ROOT
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
 
-# Same as /var/runtime/bootstrap with an exec wrapper.
+# Like /var/runtime/bootstrap, which starts an exec wrapper if the function has one.
 BOOTSTRAP = """#!/bin/sh
 exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 """
 
 
 def lambda_python() -> tuple[str, str]:
-    """Return an interpreter of Lambda's version and its version, or else the interpreter of the tests."""
+    """Return path and version of Lambda's Python if it is installed, else those of the tests' Python."""
     if python := interpreter(LAMBDA_PYTHON):
         return python, LAMBDA_PYTHON
     return sys.executable, ".".join(platform.python_version_tuple()[:2])
 
 
 def folder_with(requirements: Path, python: str, version: str) -> Path:
-    """Return a folder with the lock file's packages for a Python of this version; it is created once and reused."""
+    """Install the packages of a requirements file for this Python version, unless cached; return their folder."""
     folder = ROOT / ".cache" / f"{requirements.stem}-for-{version}"
     stamp = folder / requirements.name
     with file_lock(folder):
@@ -58,7 +58,7 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
 
 
 def alone(python: str, scratch: Path) -> str:
-    """Return a program of this interpreter without installed packages: only the package's modules can be imported."""
+    """Write a script that starts the interpreter without site-packages (`-S`); return the script's path."""
     program = scratch / "python"
     program.write_text(f'#!/bin/sh\nexec "{python}" -S "$@"\n')
     program.chmod(0o755)
@@ -67,7 +67,7 @@ def alone(python: str, scratch: Path) -> str:
 
 @contextmanager
 def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path) -> Iterator[str]:
-    """Serve the built function as its container would; yield the URL for invocations."""
+    """Run the built function in the runtime emulator, as in SAM's container; yield the URL for invocations."""
     python, version = lambda_python()
     client = folder_with(CLIENT, python, version)
     bootstrap = scratch / "bootstrap"
@@ -79,7 +79,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
     command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
-    # In a container the code is in /var/task, also on Python's path.
+    # A container has the code in /var/task, which is also on Python's path.
     here = {name: value.replace("/var/task", str(code)) for name, value in environ.items()}
     with subprocess.Popen(
         [*command, str(bootstrap), alone(python, scratch), "-m", "awslambdaric", handler],
@@ -97,7 +97,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             _wait_for(invoke_port, process)
             yield f"http://127.0.0.1:{invoke_port}/2015-03-31/functions/function/invocations"
         finally:
-            # First the runtime: otherwise it logs the emulator's end at length.
+            # SIGTERM first: a killed emulator makes the runtime log a long error.
             for number in (signal.SIGTERM, signal.SIGKILL):
                 os.killpg(process.pid, number)
                 time.sleep(0.1)

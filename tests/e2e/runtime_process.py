@@ -1,4 +1,4 @@
-"""Process of the Lambda runtime loop."""
+"""Process with the Lambda runtime loop."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ TIMEOUT = 60.0
 
 
 class RuntimeProcess:
-    """Running loop, with its output and exit code."""
+    """Running process of the Lambda runtime loop, with its log lines and exit code."""
 
     def __init__(self, command: Sequence[str], environ: dict[str, str]) -> None:
         self.lines: list[str] = []
@@ -21,16 +21,16 @@ class RuntimeProcess:
 
     @property
     def log(self) -> str:
-        """Return its output so far."""
+        """Return the output of the process so far."""
         return "\n".join(self.lines)
 
     @property
     def pid(self) -> int:
-        """Return the process's id."""
+        """Return the process id."""
         return self._process.pid
 
     async def logged(self, text: str, *, after: int = 0) -> list[str]:
-        """Return the lines with the text, without the first lines; wait for one: lines may arrive later than an answer."""
+        """Wait for log lines that contain the text, and return them; skip the first `after` lines."""
         async with asyncio.timeout(TIMEOUT):
             while not (found := [line for line in self.lines[after:] if text in line]):
                 await asyncio.sleep(0.01)
@@ -41,13 +41,13 @@ class RuntimeProcess:
         self._process.terminate()
 
     async def exit_code(self) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for the end of the process; return the exit code."""
         async with asyncio.timeout(TIMEOUT):
             await self._reading
             return await asyncio.to_thread(self._process.wait)
 
     async def end(self) -> None:
-        """End it, if it still runs."""
+        """Kill the process if it still runs."""
         self._process.kill()
         await self.exit_code()
 
@@ -66,7 +66,7 @@ async def running(
     environ: dict[str, str] | None = None,
     command: Sequence[str] = (sys.executable, "-m", "aion_core.lambda_runtime"),
 ) -> AsyncIterator[RuntimeProcess]:
-    """Start the loop on an app, as the exec wrapper would; end it with the test."""
+    """Start the runtime loop with an ASGI app, as the exec wrapper does; kill the process after the block."""
     started_with = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),

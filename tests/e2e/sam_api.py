@@ -1,7 +1,7 @@
-"""`sam local start-api` in SAM CLI's own Python, with an emulator instead of its container.
+"""`sam local start-api` without containers: an emulator runs the function. Runs with SAM CLI's Python.
 
-`environment TEMPLATE ENV_VARS` prints SAM's variables of each function's container; `serve TEMPLATE URL` prints the
-port of SAM's local API server and posts its events to the URL.
+`environment TEMPLATE ENV_VARS` prints the variables that SAM gives to each function's container. `serve TEMPLATE URL`
+prints the port of SAM's local API server; the server posts each Lambda event to the URL.
 """
 
 import json
@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 
 
 class EmulatedLambda(LocalLambdaRunner):
-    """Invoker of the function at a URL, without a container."""
+    """Invoker that posts each event to the emulator's URL, in place of SAM's container."""
 
     def __init__(self, url: str) -> None:
         self._url = url

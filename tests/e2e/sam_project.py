@@ -1,4 +1,4 @@
-"""Project of a user, deployed to an emulated AWS with the CLI's commands."""
+"""Project of a user, deployed to an emulated AWS by the `aion` commands."""
 
 import os
 import pty
@@ -27,7 +27,7 @@ COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTI
 
 @dataclass
 class SamProject:
-    """Folder of a project, and the AWS for its commands."""
+    """Folder of a project, and the endpoint of the emulated AWS."""
 
     folder: Path
     endpoint: str
@@ -37,7 +37,7 @@ class SamProject:
     def made(
         cls, folder: Path, endpoint: str, agents: Mapping[str, str], *, aion_yaml: str, makefile: str = COPIES
     ) -> "SamProject":
-        """Write a project with these files of agents into the folder, with the shipped template."""
+        """Create a project in the folder: the shipped template, aion.yaml and the files of its agents."""
         (folder / "infra").mkdir(parents=True)
         for file in (shipped() / "infra").iterdir():
             if file.suffix in (".yaml", ".mk"):
@@ -49,7 +49,7 @@ class SamProject:
         return cls(folder, endpoint)
 
     def client(self, service: str) -> Any:
-        """Return a client of the deployment's AWS."""
+        """Return the boto3 client of an emulated AWS service."""
         return client_of(service, self.endpoint)
 
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -57,7 +57,7 @@ class SamProject:
         return forked.run("aion_core.cli", *arguments, cwd=self.folder, env=self.environment(environ), timeout=TIMEOUT)
 
     def deployed(self, stack: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        """Deploy without a smoke test. Raise AssertionError with the output if that fails."""
+        """Deploy without a smoke test. Raise AssertionError with the output if the deployment fails."""
         done = self.run("deploy", "--yes", "--no-smoke", "--stack", stack, *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
@@ -68,7 +68,7 @@ class SamProject:
         return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
 
     def status(self, stack: str) -> str:
-        """Return the stack's status; empty without a stack."""
+        """Return the stack's status, or "" if the stack does not exist."""
         cloudformation = self.client("cloudformation")
         try:
             (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
@@ -77,7 +77,7 @@ class SamProject:
         return str(found["StackStatus"])
 
     def typed(self, *arguments: str, answers: list[str], **environ: str) -> tuple[int, str]:
-        """Run `aion` on a terminal with this input; return its exit code and output."""
+        """Run `aion` in a pseudo-terminal and type the answers; return exit code and output."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [PROGRAM, *arguments],
@@ -98,13 +98,13 @@ class SamProject:
                 continue
             try:
                 shown += os.read(ours, 65536)
-            except OSError:  # the other end is closed
+            except OSError:  # the process has closed the terminal
                 break
         os.close(ours)
         return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
 
     def process(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start `aion` without a terminal, with readable output."""
+        """Start `aion` without a terminal; the test can read its output while it runs."""
         environ = {**self.environment(), "PYTHONUNBUFFERED": "1"}
         return subprocess.Popen(
             [PROGRAM, *arguments],
@@ -116,8 +116,8 @@ class SamProject:
         )
 
     def environment(self, more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """Return the environment of a program with this AWS."""
-        # Without this machine's AWS settings.
+        """Return the environment variables for a program that uses the emulated AWS."""
+        # Leave out the AWS settings of this machine.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
         settings = {
             "AWS_ENDPOINT_URL": self.endpoint,

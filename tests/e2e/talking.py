@@ -1,4 +1,4 @@
-"""Agent for conversations in tests: words, data, markup, a question, and a pause until a file exists."""
+"""Agent for conversations in tests: it can stream words, return data or markup, ask a question, and wait for a file."""
 
 AGENT = """
 import asyncio

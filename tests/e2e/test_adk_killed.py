@@ -25,7 +25,7 @@ PAID, TOLD = ("".join(words) for words in WORDS.values())
 
 
 class Streaming:
-    """Client of a streamed task, until its server process dies."""
+    """Client thread that reads a task's stream until the server process is killed."""
 
     def __init__(self, url: str) -> None:
         self._url, self._told, self._ids = url, threading.Event(), list[str]()
@@ -57,12 +57,12 @@ def wait_for_text(reading: KilledSubscriber, text: str) -> None:
 
 
 def partial_text(agent: str) -> str:
-    """Return the agent's text at the moment of the kill."""
+    """Return the text that the agent has streamed when its process is killed."""
     return "".join(WORDS[agent][:2])
 
 
 def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
-    """Check for each event exactly once, and for no doubled text."""
+    """Check that the stream has each event exactly once, and the task each text once."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
     assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
@@ -72,7 +72,7 @@ def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
 
 
 def check_next_turn(url: str) -> None:
-    """Check the session's record of the turn: each agent's text and tool call once."""
+    """Check that the ADK session has each agent's text and tool call exactly once."""
     body = send(AGAIN, message_id="m-2", contextId="killed")
     task = httpx.post(url, json=body, timeout=TIMEOUT).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -85,9 +85,7 @@ def check_next_turn(url: str) -> None:
 # (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
 @pytest.mark.deep
 def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Kill the API process in the first agent's text, after the stored tool result; then kill the worker
-    in the second agent's text.
-    """
+    """Kill the API process while the first agent streams its text, then the worker while the second agent does."""
     notes = tmp_path / "notes"
     environ = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, CONFIG, **environ) as third:

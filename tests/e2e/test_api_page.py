@@ -1,4 +1,4 @@
-"""Page of the API in Chromium: every operation and type, without errors, and a curl command that works."""
+"""API page of `aion dev` (/docs) in Chromium: it shows every operation and type, and its curl command works."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ NAMES = [operation.name for operation in OPERATIONS if operation.routes]
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
-    """Return the page of the API. Fail for an error of the browser."""
+    """Open the API page. Fail if the browser logs an error."""
     errors: list[str] = []
     try:
         with listening(ConsoleMiddleware(parts(graph).app())) as url, browser_page("about:blank") as page:
@@ -41,7 +41,7 @@ def test_api_page_shows_each_operation(page: Page) -> None:
     expect(page.locator("#api details", has_text="POST /tasks/{id}:cancel").first).to_be_attached()
 
 
-def test_api_pages_link_opens_type(page: Page) -> None:
+def test_api_page_link_opens_type_description(page: Page) -> None:
     page.click("#SendMessage > summary")
     page.click("#SendMessage a[href='#SendMessageRequest']")
     expect(page.locator("#SendMessageRequest")).to_have_attribute("open", "")
@@ -49,7 +49,7 @@ def test_api_pages_link_opens_type(page: Page) -> None:
     assert [link for link in set(links) if page.locator(f"[id='{link}']").count() != 1] == []
 
 
-def test_api_pages_curl_command_sends_message(page: Page) -> None:
+def test_api_page_curl_command_sends_message(page: Page) -> None:
     command = page.locator("#SendMessage pre").last.text_content()
     assert command is not None
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)

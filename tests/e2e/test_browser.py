@@ -1,6 +1,6 @@
-"""Clients in Chromium, from other origins than a server with API keys: the example's page, its client, and the official SDK.
+"""Clients in Chromium: the example's page, its JavaScript client, and the official SDK.
 
-The server allows the pages' origins under `cors` in aion.yaml.
+The server requires API keys. It has another origin than the pages, and allows theirs under `cors` in aion.yaml.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ TEXT = "The quick brown \U0001f98a jumps over the lazy \U0001f415."
 
 @dataclass
 class Setup:
-    """Browser page, the server's URL with a key, and the origins of pages with the example and with the SDK."""
+    """Browser page, the agent server's URL, an API key, and the origins of the example's page and of the SDK's."""
 
     page: Page
     url: str
@@ -61,7 +61,7 @@ class Setup:
     sdk: str
 
     def log_of(self, script: str) -> list[str]:
-        """Run a script of the guide as a module in the page, and return its log."""
+        """Run a script of docs/browser.md in the page; return the lines that it logs."""
         for name, value in {"https://agents.example.com": self.url, "aion_…": self.key, "./a2a.js": "/a2a.js"}.items():
             script = script.replace(name, value)
         logged: list[str] = []
@@ -73,7 +73,7 @@ class Setup:
         return logged
 
     def run(self, script: str, path: str = "/a2a.js") -> Any:
-        """Run an async function body in the page. It gets the module at the path, the server's URL and the key."""
+        """Run JavaScript in the page. It can use `module` (imported from the path), `url` and `key`."""
         function = f"async ([path, url, key]) => {{ const module = await import(path); {script} }}"
         return self.page.evaluate(function, [path, self.url, self.key])
 
@@ -105,7 +105,7 @@ def configured(folder: Path, origins: list[str], url: str) -> Settings:
 
 @pytest.fixture
 def example(setup: Setup) -> Setup:
-    """Open the example's page."""
+    """Open the page of examples/browser."""
     setup.page.goto(f"{setup.example}/index.html")
     return setup
 
@@ -145,7 +145,7 @@ def test_chat_page_cancels_running_task(example: Setup) -> None:
     expect(page.locator("[name=text]")).to_be_enabled()
 
 
-def test_chat_page_shows_refusal(example: Setup) -> None:
+def test_chat_page_shows_authentication_error(example: Setup) -> None:
     page = connect(example, key="wrong")
     send(page, TEXT)
     expect(page.locator(".error")).to_contain_text("The caller is not authenticated.")
@@ -162,7 +162,7 @@ TEXT_OF = """
 
 
 def test_fetch_client_resumes_after_last_event_id(example: Setup) -> None:
-    """Leave a stream after each of its events in turn; the rest follows without a repeated or missing event."""
+    """Resume the stream after each of its events; no stored event is missing or repeated."""
     heard = example.run(f"""
         {CONNECT}
         const all = [];
@@ -186,7 +186,7 @@ def test_fetch_client_resumes_after_last_event_id(example: Setup) -> None:
 
 
 def test_fetch_client_survives_lost_connections(example: Setup) -> None:
-    """Cut each connection after some bytes: the client continues, and the whole text arrives."""
+    """Break the first three connections after some bytes; the client reconnects, and the whole text arrives."""
     heard = example.run(f"""
         {CONNECT} {TEXT_OF}
         const original = window.fetch;
@@ -219,7 +219,7 @@ def test_fetch_client_survives_lost_connections(example: Setup) -> None:
     assert stored == list(dict.fromkeys(stored)), "no stored event is repeated"
 
 
-def test_fetch_client_reads_errors(example: Setup) -> None:
+def test_fetch_client_raises_error_with_code(example: Setup) -> None:
     heard = example.run(f"""
         {CONNECT}
         const caught = async (call) => {{
@@ -255,7 +255,7 @@ def test_card_etag_is_readable(example: Setup) -> None:
 
 
 def test_page_of_other_origin_reads_only_public_documents(example: Setup) -> None:
-    """The same page at another host name is another origin."""
+    """Serve the page from 127.0.0.1, an origin that the server does not allow."""
     example.page.goto(f"{example.example.replace('localhost', '127.0.0.1')}/index.html")
     heard = example.run(f"""
         {CONNECT}
@@ -269,7 +269,7 @@ def test_page_of_other_origin_reads_only_public_documents(example: Setup) -> Non
 
 
 def test_sdk_sends_api_key_from_browser(setup: Setup) -> None:
-    """The SDK takes a fetch function, which adds the header to each request."""
+    """Pass the SDK a fetch function that adds the header `X-API-Key` to each request."""
     setup.page.goto(f"{setup.sdk}/page.html")
     heard = setup.run(
         f"""

@@ -1,4 +1,4 @@
-"""`aion send` and `aion chat` as processes, against `aion dev`: answers, questions, files, Ctrl-C, a killed worker."""
+"""Processes of `aion send` and `aion chat` against `aion dev`: answers, questions, files, Ctrl-C, a killed worker."""
 
 import contextlib
 import http.server
@@ -92,18 +92,18 @@ def test_send_reports_refused_message(url: str) -> None:
         ),
     ],
 )
-def test_send_refuses_wrong_command(url: str, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_send_reports_invalid_arguments(url: str, arguments: tuple[str, ...], code: int, said: str) -> None:
     sent = send(url, *arguments)
     assert (sent.returncode, said in sent.stderr) == (code, True)
 
 
-def test_url_without_agent_is_one_sentence(url: str) -> None:
+def test_send_to_url_without_agent_prints_one_sentence(url: str) -> None:
     sent = send(f"{url}/nowhere", "hello")
     card = f"{url}/nowhere/.well-known/agent-card.json"
     assert sent.stderr == f"Error: There is no agent at {url}/nowhere: {card} answers with 404.\n"
 
 
-def test_chat_reads_lines_of_pipe(url: str) -> None:
+def test_chat_reads_messages_from_pipe(url: str) -> None:
     done = run("chat", url, text="hello\n/quit\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
@@ -148,7 +148,7 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
 
 
 class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
-    """Terminal with `aion chat`."""
+    """Pseudo-terminal that runs `aion chat`."""
 
     def __init__(self, *arguments: str, **environ: str) -> None:
         ours, theirs = pty.openpty()
@@ -161,7 +161,7 @@ class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are gen
         super().__init__(ours, timeout=60, encoding="utf-8")
 
     def say(self, line: str, prompt: str = "you>") -> None:
-        """Enter a line at the prompt."""
+        """Wait for the prompt, and enter a line."""
         self.expect(prompt)
         self.sendline(line)
 
@@ -176,13 +176,13 @@ class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are gen
         self.ends()
 
     def ends(self) -> None:
-        """Expect the end of the command, without an error."""
+        """Wait for the end of the command, and expect exit code 0."""
         self.expect(pexpect.EOF)
         assert self._process.wait(timeout=60) == 0
         self.close()
 
 
-def test_chat_answers_cancels_and_starts_anew(url: str) -> None:
+def test_chat_answers_cancels_and_starts_new_conversation(url: str) -> None:
     terminal = ChatTerminal(url)
     terminal.expect("/help lists the commands")
     terminal.say("hello")
@@ -229,8 +229,8 @@ def test_chat_continues_earlier_question(url: str) -> None:
     terminal.leave()
 
 
-def test_interrupt_before_task_returns_to_prompt() -> None:
-    """Ctrl-C before the server has answered: the conversation goes on."""
+def test_ctrl_c_before_answer_returns_to_prompt() -> None:
+    """Press Ctrl-C before the server has answered; the chat continues."""
     with silent_agent() as (url, asked):
         terminal = ChatTerminal(url)
         terminal.say("hello")
@@ -242,7 +242,7 @@ def test_interrupt_before_task_returns_to_prompt() -> None:
 
 @contextlib.contextmanager
 def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
-    """Serve an agent with a card, but without an answer; yield its URL, and an event set by the first message."""
+    """Serve a card, but never answer a message; yield the URL and an event set by the first message."""
     asked, ended = threading.Event(), threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -299,7 +299,7 @@ def test_chat_sends_and_saves_files(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[tuple[str, str]]":
-    """Serve two agents that require an API key; yield their URL and the developer's key."""
+    """Serve two agents that require an API key; yield the server's URL and a key."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "agent.py").write_text(AGENT)
     (folder / "aion.yaml").write_text(
@@ -312,7 +312,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[tuple[str, st
         yield server.url, run("key", "create", "alice", env=environ).stdout.strip()
 
 
-def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:
+def test_send_and_chat_authenticate_with_api_key(guarded: tuple[str, str]) -> None:
     url, key = guarded
     sent = send(url, "hello", env={**os.environ, "API_KEY": key})
     assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
@@ -324,7 +324,7 @@ def test_api_key_opens_guarded_agent(guarded: tuple[str, str]) -> None:
     terminal.leave()
 
 
-def test_unknown_agent_gets_similar_name(guarded: tuple[str, str]) -> None:
+def test_error_of_unknown_agent_suggests_similar_name(guarded: tuple[str, str]) -> None:
     url, key = guarded
     sent = send(url, "hello", "--agent", "helpr", env={**os.environ, "API_KEY": key})
     assert (sent.returncode, "There is no agent 'helpr'" in sent.stderr) == (1, True)

@@ -1,4 +1,4 @@
-"""docs/clients.md: each code block, run in the page's order against the page's own agent under `aion dev`."""
+"""Code blocks of docs/clients.md, run in the page's order against the page's example agent under `aion dev`."""
 
 import os
 import re
@@ -52,12 +52,12 @@ EXPECTED = {
 }
 """Pattern of the output by section, in every language and version."""
 EXPECTED_OF_V03 = {"SubscribeToTask": "INPUT_REQUIRED"}
-"""Patterns of v0.3 only: its streams end while a task waits for an answer."""
+"""Patterns for v0.3 only: in v0.3 a stream ends when its task requires input."""
 
 
 @dataclass(frozen=True)
 class GuideBlock:
-    """Code block of a section. `versions` are the protocol versions that it is for."""
+    """Code block of a section. `versions` are its protocol versions."""
 
     section: str
     language: str
@@ -83,7 +83,7 @@ def of(language: str, version: str) -> list[GuideBlock]:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Run `aion dev` on the page's two files, with a second agent below the first."""
+    """Run `aion dev` with the page's two files, and a second agent in its aion.yaml."""
     folder = tmp_path_factory.mktemp("booking")
     for name, text in FILES.items():
         (folder / name).write_text(text + SECOND if name == "aion.yaml" else text, encoding="utf-8")
@@ -92,7 +92,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def lines_of(command: list[str], code: str, environment: Mapping[str, str], folder: Path = ROOT) -> Iterator[str]:
-    """Run a program from standard input; yield its lines as it prints them. Its exit code is 0."""
+    """Run a command with the code as standard input; yield each line that it prints. Expect exit code 0."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -112,11 +112,11 @@ def lines_of(command: list[str], code: str, environment: Mapping[str, str], fold
 
 
 def lines_of_curl(url: str, version: str) -> Iterator[str]:
-    """Run each block in a shell of its own. TASK is the id of the last task that an answer begins with."""
+    """Run each curl block in a new shell. The variable TASK is the id of the task in the last response."""
     task = ""
     for block in of("curl", version):
         yield f"## {block.section}"
-        # The page's own address is that of a server on the usual port.
+        # Leave out the page's URL: the test server has another port.
         code = "set -eu\n" + re.sub(r"^export AGENT=.*$", "", block.code, flags=re.MULTILINE)
         for line in lines_of(["bash"], code, {"AGENT": url, "AION_KEY": "aion_key", "TASK": task}):
             yield line
@@ -125,7 +125,7 @@ def lines_of_curl(url: str, version: str) -> Iterator[str]:
 
 
 def lines_of_program(language: str, url: str, version: str) -> Iterator[str]:
-    """Run all blocks as one program. It prints each section's heading before the output of its blocks."""
+    """Run all blocks as one program; print each section's heading before the output of its blocks."""
     say = 'print("## {}")' if language == "Python" else 'console.log("## {}");'
     yield from lines_of_code(
         language,
@@ -150,7 +150,7 @@ def lines_of_code(language: str, code: str, url: str, version: str = "1.0") -> I
 
 
 def by_section(lines: Iterable[str], url: str) -> dict[str, str]:
-    """Return the output of each section. Answer the task's question once the section's client is subscribed to it."""
+    """Return the output of each section. When a client has subscribed to the task, answer the task's question."""
     section, printed = "", dict[str, list[str]]()
     for line in lines:
         if line.startswith("## "):
@@ -167,7 +167,7 @@ def by_section(lines: Iterable[str], url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_clients_guides_blocks_print_results(language: str, version: str, agent: ServerProcess) -> None:
+def test_clients_guide_code_prints_expected_output(language: str, version: str, agent: ServerProcess) -> None:
     lines = lines_of_curl(agent.url, version) if language == "curl" else lines_of_program(language, agent.url, version)
     printed = by_section(lines, agent.url)
     expected = EXPECTED | EXPECTED_OF_V03 if version == "0.3" else EXPECTED
@@ -181,6 +181,6 @@ def test_clients_guide_reads_card_of_second_agent(language: str, agent: ServerPr
     assert list(lines_of_code(language, setup, f"{agent.url}/agents/second")) == ["Second"]
 
 
-def test_clients_guide_has_no_other_blocks() -> None:
+def test_clients_guide_has_no_untested_code() -> None:
     assert {block.section for block in BLOCKS} == set(EXPECTED)
     assert len(FENCES) == len(BLOCKS) + len(FILES)

@@ -1,7 +1,7 @@
-"""`aion deploy` and `destroy`: the real SAM CLI, the real template, an emulated CloudFormation.
+"""`aion deploy` and `aion destroy` with the real SAM CLI and template, on an emulated CloudFormation.
 
-test_deployed.py has the tests of a stack with running functions, such as the reply at the end of `aion deploy`.
-The emulator's gaps are listed in tests/support/ministack_program.py and in docs/deploy.md.
+test_deployed.py tests a stack with running functions. tests/support/ministack_program.py and docs/deploy.md list the
+differences between the emulator and AWS.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ def project(tmp_path: Path, endpoint: str) -> SamProject:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
-    """Deploy a project to the stack `standing`, with a flag for the other processor than the default."""
+    """Deploy a project to the stack `standing`, with a flag that selects x86_64 instead of the default arm64."""
     folder = tmp_path_factory.mktemp("deployed") / "project"
     project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
     project.deployed("standing", "--parameter", "Architecture=x86_64")
@@ -51,7 +51,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProj
 
 
 @pytest.mark.deep
-def test_deploy_answers_are_stored_keeping_samconfig_comments(project: SamProject) -> None:
+def test_deploy_stores_answers_and_keeps_samconfig_comments(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
     before = config.read_text()
@@ -59,20 +59,20 @@ def test_deploy_answers_are_stored_keeping_samconfig_comments(project: SamProjec
     assert code == 1, shown
     assert "to create" in shown
     assert "Deploy mine to account 000000000000, us-east-1?" in shown
-    # Without consent there is no stack, but the answers are stored.
+    # The user has not confirmed the deployment: no stack is created, but the answers are stored.
     assert project.status("mine") == ""
     comments = [line for line in before.splitlines() if line.startswith("#")]
     assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
     saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
     assert saved["stack_name"] == "mine"
     assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
-    # Stored answers are not asked for again.
+    # The next deployment uses the stored answers without asking.
     code, shown = project.typed("deploy", "--no-smoke", answers=["n"])
     assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
 
 
 @pytest.mark.deep
-def test_deploy_prompt_offers_declared_callers(project: SamProject) -> None:
+def test_deploy_prompt_offers_callers_of_aion_yaml(project: SamProject) -> None:
     declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
     code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
@@ -84,7 +84,7 @@ def test_deploy_prompt_offers_declared_callers(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_aion_yaml_secrets_become_permissions(project: SamProject) -> None:
+def test_deploy_permits_secrets_of_aion_yaml(project: SamProject) -> None:
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
@@ -130,7 +130,7 @@ def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_failed_build_shows_its_output_lines(project: SamProject) -> None:
+def test_deploy_prints_output_of_failed_build(project: SamProject) -> None:
     (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
     done = project.run("deploy", "--yes", "--stack", "unbuilt")
     assert done.returncode == 1
@@ -140,7 +140,7 @@ def test_failed_build_shows_its_output_lines(project: SamProject) -> None:
     assert len(done.stderr.splitlines()) < 25
 
 
-def test_deploy_refuses_undeclared_callers(project: SamProject) -> None:
+def test_deploy_without_any_authentication_is_refused(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
     assert done.returncode == 1
     assert "there are no callers in it: the function would not start" in done.stderr
@@ -155,7 +155,7 @@ def test_deploy_names_unknown_parameter(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
+def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> None:
     broken = (
         (project.folder / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
     )
@@ -175,12 +175,12 @@ def test_failure_in_nested_stack_shows_its_reason(project: SamProject) -> None:
 
 @pytest.mark.deep
 def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
-    """Use the stack's own value without a flag; samconfig.toml overrides it."""
+    """Deploy again without the flags: SlowSeconds keeps its value; RequestRate gets that of samconfig.toml."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     deployed.deployed("standing", *chosen)
     again = deployed.deployed("standing")
     assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    # The build is for the stack's processor.
+    # The build uses the stack's Architecture, which only the first deployment set by a flag.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
@@ -194,7 +194,7 @@ def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_destroy_respects_protection(deployed: SamProject) -> None:
+def test_destroy_respects_stack_and_table_protection(deployed: SamProject) -> None:
     cloudformation, dynamodb = deployed.client("cloudformation"), deployed.client("dynamodb")
     cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=True)
     done = deployed.run("destroy", "--stack", "standing", "--yes")
@@ -208,7 +208,7 @@ def test_destroy_respects_protection(deployed: SamProject) -> None:
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
 
 
-def test_destroy_refuses_a_foreign_stack(project: SamProject) -> None:
+def test_destroy_refuses_stack_without_aion(project: SamProject) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     done = project.run("destroy", "--stack", "foreign", "--data", "--yes")
@@ -231,7 +231,7 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
 
-    # The stack is deleted; its events list the retained resources.
+    # The deleted stack's events name the retained resources, so a second `aion destroy --data` can delete them.
     deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert deleted.returncode == 0, deleted.stdout + deleted.stderr
     assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
@@ -263,14 +263,14 @@ def test_destroy_resumes_after_kill(project: SamProject) -> None:
 
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
-    """Create a stack of the `sam package` file, as Terraform's aws_cloudformation_stack and CDK's CfnInclude do."""
+    """Create a stack from the output of `sam package`, as Terraform and CDK do."""
     command: list[str | Path] = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr
     cloudformation = deployed.client("cloudformation")
     body = (deployed.folder / "packaged.yaml").read_text()
-    assert len(body) < 51_200  # limit of CreateStack in bytes
+    assert len(body) < 51_200  # CreateStack's limit in bytes
     cloudformation.create_stack(
         StackName="elsewhere",
         TemplateBody=body,

@@ -1,6 +1,6 @@
-"""Stack of `aion deploy` with the packages of all four functions under the runtime emulator, and the commands on it.
+"""Stack created by `aion deploy`; the runtime emulator runs the packages of its four functions.
 
-`make smoke` passes on this stack, and finds each deliberate fault.
+`make smoke` passes on this stack, and reports each injected fault.
 """
 
 import asyncio
@@ -52,7 +52,6 @@ AGENTS = {
     "echo.py": (ROOT / "examples" / "echo" / "agent.py").read_text(),
 }
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
-# Instead of a tunnel: the webhook's address is on this machine.
 TIMEOUT = "60"
 
 
@@ -64,7 +63,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
 
 @pytest.fixture
 def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
-    """Return the stack; the test may break a part of it for its own duration."""
+    """Return the stack for a test that injects faults; remove the faults afterwards."""
     yield stack
     stack.entrypoint_url.faults.clear()
     stack.idle.clear()
@@ -75,7 +74,7 @@ Checked = Callable[..., dict[str, tuple[str, str]]]
 
 @pytest.fixture
 def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
-    """Return a function to run `make smoke`: the result of each check, and the exit code as `exit`."""
+    """Return a function that runs `aion smoke` and returns each check's result, with the exit code as `exit`."""
     for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
         monkeypatch.setenv(name, value)
 
@@ -118,11 +117,11 @@ def test_deploy_reports_refused_first_reply(stack: DeployedStack) -> None:
     assert "is deployed." in refused.stdout
 
 
-# --- Nothing is wrong ---
+# --- Smoke tests without a fault ---
 
 
 def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
-    """Pass every check on the built packages, with a signature on each request and a notified webhook."""
+    """Run all checks with AWS-signed requests and a webhook."""
     port = str(free_port())
     told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
     command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
@@ -139,7 +138,7 @@ def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
 
 
 async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
-    """Run the function without BaseUrl: the card's URL leads the official client to the agent."""
+    """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
     async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=120) as http:
@@ -157,7 +156,7 @@ async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None
 
 @pytest.mark.deep
 def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
-    """Report some checks as inconclusive: the example agent may answer too fast for them."""
+    """Let checks be inconclusive, but not fail: the example agent may answer too fast for some."""
     said = checked(agent="echo")
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
@@ -165,7 +164,7 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
     assert "give a public URL of a port of this machine (--webhook)" in said["push"][1]
 
 
-# --- Something is wrong ---
+# --- Smoke tests with a fault ---
 
 
 @pytest.mark.parametrize(
@@ -182,10 +181,10 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
         ),
     ],
 )
-def test_smoke_check_finds_planted_fault(
+def test_smoke_check_detects_injected_fault(
     breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str
 ) -> None:
-    """Break one thing: its own check fails."""
+    """Inject one fault: only the check for this fault fails."""
     breakable_stack.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
@@ -193,7 +192,7 @@ def test_smoke_check_finds_planted_fault(
 
 
 @pytest.mark.deep
-def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Checked) -> None:
+def test_smoke_reports_missing_push_notification(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("PushFunction")
     port = str(free_port())
     said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
@@ -201,9 +200,9 @@ def test_smoke_finds_missing_push(breakable_stack: DeployedStack, checked: Check
     assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
 
 
-def test_smoke_finds_turns_without_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
+def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("TaskFunction")
-    # A cold start of the API may take longer than the check.
+    # Warm up ApiFunction first: its cold start may take longer than 4 s.
     assert checked(ONLY="card")["card"][0] == "ok"
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
@@ -222,7 +221,7 @@ def test_smoke_reports_denied_caller(checked: Checked) -> None:
 
 
 def test_api_function_without_streaming_returns_buffered_response(stack: DeployedStack) -> None:
-    """Answer buffered, as under `sam local` with the same package."""
+    """Run the package with AWS_SAM_LOCAL, as `sam local` does: the whole response is returned at once."""
     event = recorded_event("rest_api_v1")
     with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
         unsigned = httpx.post(url, json=event, timeout=120).json()
@@ -248,7 +247,7 @@ def test_api_function_without_streaming_returns_buffered_response(stack: Deploye
     ],
 )
 def test_worker_reports_failures_per_message(stack: DeployedStack, function: str, body: str) -> None:
-    """Return the recorded message, of another version, to the queue; delete the valid message beside it."""
+    """Report only the unreadable message of a batch as failed, not the valid one."""
     event = recorded_event("sqs")
     strange = event["Records"][0]
     event["Records"].append({**strange, "messageId": "a bell in vain", "body": body})
@@ -256,7 +255,7 @@ def test_worker_reports_failures_per_message(stack: DeployedStack, function: str
 
 
 async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
-    """Run a turn of a dead worker without a wake-up message."""
+    """Let the sweep find a turn whose worker has died and whose wake-up message is lost."""
     head = await orphan(stack, "who is there?", agent="echo")
     swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
     assert swept["found"] >= swept["enqueued"] >= 1
@@ -284,7 +283,7 @@ def log(stack: DeployedStack, function: str, **fields: object) -> None:
     logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
 
 
-def test_logs_show_one_task_of_all_functions(stack: DeployedStack) -> None:
+def test_logs_show_one_task_from_all_functions(stack: DeployedStack) -> None:
     log(stack, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
     log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
     log(stack, "api", level="INFO", message="Another task's.", task_id="other")
@@ -301,7 +300,7 @@ def test_logs_show_one_task_of_all_functions(stack: DeployedStack) -> None:
 
 
 @pytest.mark.deep
-def test_logs_follow_new_lines(stack: DeployedStack) -> None:
+def test_logs_with_follow_print_new_lines(stack: DeployedStack) -> None:
     following = stack.project.process("logs", "--stack", STACK, "-f", "--function", "push")
     try:
         log(stack, "push", level="INFO", message="The first.")
@@ -314,7 +313,7 @@ def test_logs_follow_new_lines(stack: DeployedStack) -> None:
         following.communicate(timeout=10)
 
 
-def test_logs_of_unknown_stack_say_where_to_look(stack: DeployedStack) -> None:
+def test_logs_of_unknown_stack_name_missing_log_group(stack: DeployedStack) -> None:
     done = stack.project.run("logs", "--stack", "nowhere")
     assert done.returncode == 1
     assert "There is no log group /aws/lambda/nowhere-api" in done.stderr

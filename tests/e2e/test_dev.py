@@ -1,4 +1,4 @@
-"""`make dev`, used by the official client and by curl."""
+"""Server of `make dev`, called by the official client and by curl."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from tests.e2e.clients import official_client
 from tests.support.server import ROOT, TIMEOUT, ServerProcess, aion_dev, serving
 
 VERSIONS = ["1.0", pytest.param("0.3", marks=pytest.mark.deep)]
-"""In v0.3, `test_old_client` and `test_js_client` take the same steps with clients of that version."""
+"""`make test` covers v0.3 by the clients of v0.3 in test_old_client.py and test_js_client.py."""
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 600
 ODD = "emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600, right to left \u202e\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627\u202c, lines \u2028\u2029\u0085 and NUL \0 end"
@@ -56,7 +56,7 @@ def text_of(message: Message) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
 async def test_official_client_streams_answer(server: ServerProcess, version: str, text: str) -> None:
-    """Stream an answer: task, working, artifact chunks, final status (A2A 3.1.2)."""
+    """Stream the task, the status "working", artifact chunks, and the final status (A2A 3.1.2)."""
     async with official_client(server.url, version=version) as client:
         responses = await answers_of(client, message(Part(text=text)))
 
@@ -86,7 +86,7 @@ async def test_official_client_streams_answer(server: ServerProcess, version: st
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_official_client_gets_whole_task(server: ServerProcess, version: str) -> None:
-    """Answer a blocking send and a get with the whole task."""
+    """Get the whole task by a blocking SendMessage and by GetTask."""
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text=ODD)))
         task = response.task
@@ -99,14 +99,14 @@ async def test_official_client_gets_whole_task(server: ServerProcess, version: s
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_files_and_data_return_with_task(server: ServerProcess, version: str) -> None:
-    """Return file and data parts with the task."""
+    """Store the message's file and data parts in the task's history."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="look"), file, data))
         stored = await client.get_task(GetTaskRequest(id=response.task.id))
     assert list(stored.history[0].parts) == [Part(text="look"), file, data]
-    # The data reaches the model as text, and the echo repeats it.
+    # The model receives the data as text, so the echo agent repeats it.
     assert text_of(stored.status.message).startswith("look{")
 
 
@@ -128,7 +128,7 @@ async def test_message_larger_than_item_is_stored(server: ServerProcess) -> None
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_repeated_message_returns_its_task(server: ServerProcess, version: str) -> None:
-    """Answer a repeated message with the existing task."""
+    """Repeat a message with the same messageId: the events of the existing task are streamed again."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
         first = await answers_of(client, request)
@@ -137,7 +137,7 @@ async def test_repeated_message_returns_its_task(server: ServerProcess, version:
 
 
 async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None:
-    """A2A 3.1.6: UnsupportedOperation for a task in a terminal state."""
+    """Refuse SubscribeToTask for a task in a terminal state (A2A 3.1.6)."""
     async with official_client(server.url) as client:
         responses = await answers_of(client, message(Part(text="done")))
         with pytest.raises(A2AError, match="has ended"):
@@ -147,7 +147,7 @@ async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
 @pytest.mark.parametrize("prefix", ["", "/agents/echo"])
 async def test_card_is_served_in_both_versions(server: ServerProcess, prefix: str, path: str) -> None:
-    """Serve the card of v1 and of v0.3."""
+    """Serve one card with the fields of v1 and of v0.3, at both well-known paths."""
     async with httpx.AsyncClient(timeout=TIMEOUT) as http:
         answer = await http.get(f"{server.url}{prefix}{path}")
         card = answer.json()
@@ -183,7 +183,7 @@ def shell_blocks(readme: str) -> list[str]:
 
 
 def test_readme_curl_command_gets_answer(server: ServerProcess) -> None:
-    """Run the README's shell block with another port."""
+    """Run each curl command of README.md, with the URL of the test server."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
     assert len(curls) >= 2
@@ -208,7 +208,7 @@ def test_ctrl_c_leaves_no_dev_server_process() -> None:
         endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
         assert endpoint is not None
         server.stop()
-        # Helper processes of multiprocessing end after their parent.
+        # multiprocessing's helper processes end shortly after the server, so wait for them.
         assert has_ended(server.process.pid)
         for place in (address, urlsplit(endpoint[1])):
             with socket.socket() as attempt:
@@ -216,7 +216,7 @@ def test_ctrl_c_leaves_no_dev_server_process() -> None:
 
 
 def has_ended(group: int) -> bool:
-    """Return True once no process of the group is left; wait a moment for it."""
+    """Wait for the end of all processes of the group; return False if some still run after TIMEOUT seconds."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         try:
@@ -318,6 +318,6 @@ def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
         answer = httpx.post(server.url + "/", json=body, timeout=TIMEOUT).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
-        # The author's AWS credentials reach the agents if no AWS is emulated: docs/models.md needs this for Bedrock.
+        # Agents get the developer's AWS profile unless `aion dev` emulates AWS. docs/models.md uses this for Bedrock.
         profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

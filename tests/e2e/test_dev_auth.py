@@ -1,4 +1,4 @@
-"""`aion dev` with AUTH=on: aion.yaml's schemes are enforced, and the server prints a key for a first request."""
+"""`aion dev` with AUTH=on: it enforces the security schemes of aion.yaml, and prints a request with a valid key."""
 
 import os
 import re
@@ -21,7 +21,7 @@ AGENT = Path(__file__).parents[1] / "support" / "agents" / "where.py"
 
 
 def test_dev_server_with_auth_accepts_only_printed_credentials(tmp_path: Path) -> None:
-    """Accept the printed request; refuse a request with another key."""
+    """Accept the printed key; refuse a request without a key, with a foreign Host, or with a foreign Origin."""
     config = tmp_path / "aion.yaml"
     config.write_text(CONFIG % AGENT)
     with serving(aion_dev(), AION_CONFIG=str(config), AUTH="on") as server:

@@ -86,12 +86,12 @@ def dev(project: Path, *options: str) -> list[str]:
 
 
 def refused(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run a server that does not start."""
+    """Run `aion dev` where it cannot start; return its exit code and output."""
     return forked.run("aion_core.cli", "dev", str(project), "--port", "0", *options, env=os.environ, timeout=TIMEOUT)
 
 
 def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
-    """Return the first true result of the function."""
+    """Call the function until its result is true; return this result. Fail if the server ends before."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if found := holds():
@@ -106,17 +106,17 @@ def printed(server: ServerProcess, text: str) -> bool:
 
 
 def prints(server: ServerProcess, lines: str) -> bool:
-    """Return True once the output matches this pattern: its lines arrive one by one."""
+    """Return True if the server's output so far matches the pattern."""
     return re.search(lines, "".join(server.printed), re.MULTILINE) is not None
 
 
 def reloads(server: ServerProcess) -> int:
-    """Return the number of reloads that the server has printed."""
+    """Return how many reloads the server has logged."""
     return "".join(server.printed).count("Reloaded after an edit of")
 
 
 def ask(server: ServerProcess, text: str = "hello") -> dict[str, Any]:
-    """Send the text; return its task."""
+    """Send the text in a blocking request; return the task."""
     return dict(httpx.post(server.url, json=send(text), timeout=TIMEOUT).json()["result"]["task"])
 
 
@@ -130,7 +130,7 @@ def get(server: ServerProcess, task_id: str) -> dict[str, Any]:
 
 
 class StreamingEdit:
-    """Reader of a stream in a thread, to its end."""
+    """Thread that reads a task's stream to its end."""
 
     def __init__(self, server: ServerProcess, text: str = "", *, task_id: str = "") -> None:
         """Send the text, or subscribe to the task."""
@@ -172,7 +172,7 @@ def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
 
 
 def write(project: Path, text: str, name: str = "agent.py") -> None:
-    """Replace the file in one step: the server must not load a half-written file."""
+    """Replace the file atomically: the server must not load a half-written file."""
     written = project.with_name(name)
     written.write_text(text)
     written.replace(project / name)
@@ -286,7 +286,7 @@ STORES = pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", ma
 
 @STORES
 def test_dev_state_survives_restart_until_reset(project: Path, store: str) -> None:
-    """Store tasks and checkpoints; resume a turn after Ctrl-C."""
+    """Stop the server during a turn: the next server has all tasks and resumes the turn; `--fresh` deletes them."""
     folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
     with serving(command, **folder) as server:
         whole = ask(server)
@@ -350,7 +350,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def is_watched(project: Path, stream: StreamingEdit) -> bool:
-    """Return True if the turn has a wake-up message: the first heartbeat of a lease sends one, for the death of its holder."""
+    """Return True if the queue has a wake-up message for the turn. The first heartbeat of the lease enqueues it."""
     if not stream.frames:
         return False
     context = stream.frames[0]["task"]["contextId"]
@@ -359,13 +359,13 @@ def is_watched(project: Path, stream: StreamingEdit) -> bool:
 
 
 def test_killed_dev_server_loses_no_task(project: Path) -> None:
-    """Kill every process with SIGKILL in the middle of turns; the next start resumes them."""
+    """Kill the server and its worker during four turns; the next server resumes the turns."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
         whole = ask(server)
         streams = [StreamingEdit(server, "wait") for _ in range(4)]
         worker = worker_of(server)
-        # Their first steps have ended by then.
+        # Two notes are those of the completed tasks; the other four turns now wait in their second step.
         until(lambda: notes(project).count("wait") >= 6, server)
         until(lambda: all(is_watched(project, stream) for stream in streams), server)
         os.kill(server.process.pid, signal.SIGKILL)
@@ -402,7 +402,7 @@ def has_completed(server: ServerProcess, task_id: str) -> bool:
     return bool(get(server, task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
-def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) -> None:
+def test_sixteen_queued_turns_run_concurrently(server: ServerProcess, project: Path) -> None:
     body = send("wait")
     body["params"]["configuration"] = {"returnImmediately": True}
     tasks = []
@@ -415,7 +415,7 @@ def test_sixteen_queued_turns_run_at_once(server: ServerProcess, project: Path) 
         until(partial(has_completed, server, task), server)
 
 
-def test_second_server_in_the_folder_names_the_first(server: ServerProcess, project: Path) -> None:
+def test_second_dev_server_names_running_server(server: ServerProcess, project: Path) -> None:
     second = refused(project, "--data-dir", str(project / ".aion"))
     assert second.returncode == 1
     assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
@@ -423,7 +423,7 @@ def test_second_server_in_the_folder_names_the_first(server: ServerProcess, proj
 
 
 @STORES
-def test_operator_commands_find_the_server(project: Path, store: str) -> None:
+def test_operator_commands_find_development_server(project: Path, store: str) -> None:
     inner = project / "seen"
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
 
@@ -455,7 +455,7 @@ def test_operator_commands_find_the_server(project: Path, store: str) -> None:
     assert "alice" in run("key", "list").stdout
 
 
-def test_failing_agents_are_listed_first(project: Path) -> None:
+def test_agents_that_failed_to_load_are_listed_first(project: Path) -> None:
     (project / "broken.py").write_text("import no_such_module\n")
     (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
     with serving(dev(project, "--store", "memory")) as server:
@@ -478,7 +478,7 @@ def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
         assert text_of(ask(server)).startswith("first ")
 
 
-def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
+def test_broken_agent_without_reload_ends_dev_server(project: Path, tmp_path: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     ran = refused(project, "--no-reload", "--data-dir", str(tmp_path / "state"))
     assert ran.returncode == 1
@@ -486,7 +486,7 @@ def test_broken_agents_need_reload(project: Path, tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_file_without_aion_yaml_is_served(project: Path) -> None:
+def test_agent_file_without_aion_yaml_is_served(project: Path) -> None:
     (project / "aion.yaml").unlink()
     with serving(aion_dev(f"{project / 'agent.py'}:graph")) as server:
         assert printed(server, "agent.py:graph")
@@ -521,7 +521,7 @@ def listens(server: ServerProcess) -> bool:
 
 
 def ended(process: int) -> bool:
-    """Return True once the process is gone; wait a moment for it."""
+    """Wait for the end of the process; return False if it still runs after TIMEOUT seconds."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         try:
@@ -533,7 +533,7 @@ def ended(process: int) -> bool:
 
 
 def test_streams_of_several_edits_all_complete(server: ServerProcess, project: Path) -> None:
-    """Hand turns off from worker to worker, without a wait for the sweep."""
+    """Edit the agent three times during 20 streams: each worker hands its turns off to the next one."""
     streams = [StreamingEdit(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)
     for _ in range(3):
@@ -552,7 +552,7 @@ def test_streams_of_several_edits_all_complete(server: ServerProcess, project: P
     assert " cut" not in "".join(server.printed)
 
 
-def test_turn_of_a_killed_old_worker_is_redone(project: Path) -> None:
+def test_turn_of_killed_old_worker_runs_again(project: Path) -> None:
     block = '    if VERSION == "first":\n        import time\n        time.sleep(600)\n'
     edit(project, "    while", f"{block}    while")
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
@@ -591,7 +591,7 @@ def test_dead_worker_is_replaced_after_a_failed_edit(server: ServerProcess, proj
 
 @pytest.mark.deep
 def test_slow_loading_of_edit_is_reported(server: ServerProcess, project: Path) -> None:
-    """Report it after ten seconds, while the old code serves."""
+    """Log a line after ten seconds of loading; the old code continues to answer."""
     loaded = project / "seen" / "loaded"
     slow = f"import time\nfrom pathlib import Path\nwhile not Path({str(loaded)!r}).exists(): time.sleep(0.02)\n"
     write(project, slow + AGENT)
@@ -634,7 +634,7 @@ def inode_of(port: int) -> str:
 
 
 def test_removed_data_folder_is_created_again(server: ServerProcess, project: Path) -> None:
-    # In one step: the server may write into it during its deletion.
+    # Rename instead of deleting: the server may write into the folder during a deletion.
     (project / ".aion").rename(project.parent / "removed")
     edit(project, '"first"', '"second"')
     until(lambda: reloads(server), server)
@@ -665,7 +665,7 @@ def test_removed_project_does_not_end_the_server(project: Path) -> None:
         assert "Traceback" not in "".join(server.printed)
 
 
-def test_agent_with_default_sigint_ends_quietly(server: ServerProcess, project: Path) -> None:
+def test_agent_with_own_sigint_handler_ends_quietly(server: ServerProcess, project: Path) -> None:
     edit(
         project,
         'VERSION = "first"',
@@ -678,7 +678,7 @@ def test_agent_with_default_sigint_ends_quietly(server: ServerProcess, project: 
     assert "Traceback" not in told
 
 
-def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
+def test_dev_server_under_nohup_ignores_sighup(project: Path, tmp_path: Path) -> None:
     command = ["nohup", *dev(project)]
     with serving(command, AION_DATA_DIR=str(tmp_path / "state")) as server:
         os.kill(server.process.pid, signal.SIGHUP)
@@ -690,7 +690,7 @@ def test_ignored_hangup_stays_ignored(project: Path, tmp_path: Path) -> None:
 
 
 def test_projects_in_unusually_named_folders_are_served(project: Path, tmp_path: Path) -> None:
-    """Serve with a TMPDIR too long for a socket's name, and with a folder named dev.json."""
+    """Serve although TMPDIR is too long for a socket's path, and dev.json is a folder."""
     long = tmp_path / ("x" * 130)
     long.mkdir()
     state = tmp_path / "state"

@@ -1,4 +1,4 @@
-"""Clients and webhook receivers of the examples, as their READMEs run them: with `aion dev` and the README's request."""
+"""Example clients and webhook receivers, run against `aion dev` with the commands of their READMEs."""
 
 import os
 import re
@@ -19,7 +19,7 @@ V03_LOCK = ROOT / "tests" / "support" / "a2a-sdk-0.3.txt"
 
 
 def output_of(example: str) -> str:
-    """Return the README's block of output."""
+    """Return the output block of the example's README."""
     readme = (ROOT / "examples" / example / "README.md").read_text(encoding="utf-8")
     (output,) = re.findall(r"^```text\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     return str(output)
@@ -35,7 +35,7 @@ def test_v03_client_prints_readmes_output(server: ServerProcess) -> None:
 
 
 def command_of(example: str) -> list[str]:
-    """Return the README's command. Raise NodeMissing without Node."""
+    """Return the command that starts the example's receiver. Raise NodeMissing without Node."""
     folder = ROOT / "examples" / example
     if example == PYTHON:
         return [sys.executable, str(folder / "receiver.py")]
@@ -44,7 +44,7 @@ def command_of(example: str) -> list[str]:
 
 @contextmanager
 def receiver(command: list[str], token: str) -> Iterator[tuple[str, Iterator[str]]]:
-    """Run a receiver on a free port; yield its URL and the lines that it prints afterwards."""
+    """Run a receiver on a free port; yield its URL and its output lines."""
     environ = {**os.environ, "PORT": "0", "WEBHOOK_TOKEN": token}
     process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Examples as projects: checked in their folders, completed by `aion init`, built for Lambda."""
+"""Examples as projects: `aion doctor`, `aion init` and `aion build` succeed for each."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def aion(folder: Path, *arguments: str) -> str:
 
 
 def copied(folder: Path, target: Path) -> Path:
-    """Copy an example as its README says."""
+    """Copy an example's folder, as its README tells the reader to do."""
     return shutil.copytree(folder, target / "my-agent", ignore=shutil.ignore_patterns("__pycache__", ".aion"))
 
 
@@ -63,7 +63,7 @@ def test_copied_example_becomes_project(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_copied_example_is_built(folder: Path, tmp_path: Path) -> None:
-    """Build the package with the agent's packages."""
+    """Build TaskFunction with the packages that the example requires."""
     assert "TaskFunction: " in aion(copied(folder, tmp_path), "build", "TaskFunction")
 
 
@@ -79,7 +79,7 @@ print(asyncio.run(ask()))
 
 
 def test_packaged_mcp_server_answers(tmp_path: Path) -> None:
-    """Build the package, and start the MCP server of it with Lambda's few variables."""
+    """Run the packaged agent with only PATH and PYTHONPATH set: it can start its MCP server."""
     project = copied(ROOT / "examples" / "mcp", tmp_path)
     program, python = lambda_python()
     here = ("--architecture", machine_architecture(), "--python", python)

@@ -1,4 +1,4 @@
-"""Examples as their readers use them: the commands of each README print its output.
+"""Commands in the READMEs of the examples: each prints the output shown there.
 
 One `aion dev` serves the agents of all examples: starting one takes seconds of CPU.
 """
@@ -31,7 +31,7 @@ OBJECT = re.compile(r'^\{\n.*?^\}$|^\{"[^\n]*\}$', re.MULTILINE | re.DOTALL)
 
 
 def outputs_of(readme: Path) -> list[tuple[str, str]]:
-    """Return each block of commands with `aion send` that a block of output follows, and the output."""
+    """Return pairs of a README's `aion send` block and the output block below it."""
     blocks = [(found[1], found[2]) for found in FENCE.finditer(readme.read_text(encoding="utf-8"))]
     return [
         (text, output)
@@ -44,7 +44,7 @@ AGENTS = [readme for readme in READMES if outputs_of(readme)]
 
 
 def served(readme: Path) -> dict[Path, dict[str, str]]:
-    """Return the folders that the commands below "Run" serve, each with the command's variables."""
+    """Return each folder served by an `aion dev` command in the section "Run", with the command's variables."""
     run = readme.read_text(encoding="utf-8").partition("\n## Run\n")[2].partition("\n## ")[0]
     return {ROOT / found[2]: dict(each.split("=", 1) for each in found[1].split()) for found in SERVED.finditer(run)}
 
@@ -87,7 +87,7 @@ def test_readmes_commands_print_its_output(readme: Path, folder: Path) -> None:
 
 
 def run(line: str, folder: Path, agent: str) -> str:
-    """Run a line of a shell block, with the agent of the README; return its output and errors."""
+    """Run a line of a shell block; `aion send` calls the README's agent. Return what the line prints."""
     words = shlex.split(line)
     if words[:2] == ["aion", "send"]:
         environ = {name: value for name, value in os.environ.items() if name != "AION_DATA_DIR"}
@@ -98,6 +98,6 @@ def run(line: str, folder: Path, agent: str) -> str:
 
 
 def masked(text: str) -> list[str]:
-    """Return the lines without random ids; a JSON object as one line, with its keys in order."""
+    """Return the lines with `<id>` for each id, and each JSON object as one line with sorted keys."""
     compact = OBJECT.sub(lambda found: json.dumps(json.loads(found[0]), sort_keys=True), ID.sub("<id>", text))
     return [line for line in compact.splitlines() if line]

@@ -1,4 +1,4 @@
-"""Executors of a killed worker: their tasks fail or restart by each agent's `resume`."""
+"""Killed worker with executor agents: each task fails or restarts, as the agent's `resume` setting says."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.support.service import send
 
 
 def test_executors_of_killed_worker_fail_or_restart(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Kill real processes: `fail` repeats no step, `restart` repeats no text."""
+    """Kill a worker process: with `fail` no step runs again; with `restart` no text is streamed twice."""
     notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:

@@ -1,6 +1,6 @@
-"""Faults of processes, queues and stores during turns of both frameworks: nothing is lost, doubled or run again.
+"""Faults of processes, queues and stores during LangGraph and ADK turns: no event is lost or repeated, no step runs again.
 
-Every test prints its figures in the summary of the run.
+The summary of the test run has the figures of each test.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def report(
     receiver: WebhookReceiver | None = None,
     turns: Sequence[FleetTurn] = (),
 ) -> None:
-    """Check the figures, then the notifications of completed turns, and record both."""
+    """Check the figures and, with a receiver, the push notifications; record the figures for the summary."""
     try:
         figures.check()
         if receiver is not None:
@@ -65,7 +65,7 @@ FAULTS: dict[str, Callable[[], list[Rule]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_turns_survive_fault(processes: Fleet, record_property: Record, fault: str) -> None:
-    """Play turns of each kind, with a webhook each, while the fault lasts."""
+    """Run turns of each agent and kind of request, each with a webhook, while the fault is injected."""
     rules = FAULTS[fault]()
     large = 500_000 if "bucket" in fault else 0
     before = time.monotonic()
@@ -80,19 +80,19 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
 
 
 def cut_steps(processes: Fleet, turns: list[FleetTurn], pids: Callable[[], list[int]]) -> list[Note]:
-    """Return the running steps of one of these processes."""
+    """Return the running steps of one process: the process whose step began last."""
     running = processes.running_steps(turns, pids())
     return [note for note in running if note.pid == running[-1].pid]
 
 
 def recoveries(processes: Fleet, cut: list[tuple[Note, float]]) -> list[float]:
-    """Return the seconds from the end of a process to the next step of each turn elsewhere."""
+    """Return, for each cut step, the seconds from the kill to the turn's next step in another process."""
     notes = read_notes(processes.notes)
     return [seconds for note, at in cut if (seconds := recovery(notes, note, at)) is not None]
 
 
 async def check_notified(receiver: WebhookReceiver, turns: Sequence[FleetTurn], figures: Figures) -> None:
-    """Wait for the last event of each task, and add the faults of the posts to the figures."""
+    """Wait for each task's last push notification; add lost and contradictory notifications to the figures."""
     await until(lambda: not unnotified(receiver, turns), "the last notification of each turn")
     bodies: dict[str, bytes] = {}
     first: dict[str, list[int]] = defaultdict(list)
@@ -103,7 +103,7 @@ async def check_notified(receiver: WebhookReceiver, turns: Sequence[FleetTurn], 
         if bodies.setdefault(post.id, post.body) != post.body:
             figures.doubled.append(f"{post.id}: two bodies")
     for turn in turns:
-        # Every event after the first is due, and the last one ends the task.
+        # The webhook must receive every event of the task except the first.
         posted = first[turn.task_id]
         if posted != list(range(2, len(posted) + 2)):
             figures.lost.append(f"{turn.name}: posts of the events {posted}")
@@ -111,13 +111,13 @@ async def check_notified(receiver: WebhookReceiver, turns: Sequence[FleetTurn], 
 
 
 def unnotified(receiver: WebhookReceiver, turns: Sequence[FleetTurn]) -> set[str]:
-    """Return the tasks without a post of their last event."""
+    """Return the tasks whose webhook has not received the event "completed"."""
     completed = {post.id.split("_")[0] for post in receiver.posts if b"TASK_STATE_COMPLETED" in post.body}
     return {turn.task_id for turn in turns} - completed
 
 
-async def test_killed_processes_lose_nothing(processes: Fleet, record_property: Record) -> None:
-    """Kill two API processes and two workers in the middle of their turns, one after another."""
+async def test_turns_survive_killed_processes(processes: Fleet, record_property: Record) -> None:
+    """Kill two API processes and two workers during their turns, one after another."""
     for start in (processes.add_api, processes.add_worker) * 2:
         await asyncio.to_thread(start)
     cut: list[tuple[Note, float]] = []
@@ -140,8 +140,10 @@ async def test_killed_processes_lose_nothing(processes: Fleet, record_property: 
 
 
 @pytest.mark.parametrize("kind", ["worker", "api"])
-async def test_frozen_process_adds_nothing_late(processes: Fleet, record_property: Record, kind: str) -> None:
-    """Stop a process until another one has taken over one of its turns, then let it continue."""
+async def test_frozen_process_begins_no_step_after_takeover(
+    processes: Fleet, record_property: Record, kind: str
+) -> None:
+    """Suspend a process (SIGSTOP) until another process has taken over a turn; then continue it."""
     pids = processes.worker_pids if kind == "worker" else processes.api_pids
     await asyncio.to_thread(processes.add_worker if kind == "worker" else processes.add_api)
     turns = a_turn_of_each(processes, f"frozen-{kind}", seconds=3.0)

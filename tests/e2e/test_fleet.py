@@ -1,4 +1,4 @@
-"""Figures of the fleet: each kind of fault in what a client received, or in the agents' notes, is seen."""
+"""Checks of tests/e2e/fleet.py: they detect each kind of fault in a received stream and in the agents' notes."""
 
 from typing import Any, cast
 
@@ -43,7 +43,7 @@ def note(step: str, pid: int, at: float) -> Note:
     return Note("t", step, "begin", pid, at)
 
 
-def test_step_after_its_successor_ran_again() -> None:
+def test_run_again_reports_step_after_later_step() -> None:
     cut_and_resumed = [note("plan", 1, 1), note("speak", 1, 2), note("speak", 2, 5), note("check", 2, 6)]
     assert list(run_again(cut_and_resumed, {"t"})) == []
     assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
@@ -56,7 +56,7 @@ def test_recovery_lasts_until_step_in_another_process() -> None:
 
 
 @pytest.mark.parametrize("field", ["lost", "doubled", "run_again"])
-def test_figures_with_fault_are_refused(field: str) -> None:
+def test_check_of_figures_fails_for_fault(field: str) -> None:
     Figures(1, recoveries=[20.0]).check()
     figures = Figures(1)
     getattr(figures, field).append("t")
@@ -64,12 +64,12 @@ def test_figures_with_fault_are_refused(field: str) -> None:
         figures.check()
 
 
-def test_figures_with_slow_recovery_are_refused() -> None:
+def test_check_of_figures_fails_for_slow_recovery() -> None:
     with pytest.raises(AssertionError):
         Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 
 
-def test_rule_takes_each_second_write() -> None:
+def test_fault_rule_applies_to_every_second_write() -> None:
     target = b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.%s\r\nAuthorization: Credential=k/d/r/dynamodb/aws4_request"
     write, read = (Call(target % name, b"", cast("Any", None), "") for name in (b"PutItem", b"GetItem"))
     rule = Rule("dynamodb", lost, ("PutItem",), every=2, times=2)

@@ -1,4 +1,4 @@
-"""Functions behind a queue or a schedule, run in this process as `aion dev` does."""
+"""Handlers of TaskFunction and SweepFunction, run in the test's process as `aion dev` runs them."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ NOTHING_TO_DO = WakeUp(ContextKey("nobody", "echo", "c-0"))
 
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStack]:
-    """Start a stack for this test alone, with freshly imported functions and without pollers."""
+    """Start an emulated stack for one test: the handlers are imported anew, and no poller runs yet."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("run_task", "sweep"):
         monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
@@ -55,7 +55,7 @@ async def enqueue(stack: LocalStack, wake_up: WakeUp) -> None:
 
 
 async def answer_of(stack: LocalStack, head: Head) -> str:
-    """Return the last message of the task's agent, once the task has completed."""
+    """Wait until the task has completed; return the text of its status message."""
     store = dynamodb_store(stack, SystemClock())
     end = time.monotonic() + TIMEOUT
     while True:
@@ -73,7 +73,7 @@ async def test_wake_up_message_resumes_turn_of_dead_worker(stack: LocalStack) ->
     await enqueue(stack, WakeUp(head.context))
     assert "who is there?" in await answer_of(stack, head)
     await asyncio.to_thread(stack.stop_polling)
-    # The message is deleted. A retry delays another one for the case that its worker dies too.
+    # The queue must not make the wake-up message available again.
     with ThreadPoolExecutor(1) as executor:
         sqs = AwsClient("sqs", executor, client=stack.client("sqs"))
         state = await queue_state(sqs, stack.physical_id("TaskQueue"))
@@ -89,7 +89,7 @@ async def test_several_turns_run_concurrently(stack: LocalStack) -> None:
 
 
 async def test_aion_dev_runs_turns_on_server_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use one event loop: a module's client belongs to the loop of its first use."""
+    """Run all turns on one event loop: an agent's HTTP client works only on the loop of its first use."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
     stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
     for _ in range(2):
@@ -98,7 +98,7 @@ async def test_aion_dev_runs_turns_on_server_loop(stack: LocalStack, monkeypatch
         assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
 
 
-async def test_sweep_enqueues_forgotten_turn(stack: LocalStack, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sweep_enqueues_turn_without_wake_up_message(stack: LocalStack, caplog: pytest.LogCaptureFixture) -> None:
     head = await orphan(stack, "hello?")
     stack.poll()
     with caplog.at_level(logging.INFO, "handlers.sweep"):

@@ -1,4 +1,4 @@
-"""Turn longer than its invocation: the runtime loop hands it off before the timeout, and TaskFunction resumes it."""
+"""Turn longer than its Lambda invocation: ApiFunction hands the turn off before the timeout; TaskFunction resumes it."""
 
 import json
 from pathlib import Path
@@ -20,11 +20,11 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "steps.yaml"
 
 
 async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None:
-    """End the stream cleanly, run no step twice, and serve the rest to a subscriber of another process."""
+    """End the stream without an error, run each step once, and complete the task in another process."""
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
         environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "1.5"}
-        # As under SAM: without authentication, so that both processes serve the same caller.
+        # Without authentication, which only AWS_SAM_LOCAL allows here, both processes see the same caller.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
         there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)

@@ -1,6 +1,6 @@
-"""Wheel in an own environment with an empty home: new projects, `aion dev`, `aion build`, the built functions.
+"""Wheel installed in a new environment with an empty home: `aion new`, `aion dev`, `aion build`, and the built functions.
 
-The path has nothing of this checkout; the official client sends the requests to the user's agent.
+Nothing is imported from this checkout; the official client sends the requests.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-# Only a prefix, not a key.
+# This is the start of a private key without its content.
 PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
 PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
 ANSWERS = """
@@ -64,26 +64,26 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Return an environment without frameworks."""
+    """Install the wheel with the extra `local`, but without LangGraph and ADK."""
     return installed(tmp_path_factory.mktemp("tools"), "local")
 
 
 @dataclass(frozen=True)
 class NewProject:
-    """Project of `aion new`, with its own environment."""
+    """Project created by `aion new`, with its virtual environment."""
 
     folder: Path
     printed: str
 
     @property
     def aion(self) -> str:
-        """Return the command of its environment."""
+        """Return the path of the project's `aion` command."""
         return str(self.folder / ".venv" / "bin" / "aion")
 
 
 @pytest.fixture(scope="module")
 def new_project(tools: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], NewProject]:
-    """Return a function for the project of a framework; it is created and installed once."""
+    """Return a function that creates and installs the project of a framework, once for each framework."""
 
     @cache
     def made(framework: str) -> NewProject:
@@ -97,7 +97,7 @@ def new_project(tools: Installed, tmp_path_factory: pytest.TempPathFactory) -> C
 
 @pytest.fixture
 def project(new_project: Callable[[str], NewProject], tmp_path: Path) -> Iterator[NewProject]:
-    """Return the project of LangGraph; restore its files after the test."""
+    """Return the LangGraph project; restore its files after the test."""
     made = new_project("langgraph")
     environment = shutil.ignore_patterns(".venv")
     shutil.copytree(made.folder, tmp_path / "before", ignore=environment)
@@ -138,7 +138,7 @@ def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
 
 
 async def ask(url: str, text: str) -> tuple[str, str]:
-    """Send the text with the official client; return the streamed text and the answer."""
+    """Send the text with the official client; return the streamed text and the final message."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=True)).create(card)
@@ -153,7 +153,7 @@ async def ask(url: str, text: str) -> tuple[str, str]:
 
 
 def answered_by(function: Path, folder: Path, text: str) -> str:
-    """Run the built ApiFunction under the runtime emulator, and return the text of its task's answer."""
+    """Run the built ApiFunction under the runtime emulator, and send the text; return the answer's text."""
     code, scratch = folder / "code", folder / "runtime"
     scratch.mkdir()
     with zipfile.ZipFile(function) as archive:
@@ -164,7 +164,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
         environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true"}
         event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
         message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
-        event["requestContext"]["identity"]["userArn"] = ARN  # the signer, in the form of API Gateway
+        event["requestContext"]["identity"]["userArn"] = ARN  # API Gateway puts the signer here
         event["body"] = json.dumps({"message": message})
         with emulated(code, "handlers.api.handler", environ, scratch) as url:
             answer = httpx.post(url, json=event, timeout=120).json()
@@ -198,7 +198,7 @@ OTHERS = (
 @pytest.mark.parametrize(
     "command", ["dev", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)]
 )
-def test_missing_package_extra_is_named(bare: Installed, tmp_path: Path, command: str) -> None:
+def test_command_names_missing_package_extra(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
     (tmp_path / "template.yaml").touch()
@@ -207,13 +207,13 @@ def test_missing_package_extra_is_named(bare: Installed, tmp_path: Path, command
     assert "Traceback" not in said
 
 
-def test_wheel_has_only_own_top_level_names(tools: Installed) -> None:
+def test_wheel_has_only_two_top_level_packages(tools: Installed) -> None:
     with zipfile.ZipFile(tools.wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core"}
 
 
-# --- A folder with an agent, and nothing else ---
+# --- A folder with only agent.py ---
 
 
 @pytest.mark.deep
@@ -230,7 +230,7 @@ def test_folder_without_config_is_served(tools: Installed, project: NewProject, 
 
 
 def test_printed_commands_work_in_new_project(tools: Installed, project: NewProject) -> None:
-    """Test, upgrade and serve a project, created without frameworks in the environment."""
+    """Run the commands that `aion new` prints, in an environment without frameworks."""
     assert f"aion-lambda comes from {tools.wheel}" in project.printed
     commands = [line.strip() for line in project.printed.partition("Next:\n")[2].splitlines()]
     assert commands == ["cd my-agent", "uv run aion dev", "uv run pytest"]
@@ -261,8 +261,8 @@ def test_new_project_is_tested_served_and_built(
     assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
-def test_build_holds_own_code_and_no_secret(tools: Installed, project: NewProject, tmp_path: Path) -> None:
-    """Package a private module and a further dependency, without .env, .git, environments and keys."""
+def test_build_packages_own_code_without_secrets(tools: Installed, project: NewProject, tmp_path: Path) -> None:
+    """Package a private module and an added dependency, but not .env, .git, .venv and ignored files."""
     folder = project.folder
     assert "added to pyproject.toml" in tools.run(project.aion, "add", "cowsay", cwd=folder)
     tools.run("uv", "run", "--locked", "python", "-c", "import cowsay", cwd=folder)
@@ -298,7 +298,7 @@ def test_build_holds_own_code_and_no_secret(tools: Installed, project: NewProjec
 
 
 def test_sam_build_packages_the_project(tools: Installed, project: NewProject, tmp_path: Path) -> None:
-    """Run the Makefile's rule, which `sam build` calls for each function."""
+    """Run the Makefile rule that `sam build` calls for a function."""
     folder, artifacts = project.folder, tmp_path / "artifacts"
     ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
     said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)

@@ -1,7 +1,7 @@
-"""Official JavaScript client (@a2a-js/sdk) against `make dev`, unchanged, in each version and binding.
+"""Official JavaScript client (@a2a-js/sdk) against `make dev`, in each protocol version and binding.
 
-It runs in Node, and in a page of another origin in Chromium. One run of `tests/support/js/steps.mjs` has the results of all
-steps for the tests.
+The client runs in Node and, as a page of another origin, in Chromium. `tests/support/js/steps.mjs` calls each method once;
+the tests check its results.
 """
 
 import json
@@ -20,7 +20,7 @@ Results = dict[tuple[str, str], dict[str, Any]]
 LONG = "The quick brown fox jumps over the lazy dog. " * 150
 CLIENTS = ["JSONRPC 1.0", "JSONRPC 0.3", "HTTP+JSON 1.0", "HTTP+JSON 0.3"]
 LOSSY = "HTTP+JSON 0.3"
-"""Bindings without file names and `append`: the client itself drops them."""
+"""Client that drops file names and `append`."""
 each_client = pytest.mark.parametrize("client", CLIENTS)
 
 
@@ -50,7 +50,7 @@ def lines_of_browser(folder: Path, url: str) -> list[dict[str, Any]]:
     ],
 )
 def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
-    """Return the results of each client at each step."""
+    """Run all steps, and return the result of each step by client and step."""
     try:
         lines = request.param(node_with(ROOT / "tests" / "support" / "js"), server.url)
     except (NodeMissing, BrowserMissing) as missing:
@@ -69,7 +69,7 @@ def texts(message: dict[str, Any]) -> str:
 
 
 def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str, text: str) -> None:
-    """Check the order: task first, final status last; one artifact, opened and closed once, adds up to the text."""
+    """Check the stream: task first, final status last, and chunks of one artifact that make up the text."""
     kinds = [next(iter(response)) for response in results]
     assert kinds[0] == "task"
     assert results[0]["task"]["status"]["state"] == first_state
@@ -89,13 +89,13 @@ def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str
 
 
 def test_js_client_uses_newest_protocol_version(results: Results) -> None:
-    """Choose v1 from the card's interfaces."""
+    """Choose v1 although the card also offers v0.3."""
     assert result_of(results, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
     assert result_of(results, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 def test_js_client_reads_card_of_v03(results: Results) -> None:
-    """Read the card without knowledge of `supportedInterfaces`."""
+    """Read only the card's v0.3 fields, without `supportedInterfaces`."""
     assert result_of(results, "by its card's v0.3 part", "choose") == {"binding": "JSONRPC", "version": "0.3"}
     assert result_of(results, "by its card's v0.3 part", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -115,7 +115,7 @@ def test_js_client_gets_whole_task(results: Results, client: str) -> None:
 
 @each_client
 def test_js_client_gets_task_without_history(results: Results, client: str) -> None:
-    """Get a task without history; in v0.3 only a positive number is a limit."""
+    """Get a task with `historyLength` 0: v1 returns no history; v0.3 ignores the 0."""
     answer = result_of(results, client, "send")
     expected = answer["sent"] if client.endswith("0.3") else {**answer["sent"], "history": []}
     assert {"history": [], **answer["short"]} == expected
@@ -123,7 +123,7 @@ def test_js_client_gets_task_without_history(results: Results, client: str) -> N
 
 @each_client
 def test_js_client_task_continues_after_nonblocking_send(results: Results, client: str) -> None:
-    """Complete the task after a non-blocking answer."""
+    """Send a non-blocking message: the answer is a working task, which completes later."""
     answer = result_of(results, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
     assert answer["ended"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -168,7 +168,7 @@ def test_js_client_lists_tasks_of_context(results: Results, client: str) -> None
 
 @each_client
 def test_js_client_manages_push_configs(results: Results, client: str) -> None:
-    """Create a push config with a message and later; read, list and delete it twice."""
+    """Create one push config with the message and one later; read, list and delete. A second delete also succeeds."""
     answer = result_of(results, client, "pushConfigs")
     assert answer["created"] == answer["read"]
     given = {"id": "q", "taskId": answer["task"], "url": "http://127.0.0.1:9/hook", "token": "token"}
@@ -193,7 +193,7 @@ REFUSALS = {
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
 def test_js_client_raises_its_error_class(results: Results, client: str, step: str) -> None:
-    """Raise the client's own error class with our message."""
+    """Raise the SDK's class for the error, with the server's message."""
     line = results[client, step]
     assert "error" in line, line
     assert REFUSALS[step] in line["error"]["names"], line["error"]
@@ -202,7 +202,7 @@ def test_js_client_raises_its_error_class(results: Results, client: str, step: s
 
 @each_client
 def test_js_client_falls_back_to_public_card(results: Results, client: str) -> None:
-    """Fall back to the public card without an extended one."""
+    """Return the public card if the agent has no extended card."""
     card = result_of(results, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True

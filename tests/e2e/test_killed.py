@@ -1,4 +1,4 @@
-"""Killed processes in the middle of a turn: another process resumes it without a client's help."""
+"""Processes killed during a turn: another process resumes the turn without a request of the client."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ def wait_for_line(notes: Path, line: str, process: ForkedProcess) -> None:
 
 
 def wait_until(holds: Callable[[], bool], failure: str, process: ForkedProcess | None = None) -> None:
-    """Wait until the condition holds. Raise AssertionError if it never does, or if the process ends before."""
+    """Wait until the condition holds. Raise AssertionError after the timeout, or if the process ends first."""
     end = time.monotonic() + TIMEOUT
     while not holds():
         assert process is None or process.poll() is None, "the process ended"
@@ -41,7 +41,7 @@ def wait_until(holds: Callable[[], bool], failure: str, process: ForkedProcess |
 
 
 def at_rest(url: str, task_id: str) -> dict[str, Any]:
-    """Return the task in a terminal or interrupted state."""
+    """Wait until the task is in a terminal or interrupted state, and return it."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     end = time.monotonic() + TIMEOUT
     with httpx.Client(timeout=TIMEOUT) as client:
@@ -54,7 +54,7 @@ def at_rest(url: str, task_id: str) -> dict[str, Any]:
 
 
 class KilledSubscriber:
-    """Reader of a task's stream in a thread; it reconnects with its last event id until the stream ends."""
+    """Thread that subscribes to a task and reads the stream to its end."""
 
     def __init__(self, url: str, task_id: str) -> None:
         self.frames: list[tuple[str, dict[str, Any]]] = []
@@ -78,7 +78,7 @@ class KilledSubscriber:
 
 
 def streamed_texts(reading: KilledSubscriber) -> list[str]:
-    """Return the streamed texts; a chunk with append=false starts a new one."""
+    """Return the streamed texts; a chunk with append=false starts a new text."""
     begun: list[str] = []
     for _, result in list(reading.frames):
         update = result.get("artifactUpdate")
@@ -101,7 +101,7 @@ def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
 
 @pytest.mark.parametrize("killed_in", [pytest.param("one", marks=pytest.mark.deep), "three"])
 def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path: Path, killed_in: str) -> None:
-    """Run no finished step and stream no text twice; the sweep finds `one`, a wake-up message resumes `three`."""
+    """Kill the API process in a step: only this step runs again, and each event is streamed once."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     body = send("go", message_id="m-1", contextId="killed", method="SendStreamingMessage")
@@ -136,7 +136,7 @@ def test_task_of_killed_api_process_is_finished(own_stack: LocalStack, tmp_path:
 
 
 def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Kill the worker of a task without a client."""
+    """Kill the worker of a non-blocking message: a new worker completes the task."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:
@@ -153,7 +153,7 @@ def test_task_of_killed_worker_is_finished(own_stack: LocalStack, tmp_path: Path
 
 
 def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack) -> None:
-    """Start the killed process's text anew with append=false."""
+    """Stream the whole text again, starting with append=false."""
     config = AGENTS / "speaking.yaml"
     with (
         api_process(own_stack, config, **SHORT_LEASE) as api,
@@ -174,7 +174,7 @@ def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack) -> No
 
 @pytest.mark.deep
 def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Resume by the lease's own wake-up message: a lease of 30 s, renewed each 10 s, without a sweep."""
+    """Resume without a sweep, by the wake-up message that the lease's heartbeat enqueued (lease of 30 s)."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
     with api_process(own_stack, config, **environ) as api:

@@ -1,4 +1,4 @@
-"""Whole path on Lambda: our runtime loop, the app of handlers.api, a graph."""
+"""Path of a message on Lambda: the runtime loop, the app of handlers.api, and a graph."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "gated.yaml"
 
 
 async def test_graph_text_streams_during_its_run() -> None:
-    """Receive the text before the barrier while the graph waits at it."""
+    """Receive the first text while the graph still waits at a barrier."""
     journal: list[str] = []
     async with FakeRuntimeApi(journal) as api, Gates(journal) as gates:
         environ = {"AION_STORE": "memory", "AION_CONFIG": str(CONFIG)}
@@ -39,7 +39,7 @@ async def test_graph_text_streams_during_its_run() -> None:
 
 
 async def test_agent_with_failing_import_stops_environment(tmp_path: Path) -> None:
-    """Lambda and a gradual deployment see an init error, before any message."""
+    """Report an init error to Lambda, so that a deployment shows the error before the first message."""
     (tmp_path / "broken.py").write_text("import no_such_module\n")
     config = tmp_path / "aion.yaml"
     config.write_text('aion:\n  agents:\n    broken: {path: "broken.py:graph"}\n')

@@ -1,4 +1,4 @@
-"""Runtime loop as a process, against a real HTTP server with the Runtime API."""
+"""Process of the Lambda runtime loop, against an HTTP server that implements the Runtime API."""
 
 import json
 import os
@@ -101,7 +101,7 @@ async def test_app_receives_invocation_context(api: FakeRuntimeApi, runtime: Run
         "process": runtime.pid,
         "same_loop": True,
     }
-    # Same process, same event loop; the state of the first invocation is gone.
+    # The second invocation has the same process and event loop, but not the first one's lifespan state.
     assert again == first | {"request_id": "invocation-2", "trace": None}
 
 
@@ -124,11 +124,11 @@ async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: Runti
         "stackTrace": [],
     }
     assert await still_serves(api)
-    # The log has the error as one line.
+    # The error is one line of the log.
     [story] = map(json.loads, await runtime.logged("the secret reason"))
     assert story["message"] == "Invocation invocation-1: the app failed"
     assert "midstream_error" in story["stackTrace"]
-    # Lambda reads the level and the time of a line with LogFormat JSON.
+    # With LogFormat JSON, Lambda reads the fields `level` and `timestamp` of each line.
     assert story["level"] == "ERROR"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", story["timestamp"])
 
@@ -354,7 +354,7 @@ async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, g
 async def test_app_startup_failure_is_reported(
     api: FakeRuntimeApi, tmp_path: Path, app: str, error_type: str, reason: str
 ) -> None:
-    # If no module of the given name exists, the loop tries the default name.
+    # The package `handlers` exists without the module `api`, the loop's default app.
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "__init__.py").touch()
     path = f"{tmp_path}:{Path.cwd()}"
@@ -486,7 +486,7 @@ async def test_exec_wrapper_uses_runtime_python(api: FakeRuntimeApi, gates: Gate
     command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
     async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
         assert await still_serves(api)
-        # exec, not a child process: the signal reaches the loop.
+        # The wrapper replaces itself by exec, so SIGTERM reaches the loop.
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines

@@ -1,6 +1,6 @@
-"""Load of real processes: many subscribers of one task, many sends to one server, a stream longer than an invocation.
+"""Load tests: many subscribers of one task, many messages to one server, and a stream longer than an invocation.
 
-Every test prints its figures in the summary of the run.
+The summary of the test run has the figures of each test.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 async def test_hundred_subscribers_receive_each_chunk(processes: Fleet, record_property: Record) -> None:
-    """Subscribe at two processes while the turn runs in a third; every subscriber receives all that follows."""
+    """Subscribe at two API processes to a running task: every subscriber receives all later frames."""
     warm = await played([FleetTurn(processes, "graph", "blocking", f"warm-{number}") for number in range(4)])
     warm.check()
     before = Resources.of(processes.api_pids())
@@ -98,7 +98,7 @@ async def test_hundred_subscribers_receive_each_chunk(processes: Fleet, record_p
 
 @contextmanager
 def sending_to(store: str, folder: Path) -> Iterator[tuple[str, Callable[[], Iterable[int]]]]:
-    """Yield the URL of one server on this store, and a function that returns its processes."""
+    """Start a server on the store; yield its URL and a function that returns its process ids."""
     if store == "sqlite":
         with serving(aion_dev("--config", str(BRIEF)), AION_DATA_DIR=str(folder)) as server:
             yield server.url, lambda: tree_of(server.process.pid)
@@ -110,7 +110,7 @@ def sending_to(store: str, folder: Path) -> Iterator[tuple[str, Callable[[], Ite
 
 
 def tree_of(pid: int) -> list[int]:
-    """Return the process and its descendants."""
+    """Return the ids of the process and its descendants."""
     children = [
         int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()
     ]
@@ -118,8 +118,8 @@ def tree_of(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
-async def test_sends_leave_process_size_stable(store: str, tmp_path: Path, record_property: Record) -> None:
-    """Send 2,000 messages, eight at a time; compare the server after each quarter."""
+async def test_two_thousand_sends_leak_no_resources(store: str, tmp_path: Path, record_property: Record) -> None:
+    """Send 2,000 messages, eight at a time: memory, descriptors and threads of the server do not grow."""
     figures = Figures(SENDS)
     began = time.monotonic()
     measured: list[Resources] = []
@@ -136,7 +136,7 @@ async def test_sends_leave_process_size_stable(store: str, tmp_path: Path, recor
 
         async with httpx.AsyncClient(timeout=PATIENCE) as client:
             for quarter in range(4):
-                # The senders share one iterator.
+                # The senders share one iterator, so each number is sent once.
                 numbers = iter(range(quarter * SENDS // 4, (quarter + 1) * SENDS // 4))
                 await asyncio.gather(*(send_each(client, numbers) for _ in range(SENDERS)))
                 measured.append(Resources.of(pids()))
@@ -157,10 +157,10 @@ async def test_sends_leave_process_size_stable(store: str, tmp_path: Path, recor
 async def test_stream_outlasts_its_invocation(
     processes: Fleet, record_property: Record, step: float, invocation: float
 ) -> None:
-    """Stream a turn of four steps in an invocation that ends in the third; the client resumes it elsewhere."""
+    """Stream a turn of four steps. Its invocation ends during the third; the client continues at another process."""
     turn = FleetTurn(processes, "graph", "streaming", f"long-{step:.0f}", seconds=step)
     here = {**processes.stack.environment("ApiFunction"), **processes.environ}
-    # As under SAM: without authentication, so that all processes serve the same caller.
+    # Without authentication, which only AWS_SAM_LOCAL allows here, all processes see the same caller.
     here |= {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true", "AION_CONFIG": str(CONFIG)}
     here.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
     began = time.monotonic()

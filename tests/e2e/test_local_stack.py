@@ -1,4 +1,4 @@
-"""Embedded stack: resources of a template, calls of functions, shutdown."""
+"""LocalStack, the AWS emulator with a template's resources: resources, function calls, shutdown."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ from tests.support.queues import messages_in, received
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
-# Expires only on a failure.
+# Reached only if a test fails.
 TIMEOUT = 60
 
 
@@ -39,7 +39,7 @@ def stack() -> Iterator[LocalStack]:
 
 
 class StackWork:
-    """Handler with a record of its events and answers by a rule."""
+    """Handler that records its events, and answers each with the given function."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.events: Queue[dict[str, Any]] = Queue()
@@ -408,7 +408,7 @@ def test_exactly_one_conflicting_transaction_succeeds(stack: LocalStack) -> None
         won = []
         for n in range(8):
             won.append(is_done(dynamodb, [put_once(f"once-{n}"), add_one("won")]))
-            # A write between failing transactions of other threads; they must not undo it.
+            # The failing transactions of the other threads must not undo this write.
             assert is_done(dynamodb, [add_one(f"mine-{racer}"), add_one("all")])
         return won
 
@@ -523,7 +523,7 @@ def test_long_poll_blocks_no_other_request(stack: LocalStack) -> None:
 
 @contextmanager
 def leaves_nothing() -> Iterator[None]:
-    """Expect as many threads afterwards as before."""
+    """Expect that the block leaves no new thread."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -546,7 +546,7 @@ def test_stopped_stack_leaves_no_thread() -> None:
         silent.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
-        stack.stop()  # repeated on purpose
+        stack.stop()  # a second stop is allowed
 
 
 def requests_being_answered() -> list[threading.Thread]:
@@ -567,7 +567,7 @@ def leaves_nothing_but(threads: ThreadPoolExecutor) -> Iterator[None]:
         yield
 
 
-def test_stopped_stack_is_garbage_collected() -> None:
+def test_stack_restarted_at_same_port_is_empty() -> None:
     with LocalStack.start(TEMPLATE) as stack:
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
         port = int(stack.endpoint.rpartition(":")[2])
@@ -582,7 +582,7 @@ def test_taken_port_of_local_stack_is_named() -> None:
             LocalStack.start(TEMPLATE, port=port)
 
 
-def test_hanging_function_is_named_after_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_stop_logs_name_of_hanging_function(caplog: pytest.LogCaptureFixture) -> None:
     runs, may_end = threading.Event(), threading.Event()
 
     def stuck(event: Any, context: Any) -> None:
@@ -664,7 +664,7 @@ def test_failing_local_stack_process_prints_reason_and_ends() -> None:
 
 @contextmanager
 def connected(environment: dict[str, str]) -> Iterator[Any]:
-    """Yield a DynamoDB client configured by the environment alone, as in an agent's process."""
+    """Yield a DynamoDB client that takes its settings from the environment, as in an agent's process."""
     import boto3
 
     before = dict(os.environ)
@@ -677,8 +677,8 @@ def connected(environment: dict[str, str]) -> Iterator[Any]:
         os.environ.update(before)
 
 
-def test_stopped_poller_returns_received_messages(stack: LocalStack) -> None:
-    """Replace a worker during its long poll in the emulator's process."""
+def test_stopped_poller_takes_no_further_message(stack: LocalStack) -> None:
+    """Stop a poller during its long poll: the next message stays available for another receiver."""
     attached = LocalStack.at(TEMPLATE, stack.template.place)
     work = StackWork(lambda event: None)
     poll(attached, work)

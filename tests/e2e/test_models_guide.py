@@ -1,4 +1,4 @@
-"""docs/models.md: each example is built with the packages of its provider, in an environment of its own."""
+"""Examples of docs/models.md: each agent can be created in an environment with the provider's package."""
 
 import json
 import os
@@ -29,7 +29,7 @@ for block in json.load(sys.stdin):
 @pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_models_guides_examples_are_built(tmp_path: Path) -> None:
-    """No request is made: keys are invented, and the process has no address of a provider."""
+    """Create each agent with an invented key; no request is sent to a provider."""
     environment: dict[str, str] = {}
     examples = []
     for block in blocks("docs/models.md"):

@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of ApiFunction: a process with our loop, and a real trace collector."""
+"""Logs, metrics and traces of ApiFunction, run by the runtime loop with a real trace collector."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ async def runtime(api: FakeRuntimeApi, collector: Collector) -> AsyncIterator[Ru
 
 
 async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str) -> tuple[Any, str]:
-    """Return the answer and the invocation's id, after the request for the next invocation."""
+    """Invoke the function with a JSON-RPC request; return the response and the invocation's id."""
     event = function_url_event("/", method="POST", body=json.dumps(request), query=f"key={SAID}")
     event["headers"] |= {"content-type": "application/json", "traceparent": TRACEPARENT, **headers}
     invocation = api.invoke(event, deadline_in=60)
@@ -57,7 +57,7 @@ async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str)
 
 
 def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the log lines after the first `before`, and the metrics among them."""
+    """Return the log lines and the metrics lines, without the first `before` lines of output."""
     lines = [json.loads(line) for line in runtime.lines[before:]]
     # With AION_STORE=memory, this process also runs the sweep and records its metric.
     metrics = [line for line in lines if "_aws" in line and "SweepFound" not in line]
@@ -67,7 +67,7 @@ def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], l
 async def test_telemetry_has_task_id_without_message_text(
     api: FakeRuntimeApi, runtime: RuntimeProcess, collector: Collector
 ) -> None:
-    """Export everything before the request for the next invocation, without any message text."""
+    """Find the task id in logs, metrics and traces, and no text of a message."""
     first, first_id = await answered(api, send(f"hello {SAID}"))
     task = first["result"]["task"]
     assert f"Heard hello {SAID}" in json.dumps(task)

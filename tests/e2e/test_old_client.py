@@ -1,4 +1,4 @@
-"""Official client of v0.3 (a2a-sdk 0.3) against `make dev`, unchanged, on both bindings."""
+"""Official client of A2A 0.3 (a2a-sdk 0.3) against `make dev`, on both bindings."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ Results = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module", params=["JSONRPC", pytest.param("HTTP+JSON", marks=pytest.mark.deep)])
 def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
-    """Return the results of the client at each step, on one binding."""
+    """Run all steps on one binding, and return the result of each step."""
     python = python_with(REQUIREMENTS)
     command = [python, PROGRAM, server.url, request.param, LONG]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
@@ -86,7 +86,7 @@ def test_v03_client_cancels_task(results: Results) -> None:
 
 
 def test_v03_client_reads_card(results: Results) -> None:
-    """Read the card, and look for an extended one."""
+    """Read the card by its v0.3 fields."""
     card = result_of(results, "card")
     assert card["preferredTransport"] == "JSONRPC"
     assert {interface["transport"] for interface in card["additionalInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
@@ -96,7 +96,7 @@ def test_v03_client_reads_card(results: Results) -> None:
 
 
 def test_v03_client_manages_push_configs(results: Results) -> None:
-    """Set a push config, and read it with and without its id."""
+    """Set a push config, and read it by its id."""
     answer = result_of(results, "push_config")
     assert answer["set"] == answer["read"]
     config = {"id": "p", "url": "http://127.0.0.1:9/hook", "token": "token"}
@@ -109,14 +109,14 @@ def test_v03_client_manages_push_configs(results: Results) -> None:
         ("cancel_an_ended_task", -32002, 400),
         ("unknown_task", -32001, 404),
         ("refused_stream", -32001, 404),
-        # Over REST this client reads the content type alone.
+        # Over HTTP+JSON this client reports a wrong content type as 400, and ignores the status 404.
         ("refused_subscription", -32001, 400),
         ("push_config_of_an_unknown_task", -32001, 404),
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
 def test_v03_client_raises_its_error_class(results: Results, step: str, code: int, http: int) -> None:
-    """Raise the client's error; over REST the client reads the status alone."""
+    """Raise the client's error class; over HTTP+JSON it has only the HTTP status."""
     error = results[step]["error"]
     if results["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]
         assert (error["name"], error["code"]) == ("A2AClientJSONRPCError", code)

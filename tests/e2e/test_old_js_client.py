@@ -1,4 +1,4 @@
-"""Official JavaScript client of A2A 0.3 (@a2a-js/sdk 0.3) against `make dev`, unchanged, in Node and on both bindings."""
+"""Official JavaScript client of A2A 0.3 (@a2a-js/sdk 0.3) against `make dev`, in Node, on both bindings."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ each_client = pytest.mark.parametrize("client", ["JSONRPC", "HTTP+JSON"])
 
 @pytest.fixture(scope="module")
 def results(server: ServerProcess) -> Results:
-    """Return the results of each client at each step."""
+    """Run all steps, and return the result of each step by client and step."""
     try:
         folder = node_with(ROOT / "tests" / "support" / "js03")
     except NodeMissing as missing:
@@ -54,11 +54,11 @@ def test_js_v03_client_reads_task_and_webhooks(results: Results, client: str) ->
 
 @pytest.mark.parametrize("step", ["refusedStream", "refusedSubscription"])
 def test_js_v03_client_reads_refused_stream(results: Results, step: str) -> None:
-    """In JSON-RPC it reads the error in a stream only, and in HTTP+JSON in the response."""
+    """Read the error of a refused stream: in JSON-RPC from the stream, in HTTP+JSON from the response."""
     assert "Code: -32001" in results["JSONRPC", step]["error"]
     assert results["HTTP+JSON", step]["error"].startswith("TaskNotFoundError: ")
 
 
 @each_client
-def test_js_v03_client_reads_error_of_call(results: Results, client: str) -> None:
+def test_js_v03_client_raises_error_of_call(results: Results, client: str) -> None:
     assert results[client, "cancelOfAnEndedTask"]["error"].startswith("TaskNotCancelable")

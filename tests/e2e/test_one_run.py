@@ -1,4 +1,4 @@
-"""Concurrent copies of a message in several processes: one task and one turn."""
+"""Copies of one message, sent concurrently to several processes, create one task and run one turn."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def urls(stack: LocalStack, counted: Path) -> Iterator[list[str]]:
 
 
 def task_of(answer: httpx.Response) -> dict[str, Any]:
-    """Return the task of a streamed or whole answer."""
+    """Return the task of a response, streamed or not."""
     if answer.headers["content-type"].startswith("application/json"):
         body = answer.json()
         result = body["result"]
@@ -50,7 +50,7 @@ async def all_at_once(urls: list[str], bodies: list[dict[str, Any]]) -> list[htt
 
 
 async def test_sixteen_copies_of_message_run_one_turn(urls: list[str], counted: Path) -> None:
-    """Send in both versions, blocking and streaming, to two processes."""
+    """Send the copies to two processes: in both protocol versions, blocking and streaming."""
     methods = ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"]
     bodies = [send("count", message_id="m-16", contextId="c-16", method=methods[n // 2 % 4]) for n in range(16)]
     tasks = [task_of(answer) for answer in await all_at_once(urls, bodies)]

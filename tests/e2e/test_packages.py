@@ -1,4 +1,4 @@
-"""Packages of the functions: their content, their budgets, and reproducible builds."""
+"""Packages of the Lambda functions: content, size budgets, and reproducible builds."""
 
 import ast
 import marshal
@@ -65,7 +65,7 @@ SMALLEST = "sweep"
     [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
 )
 def test_lambda_package_stays_within_budgets(case: Case) -> None:
-    """Check with .pyc files, if Lambda's Python is installed here."""
+    """Check size and loaded modules; the package has .pyc files if Lambda's Python is installed."""
     built = case.package(machine_architecture(), lambda_python()[1])
     kept = size(case, built)
     assert kept.holds, kept
@@ -86,7 +86,7 @@ def test_lambda_package_over_budget_is_reported() -> None:
 
 
 def test_function_package_has_only_its_frameworks() -> None:
-    """Package frameworks only with the functions of their agents."""
+    """Package agent frameworks only for functions that run agents."""
     task, push, sweep = (
         {path.name for path in package_here(name).code.iterdir()}
         for name in ("TaskFunction", "PushFunction", "SweepFunction")
@@ -99,8 +99,8 @@ def test_function_package_has_only_its_frameworks() -> None:
     assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
 
 
-def test_functions_share_files_of_distributions() -> None:
-    """Two packages share a module, a file of a namespace package and a compiled file of aion's own code."""
+def test_function_packages_share_files_by_hard_links() -> None:
+    """Store a file that two packages contain only once, by hard links."""
     push, sweep = package_here("PushFunction").code, package_here("SweepFunction").code
     for place in ("a2a/types/__init__.py", "google/protobuf/message.py", "aion_core/errors.py"):
         assert (push / place).samefile(sweep / place), place
@@ -108,7 +108,7 @@ def test_functions_share_files_of_distributions() -> None:
 
 @pytest.mark.deep
 def test_adk_deployment_has_no_langgraph() -> None:
-    """Package the imports of aion.yaml's agents.
+    """Package only the frameworks that the agents in aion.yaml import.
 
     `make package-check` builds this package too, and checks its loaded modules.
     """
@@ -120,7 +120,7 @@ def test_adk_deployment_has_no_langgraph() -> None:
 
 
 def test_package_has_project_files_and_agents_group(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """In aion-lambda's own checkout, package agent files from any folder except those in .aionignore."""
+    """Package the agent's modules and data files, and the dependency group `agents`, but no ignored folder."""
     project = checkout(tmp_path_factory.mktemp("own"))
     files = {
         "agent.py": "from langgraph.graph import StateGraph\nimport words\n",
@@ -169,7 +169,7 @@ def test_native_libraries_are_stripped_for_target_processor(architecture: str) -
 @runs_here
 @has_lambdas_python
 def test_modules_are_compiled_for_lambda_path() -> None:
-    """Ignore source times: Python never compares the compiled file with its source."""
+    """Compile for /var/task, with unchecked .pyc files: Python does not compare them with their sources."""
     built = package_here("SweepFunction")
     for source in ("aion_core/errors.py", "google/protobuf/message.py", "typing_extensions.py"):
         compiled = (built.code / source).parent / "__pycache__" / f"{Path(source).stem}.cpython-313.pyc"
@@ -207,9 +207,9 @@ def test_package_includes_license_metadata(tmp_path: Path) -> None:
 
 
 def used_services() -> set[str]:
-    """Return the services of aion_core's AWS clients, read from their calls."""
+    """Return the AWS services that aion_core creates clients of, read from its source."""
     asked = set()
-    # Commands of operators do not run on Lambda.
+    # The operator's commands do not run on Lambda.
     for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "AwsClient":
@@ -228,8 +228,8 @@ def test_only_used_aws_clients_are_packaged() -> None:
         load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
 
 
-def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
-    """Remove only the service models without a user in the package."""
+def test_aws_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
+    """Keep a boto3 service model if the code of an agent names the service."""
     texts = {
         "agent.py": "from botocore.session import Session\nmodel = 'textract'\n",
         "agents/bank.py": "import boto3\nmodels = boto3.client('bedrock-runtime')\n",
@@ -254,7 +254,7 @@ def test_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("function", [pytest.param("PushFunction", marks=pytest.mark.deep), "SweepFunction"])
 def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the bytes independent of folder, time, cache, and other packages of the build."""
+    """Build the same bytes in another cache folder, at another time and without other packages."""
     first, writer = package_here(function), ZipWriter()
     zipped = first.zip(writer)
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path))
@@ -268,8 +268,8 @@ def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypat
         assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
-    """Ignore other references to a constant, such as uncollected garbage: marshal flags them in the bytes."""
+def test_compiled_file_bytes_are_reproducible(tmp_path: Path) -> None:
+    """Normalise compiled code: marshal's bytes depend on whether other objects refer to a constant."""
     code = compile("def told(name):\n    return name in {'llm', 'retriever', 'chat_model'}\n", "told.py", "exec")
     alone = marshal.dumps(code)
     (function,) = (each for each in code.co_consts if isinstance(each, CodeType))
@@ -282,7 +282,7 @@ def test_compiled_file_ignores_compiler_state(tmp_path: Path) -> None:
     assert marshal.loads(normal) == code  # noqa: S302 - our own
 
 
-def test_code_change_reuses_dependencies(copied: Path) -> None:
+def test_agent_edit_keeps_dependencies_digest(copied: Path) -> None:
     def digests() -> tuple[str, str]:
         planned = plan("TaskFunction", folder=copied)
         return planned.dependencies_digest, planned.digest
@@ -302,7 +302,7 @@ def test_code_change_reuses_dependencies(copied: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 13), reason="the Python that runs the tests is Lambda's own")
 def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -> None:
-    """Share one build between two concurrent processes."""
+    """Build in two concurrent processes without Lambda's Python: both warn, and they share one build."""
     environ = {**os.environ, "UV": find_uv(), "AION_PACKAGE_CACHE": str(tmp_path / "packages")}
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
@@ -337,7 +337,7 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
 def test_failed_build_reports_reason(
     copied: Path, tmp_path: Path, environ: dict[str, str], mend: tuple[str, str] | None, told: str
 ) -> None:
-    (copied.parent / "agent.py").touch()  # exists, but outside
+    (copied.parent / "agent.py").touch()  # the file exists, but outside of the project
     config = copied / "aion.yaml"
     right = config.read_text()
     try:
@@ -357,8 +357,8 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
     assert "has no resource 'Nobody'" in done.stderr
 
 
-def test_a_dependency_without_a_wheel_is_named() -> None:
-    # Published without a wheel.
+def test_dependency_without_wheel_is_named() -> None:
+    # PyPI has no wheel of docopt.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
@@ -366,7 +366,7 @@ def test_a_dependency_without_a_wheel_is_named() -> None:
 
 
 def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
-    """Fail the build: on AWS every turn would fail."""
+    """Refuse to build an agent that imports a missing module: on AWS every turn would fail."""
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
     shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}

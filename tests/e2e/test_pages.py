@@ -1,6 +1,6 @@
-"""Pages of the docs, run as a reader runs them: files are written, servers started and commands typed, in the page's order.
+"""Pages of the docs, run block by block: the test writes the files, starts the servers and runs the commands.
 
-A text block directly below a shell block is its output. Blocks that say that they need AWS are not run.
+A text block directly below a shell block is the expected output. Blocks marked as needing AWS are not run.
 """
 
 import shutil
@@ -19,12 +19,12 @@ Environ = dict[str, str]
 
 
 def _wheel(folder: Path) -> Environ:
-    """Build the wheel, for pages that install it; a release is not on the index."""
+    """Build the wheel for pages that install aion-lambda: PyPI does not have it yet."""
     return {"UV_FIND_LINKS": str(wheel(folder / "dist").parent)}
 
 
 def _newcomer(folder: Path) -> Environ:
-    """Leave uv and the system's programs on the path, for a page that installs what it needs."""
+    """Build the wheel, and leave only uv and the system's programs on PATH."""
     programs = folder / "programs"
     programs.mkdir()
     (programs / "uv").symlink_to(find_uv())
@@ -33,7 +33,7 @@ def _newcomer(folder: Path) -> Environ:
 
 
 def _agents(folder: Path) -> Environ:
-    """Write the agents that docs/development.md names."""
+    """Write the agents that docs/development.md serves."""
     shutil.copytree(ROOT / "examples" / "adk", folder / "weather_agent", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "src").mkdir()
     shutil.copyfile(ROOT / "examples" / "long-job" / "agent.py", folder / "src" / "agent.py")
@@ -65,7 +65,7 @@ LIKE = {
 def test_pages_blocks_run_in_order(page: str, tmp_path: Path) -> None:
     environ = PREPARED[page](tmp_path) if page in PREPARED else {}
     outputs = run(page, tmp_path, **environ)
-    # The output of the commands since the last text block.
+    # `since` is the output of the commands since the last text block.
     since = ""
     for block in blocks(page):
         since += outputs[block.line]

@@ -1,4 +1,4 @@
-"""Least privilege: each function's recorded requests equal the permissions of its policy."""
+"""Least privilege: each function's IAM policy allows its recorded AWS requests, and nothing more."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
 CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "everything.yaml"
-# Short, so that expired items disappear soon; long enough for slow machines.
+# A short lease, so that timers expire soon, but long enough for slow machines.
 HERE = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8",
@@ -54,14 +54,14 @@ HERE = {
 FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
 WITH_AGENTS = ("ApiFunction", "TaskFunction")
 TIMEOUT = 120
-# The first test exercises all functions; each step has its own timeout.
+# The fixture `recorded` exercises all functions in the first test.
 pytestmark = pytest.mark.timeout(900)
-# Lambda's own actions for a function; the template check limits them to its own queue and log group.
+# Statements for requests of the Lambda service itself: it writes logs and reads the queue. test_policies.py checks them.
 LAMBDAS = ("Logs", "Receive")
 
 
 class SignedClient:
-    """Client with requests for every part of the API."""
+    """Client for the requests that exercise the API."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -80,7 +80,7 @@ class SignedClient:
         return answer["task"]
 
     async def stream(self, agent: str, method: str, begun: asyncio.Event | None = None, **params: Any) -> list[str]:
-        """Return the lines of the stream; set `begun` at the first."""
+        """Return the data lines of the stream; set `begun` when the first line arrives."""
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         lines = []
         async with self._http.stream("POST", f"/agents/{agent}/", json=call) as answer:
@@ -102,7 +102,7 @@ class SignedClient:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Requests of each function during the whole exercise, and the running stack with enforced policies."""
+    """Permissions that each function needed during the exercise, and the running stack, which enforces the policies."""
 
     needed: dict[str, set[Need]]
     policies: dict[str, list[Statement]]
@@ -111,17 +111,17 @@ class Recorded:
     stack: LocalStack
 
     def policy(self, function: str) -> list[Statement]:
-        """Return the statements of the function's role without Lambda's own."""
+        """Return the function's statements without those for the Lambda service."""
         return without_lambdas_own(self.policies[function])
 
 
 def without_lambdas_own(policy: list[Statement]) -> list[Statement]:
-    """Return the statements without those for Lambda's own requests."""
+    """Return the statements without those for requests of the Lambda service."""
     return [each for each in policy if each["Sid"] not in LAMBDAS]
 
 
 def needs_of_functions(recorder: Recorder, stack: LocalStack) -> dict[str, set[Need]]:
-    """Return the permissions for the requests of each function until now."""
+    """Return the permissions that each function's requests have needed so far."""
     place = stack.template.place
     found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
     for request in list(recorder.heard):
@@ -151,7 +151,7 @@ def recorded() -> Iterator[Recorded]:
             asyncio.run(exercise(stack, running, secrets))
         except Exception as error:
             raise AssertionError(f"refused by the policies: {recorder.refused}") from error
-        # Queue messages of the last steps may still be in work, and each may be the only one to use a permission.
+        # Wait for the queue messages of the last steps: one of them may be the only user of a permission.
         for _ in range(TIMEOUT):
             found = needs_of_functions(recorder, stack)
             if not any(superfluous(name, without_lambdas_own(policies[name]), found[name]) for name in FUNCTIONS):
@@ -167,7 +167,7 @@ def recorded() -> Iterator[Recorded]:
 
 
 def make_secrets(stack: LocalStack) -> dict[str, str]:
-    """Create the secrets of the deployment's parameters; return them by parameter."""
+    """Create the secrets that the template's parameters name; return their values by parameter."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -186,7 +186,7 @@ def make_secrets(stack: LocalStack) -> dict[str, str]:
 
 
 async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str]) -> None:
-    """Exercise every permission of every function."""
+    """Send requests that make each function use each of its permissions."""
     key = make_key("ann", now=datetime.now(UTC))
     table = stack.environment("ApiFunction")["AION_TABLE"]
     with ThreadPoolExecutor(1) as executor:
@@ -208,7 +208,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         assert by_password.status_code == 200, by_password.text
         client = SignedClient(http)
         await exercise_api(client, receiver)
-        # Wake-up messages are not handled yet: timers expire, and only the sweep finds them.
+        # No worker runs yet. Only the sweep can find these turns and events: their wake-up messages are purged below.
         forgotten, expired = await orphan(stack, "hello", agent="graph"), await orphan(stack, "hello", agent="graph")
         expire(stack, context_key(expired.context))
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
@@ -221,7 +221,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
         unsubscribed = await exercise_unsubscribed(client, receiver)
-        # Encrypted by another function.
+        # The session of this context was encrypted by another function.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
         for _ in range(TIMEOUT * 10):
@@ -244,13 +244,13 @@ def item(stack: LocalStack, key: Key) -> dict[str, Any]:
 
 
 def heads_of(stack: LocalStack, task_id: str) -> list[dict[str, Any]]:
-    """Return the head of the task with this id."""
+    """Return the head items of the task with this id."""
     found = stack.client("dynamodb").scan(TableName=stack.physical_id("Table"))["Items"]
     return [each for each in found if each["pk"]["S"].endswith(task_id) and each["sk"]["S"] == HEAD]
 
 
 def expire(stack: LocalStack, key: Key) -> None:
-    """Let an item expire; DynamoDB deletes it days later."""
+    """Set the item's expiry to the past; DynamoDB would delete it days later."""
     stack.client("dynamodb").update_item(
         TableName=stack.physical_id("Table"),
         Key=encoded_key(key),
@@ -260,7 +260,7 @@ def expire(stack: LocalStack, key: Key) -> None:
 
 
 def forget_payloads(stack: LocalStack, task_id: str) -> None:
-    """Delete a task's large payloads before their delivery."""
+    """Delete a task's large payloads from S3 before PushFunction reads them."""
     s3, bucket = stack.client("s3"), stack.physical_id("Blobs")
     found = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]]
     gone = [key for key in found if task_id in key]
@@ -270,7 +270,7 @@ def forget_payloads(stack: LocalStack, task_id: str) -> None:
 
 
 async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
-    """Exercise ApiFunction itself."""
+    """Use each permission of ApiFunction."""
     context = (await client.send("graph", LARGE))["contextId"]
     await client.send("graph", "large", context=context)
     await client.send("keeper", LARGE, context="c-1")
@@ -282,7 +282,7 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     answered = (await client.rpc("graph", "SendMessage", message=answer))["task"]
     assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
     asked = await client.send("graph", "ask")
-    # The subscription of an interrupted task continues until its end.
+    # A subscription to an interrupted task stays open until the task ends.
     begun = asyncio.Event()
     subscribed = asyncio.create_task(client.stream("graph", "SubscribeToTask", begun, id=asked["id"]))
     await begun.wait()
@@ -302,7 +302,7 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
 
 
 async def exercise_task_function(client: SignedClient, receiver: WebhookReceiver) -> None:
-    """Exercise turns without a waiting client."""
+    """Use each permission of TaskFunction: run turns of non-blocking messages."""
     told = {"taskPushNotificationConfig": {"url": receiver.url(), "token": "t"}}
     begun = [
         ("graph", await client.send("graph", LARGE, waits=False, context="g", **told)),
@@ -317,7 +317,7 @@ async def exercise_task_function(client: SignedClient, receiver: WebhookReceiver
 
 
 async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver) -> Any:
-    """End a task without push configs that had one before."""
+    """End a task after its only push config has been deleted."""
     config: dict[str, Any] = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url(), "token": "t"}}
     asked = await client.send("graph", "ask", **config)
     await client.rpc("graph", "DeleteTaskPushNotificationConfig", taskId=asked["id"], id="p")
@@ -328,13 +328,13 @@ async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver)
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_function_permissions_equal_its_requests(function: str, recorded: Recorded) -> None:
-    """Compare the function's role with its recorded requests."""
+    """Find no request without a permission, and no permission without a request."""
     policy, needed = recorded.policy(function), recorded.needed[function]
     assert (refused(policy, needed), superfluous(function, policy, needed)) == (set(), [])
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_check_finds_missing_permissions(function: str, recorded: Recorded) -> None:
+def test_permission_check_finds_missing_statement(function: str, recorded: Recorded) -> None:
     policy, needed = recorded.policy(function), recorded.needed[function]
     for n, statement in enumerate(policy):
         assert refused([*policy[:n], *policy[n + 1 :]], needed), f"nobody misses {statement['Sid']}"
@@ -358,8 +358,10 @@ def test_check_finds_missing_permissions(function: str, recorded: Recorded) -> N
         ("ApiFunction", "ApiKeys", {"Action": ["dynamodb:GetItem", "dynamodb:PutItem"]}),
     ],
 )
-def test_check_finds_planted_permission(function: str, sid: str, change: dict[str, Any], recorded: Recorded) -> None:
-    """Widen one statement; `change` has new parts of the statement or new values of a condition key."""
+def test_permission_check_finds_superfluous_permission(
+    function: str, sid: str, change: dict[str, Any], recorded: Recorded
+) -> None:
+    """Widen one statement: `change` replaces parts of the statement or values of a condition key."""
     policy, needed = deepcopy(recorded.policy(function)), recorded.needed[function]
     (statement,) = (dict(each) for each in policy if each["Sid"] == sid)
     for part, value in change.items():
@@ -374,7 +376,7 @@ def test_check_finds_planted_permission(function: str, sid: str, change: dict[st
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("operation", ["put_item", "update_item", "transact_write_items"])
-def test_stack_refuses_api_key_by_function_role(function: str, operation: str, recorded: Recorded) -> None:
+def test_function_roles_cannot_write_api_keys(function: str, operation: str, recorded: Recorded) -> None:
     stack = recorded.stack
     table, key = stack.physical_id("Table"), {"pk": {"S": "API-KEY#aaaaaaaaaaaaaaaa"}, "sk": {"S": "HEAD"}}
     parameters: dict[str, Any] = {
@@ -418,28 +420,28 @@ def test_kms_key_use_matches_policies(recorded: Recorded) -> None:
 
 
 def refused(policy: Sequence[Statement], needed: Set[Need]) -> set[Need]:
-    """Return the needs that the policy refuses."""
+    """Return the needed permissions that the policy does not grant."""
     return {need for need in needed if not is_allowed(policy, need)}
 
 
 def superfluous(function: str, policy: Sequence[Statement], needed: Set[Need]) -> list[str]:
-    """Return each part of the function's policy that its needs do not use."""
+    """Return each part of the function's policy that the function does not need."""
     return [*unused(policy, needed), *wide(function, policy, needed)]
 
 
 def unused(policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
-    """Yield each part of the policy that no need uses: without it, every need is still allowed."""
+    """Yield each part of the policy that can be removed while all needed permissions stay granted."""
     for n, statement in enumerate(policy):
         services = {resource.split(":")[2] for resource in listed(statement["Resource"])}
         for name, less in elements(statement):
-            # A statement for a secret or a parameter has the actions of both services.
+            # A statement for a secret allows the actions of Secrets Manager and of Parameter Store; one of them is unused.
             is_of_other_service = name.startswith("Action ") and name.split()[1].split(":")[0] not in services
             if not is_of_other_service and not refused([*policy[:n], less, *policy[n + 1 :]], needed):
                 yield f"{statement['Sid']}: {name}"
 
 
 def wide(function: str, policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
-    """Yield each kind of items, attribute or folder of the policy without a need for exactly it."""
+    """Yield each key pattern, attribute or S3 folder in the policy that no request needs in exactly this form."""
     kinds = {f"{key.partition('#')[0]}#*" for need in needed for key in need.values("dynamodb:LeadingKeys")}
     attributes = {name for need in needed for name in need.values("dynamodb:Attributes")}
     folders = {"/".join([*need.resource.split("/")[:2], "*"]) for need in needed if need.action.startswith("s3:")}
@@ -451,7 +453,7 @@ def wide(function: str, policy: Sequence[Statement], needed: Set[Need]) -> Itera
                 f"{statement['Sid']}: {kind}" for kind in {*values_of(statement, "dynamodb:LeadingKeys")} - kinds
             )
         if function in WITH_AGENTS:
-            # Agents' code uses everything of its deployment except API keys.
+            # Agents may use everything in their deployment except API keys.
             continue
         if "dynamodb:UpdateItem" in statement["Action"]:
             yield from (

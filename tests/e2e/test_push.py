@@ -1,4 +1,4 @@
-"""PushFunction on the local stack with real adapters: from a request to its webhook."""
+"""PushFunction on the local stack with the AWS adapters: from a message to its webhook."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ PUSH_HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalStack]:
-    """Start a polled stack with freshly imported functions and permission to call this machine."""
+    """Start a stack with pollers and newly imported handlers; webhooks may have URLs on this machine."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("run_task", "deliver_push", "sweep"):
         monkeypatch.delitem(sys.modules, f"handlers.{name}", raising=False)
@@ -57,7 +57,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 
 async def send(client: httpx.AsyncClient, receiver: WebhookReceiver) -> dict[str, Any]:
-    """Send a non-blocking message with a push config of the receiver; return its task."""
+    """Send a non-blocking message with a push config for the receiver; return the task."""
     config = {"id": "p-1", "url": receiver.url(), "token": "said-back"}
     message = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "three"}]}
     configuration = {"returnImmediately": True, "taskPushNotificationConfig": config}
@@ -66,8 +66,8 @@ async def send(client: httpx.AsyncClient, receiver: WebhookReceiver) -> dict[str
     return task
 
 
-async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.AsyncClient) -> None:
-    """Run the task in TaskFunction; notify by PushFunction."""
+async def test_webhook_receives_task_events_in_order(stack: LocalStack, client: httpx.AsyncClient) -> None:
+    """Run the task in TaskFunction; PushFunction repeats the first notification, and sends each other one once."""
     async with receiving(answers(500), answers(200)) as receiver:
         task = await send(client, receiver)
         state = ""
@@ -83,8 +83,7 @@ async def test_push_config_receives_whole_task(stack: LocalStack, client: httpx.
         assert generations[0] == generations[1], "the first was refused, and came again under its id"
         assert generations[1:] == sorted(set(generations)), "each once, in order"
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
-    # An earlier wake-up message may have delivered the last event: then its own message is handled without effect.
-    # The same holds for the delayed message of the first event's next attempt.
+    # Some wake-up messages may be left: their events have been delivered by an earlier message. Wait until they are deleted.
     for _ in range(TIMEOUT * 20):
         if messages_in(stack, "PushQueue") == 0:
             break
@@ -102,7 +101,7 @@ async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack) -> N
 
 
 def test_push_function_loads_no_framework() -> None:
-    """Import only the modules of push delivery."""
+    """Import handlers.deliver_push in a new process: no agent framework and no web framework is loaded."""
     program = (
         "import sys, handlers.deliver_push\n"
         "never = ('fastapi', 'langgraph', 'langchain_core', 'google.adk', 'a2a.server', 'sqlalchemy', 'mangum')\n"

@@ -1,4 +1,4 @@
-"""Process killed during a webhook request: another process repeats the notification with the same id."""
+"""PushFunction's process killed during a webhook request: another process repeats the notification with the same id."""
 
 import asyncio
 import sys
@@ -34,7 +34,7 @@ asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.a
 
 
 async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: ManualClock) -> None:
-    """Lose and reorder no event; delay it by at most the dead process's claim."""
+    """Repeat the notification after the killed process's claim has expired, without losing or reordering events."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
         AwsClient("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
@@ -61,12 +61,12 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
         delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
         await delivery.deliver(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
-        # The dead process claimed it by the machine's time, later than that of this clock.
+        # The killed process used the machine's clock, which is ahead of the test's clock: move further than the claim.
         clock.move(CLAIM_SECONDS + 3600)
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
-            # The first wake-up message has delivered the others' events.
+            # The first delivery may have sent the events of the later timers too.
             if await configs.claim_expired(each):
                 await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)

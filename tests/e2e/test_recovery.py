@@ -1,6 +1,6 @@
-"""Recovery of turns after many kills of their processes, with the sweep's interval of a deployment.
+"""Recovery time of turns whose processes are killed, with the sweep interval of a deployment.
 
-The figures are in the summary of the run, with the parts of the recoveries and the load of the machine.
+The summary of the test run has the recovery times, their parts, and the load of the machine.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ KILLED_TURNS = 40
 
 @dataclass
 class CutTurn:
-    """Step whose process was killed, with monotonic times in seconds."""
+    """Step whose process was killed. Times are monotonic, in seconds."""
 
     note: Note
     killed: float
     lease_ended: float
     begun: float = 0.0
-    """Time of the next lease; 0.0 before it."""
+    """Start of the next lease; 0.0 until it starts."""
 
     def parts(self, notes: Sequence[Note]) -> tuple[float, float, float]:
-        """Return the seconds to the end of the lease, from there to the next lease, and from there to the next step."""
+        """Return three durations: kill to end of lease, end of lease to next lease, next lease to next step."""
         took = recovery(notes, self.note, self.killed)
         assert took is not None, self.note
         return self.lease_ended - self.killed, self.begun - self.lease_ended, self.killed + took - self.begun
@@ -51,7 +51,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def end_of_lease(turn: FleetTurn) -> float:
-    """Return the monotonic time of the end of the turn's lease."""
+    """Read the turn's lease from the table; return the monotonic time of its end."""
     stack, key = turn.fleet.stack, keys.context_key(ContextKey(ANONYMOUS, turn.agent, f"c-{turn.name}"))
     item = stack.client("dynamodb").get_item(
         TableName=stack.environment("ApiFunction")["AION_TABLE"],
@@ -64,7 +64,7 @@ def end_of_lease(turn: FleetTurn) -> float:
 async def test_killed_turns_resume_soon_after_their_lease(
     processes: Fleet, record_property: Callable[[str, object], None]
 ) -> None:
-    """Kill one process after another at random times under many parallel turns, and start a new one for each."""
+    """Kill processes at random times during parallel turns, and start a new process for each."""
     random, loads, killed = Random(7), [os.getloadavg()[0]], list[int]()
     turns = a_turn_of_each(processes, "recovered", rounds=5, seconds=STEP_SECONDS)
     by_name = {turn.name: turn for turn in turns}
@@ -72,13 +72,13 @@ async def test_killed_turns_resume_soon_after_their_lease(
     watching: list[asyncio.Task[None]] = []
 
     async def watch(one: CutTurn) -> None:
-        """Note the time of the next lease at the first step under it: it is not renewed by then."""
+        """Compute the start of the next lease from its end, before the lease is renewed."""
         await until(lambda: recovery(read_notes(processes.notes), one.note, one.killed), f"{one.note} resumed")
         one.begun = await asyncio.to_thread(end_of_lease, by_name[one.note.turn]) - LEASE_SECONDS
 
     async def kill() -> None:
         while len(cut) < KILLED_TURNS and not all(turn.has_ended() for turn in turns):
-            # The load of the test: kills at any time of a lease.
+            # Kill at a random time of the lease.
             await asyncio.sleep(random.uniform(0.0, LEASE_SECONDS))
             pids = [*processes.worker_pids(), *processes.api_pids()]
             running = sorted({note.pid for note in processes.running_steps(turns, pids)})
@@ -93,7 +93,7 @@ async def test_killed_turns_resume_soon_after_their_lease(
                 watching.append(asyncio.create_task(watch(cut[-1])))
             loads.append(os.getloadavg()[0])
             await asyncio.to_thread(processes.add_api if is_api else processes.add_worker)
-            # Another death before the recovery would also lose the messages in the hands of the next process.
+            # Wait for the recovery: another kill could lose the wake-up messages that the next process has received.
             await asyncio.gather(*watching)
 
     figures = await played(turns, kill())

@@ -1,4 +1,4 @@
-"""google-adk's client, `RemoteA2aAgent`, in a Runner against `aion dev`: it finds each agent by its card's URL."""
+"""ADK's `RemoteA2aAgent` as client of `aion dev`, created from the URL of each agent's card."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +22,13 @@ each_way = pytest.mark.parametrize("use_legacy", [True, False], ids=["as ADK doe
 
 @pytest.fixture(scope="module")
 def agents() -> Iterator[ServerProcess]:
-    """Serve three agents with their own cards: one echoes, one requires input, one cannot be loaded."""
+    """Serve three agents: one echoes, one requires input, and one cannot be loaded."""
     with serving(aion_dev("--store", "memory", "--config", str(AGENTS))) as server:
         yield server
 
 
 class RemoteSession:
-    """Session of a user with a Runner of a remote agent."""
+    """ADK session of a user with a remote agent."""
 
     def __init__(self, server: ServerProcess, name: str, *, use_legacy: bool = True, **client: Any) -> None:
         agent = RemoteA2aAgent(
@@ -41,14 +41,14 @@ class RemoteSession:
         self._runner = Runner(app_name="test", agent=agent, session_service=self._sessions, auto_create_session=True)
 
     async def send(self, part: types.Part) -> list[Event]:
-        """Send the part; return the agent's events."""
+        """Send a message with this part; return the agent's events."""
         message = types.Content(role="user", parts=[part])
         return [
             event async for event in self._runner.run_async(user_id="me", session_id="session", new_message=message)
         ]
 
     async def stored_texts(self) -> list[str]:
-        """Return the distinct texts of the session."""
+        """Return the texts of the session's events."""
         session = await self._sessions.get_session(app_name="test", user_id="me", session_id="session")
         assert session is not None
         return [text for event in session.events if (text := text_of(event))]
@@ -59,7 +59,7 @@ def text_of(event: Event) -> str:
 
 
 def question(events: list[Event]) -> types.FunctionCall:
-    """Return the agent's request for input: in ADK, a call of a long-running tool."""
+    """Return the agent's request for input. ADK represents it as a call of a long-running tool."""
     (call,) = [
         part.function_call
         for event in events
@@ -71,7 +71,7 @@ def question(events: list[Event]) -> types.FunctionCall:
 
 @each_way
 async def test_remote_agent_streams_answer(agents: ServerProcess, use_legacy: bool) -> None:
-    """Stream the answer; store its text once."""
+    """Stream the answer in partial events, and store its text in the session once."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy)
     events = await conversation.send(types.Part(text="one two \U0001f600 four"))
     streamed = [text_of(event) for event in events if event.partial]
@@ -84,7 +84,7 @@ async def test_remote_agent_streams_answer(agents: ServerProcess, use_legacy: bo
 
 @each_way
 async def test_remote_agent_gets_whole_answer(agents: ServerProcess, use_legacy: bool) -> None:
-    """Get the answer without streaming."""
+    """Get the answer in one event, without streaming."""
     conversation = RemoteSession(agents, "echo", use_legacy=use_legacy, streaming=False)
     (event,) = await conversation.send(types.Part(text="all at once"))
     assert text_of(event) == "all at once"
@@ -94,7 +94,7 @@ async def test_remote_agent_gets_whole_answer(agents: ServerProcess, use_legacy:
 @each_way
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
 async def test_remote_agent_resumes_task_with_answer(agents: ServerProcess, use_legacy: bool, streaming: bool) -> None:
-    """Resume the same task with the answer; remember it in the next task."""
+    """Resume the task with the user's answer; the next task is in the same context."""
     conversation = RemoteSession(agents, "booking", use_legacy=use_legacy, streaming=streaming)
     for times, day in ((1, "Monday"), (2, "Tuesday")):
         asked = question(await conversation.send(types.Part(text="Book a room")))
@@ -105,8 +105,8 @@ async def test_remote_agent_resumes_task_with_answer(agents: ServerProcess, use_
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-async def test_remote_agent_uses_rest(agents: ServerProcess, streaming: bool) -> None:
-    """Use HTTP+JSON on the client's preference."""
+async def test_remote_agent_resumes_task_over_http_json(agents: ServerProcess, streaming: bool) -> None:
+    """Use HTTP+JSON because the client prefers it."""
     rest: dict[str, Any] = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
     asked = question(await conversation.send(types.Part(text="Book a room")))
@@ -116,7 +116,7 @@ async def test_remote_agent_uses_rest(agents: ServerProcess, streaming: bool) ->
 
 
 async def test_remote_agent_reports_failed_turn(agents: ServerProcess) -> None:
-    """Report the error class of a failed turn; in development also its text."""
+    """Report the class of the error and, because this is `aion dev`, its text."""
     events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told

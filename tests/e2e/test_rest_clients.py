@@ -1,4 +1,4 @@
-"""Official client over HTTP+JSON against `make dev` in both versions, and its errors on both bindings."""
+"""Official client over HTTP+JSON against `make dev`, in both protocol versions; its errors also over JSON-RPC."""
 
 import json
 import uuid
@@ -71,7 +71,7 @@ async def test_rest_client_gets_whole_task(client: Client) -> None:
 
 
 async def test_rest_client_subscribes_to_running_task(client: Client, streaming: Client) -> None:
-    """Subscribe to a running task of a client of either version."""
+    """Subscribe to a running task; sender and subscriber may have different protocol versions."""
     await check_subscription(client, streaming)
 
 
@@ -93,7 +93,7 @@ async def test_rest_client_lists_tasks_of_context(server: ServerProcess) -> None
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_rest_client_raises_its_error_class(server: ServerProcess, version: str, binding: str) -> None:
-    """Raise the client's own error class."""
+    """Raise the SDK's class for each error."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="done")))
         task_id = response.task.id
@@ -132,7 +132,8 @@ async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess
             assert await client.get_task_push_notification_config(which) == config
             config.token = "another"
             assert await client.create_task_push_notification_config(config) == config
-            if (version, binding) != ("0.3", REST):  # this client cannot list or delete there
+            # Over HTTP+JSON the SDK's v0.3 client cannot list or delete push configs.
+            if (version, binding) != ("0.3", REST):
                 every = ListTaskPushNotificationConfigsRequest(task_id=config.task_id)
                 listed = await client.list_task_push_notification_configs(every)
                 assert list(listed.configs) == [config]
@@ -155,7 +156,7 @@ async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_rest_client_falls_back_to_public_card(server: ServerProcess, version: str, binding: str) -> None:
-    """Fall back to the public card without an extended one."""
+    """Return the public card if the agent has no extended card."""
     async with official_client(server.url, version=version, binding=binding) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert card.name == "Echo"

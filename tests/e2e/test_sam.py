@@ -1,4 +1,4 @@
-"""`sam validate`, `sam build` and `sam local start-api` on the real project, with an emulator for the container."""
+"""`sam validate`, `sam build` and `sam local start-api` on this project; an emulator replaces SAM's container."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.e2e.runtime_emulator import emulated, lambda_python
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "template.yaml"
-# Run with -P: modules of its folder, such as requests.py, would hide SAM's packages.
+# Run this script with -P, so that modules in its folder cannot hide installed packages.
 SAM_API = ROOT / "tests" / "e2e" / "sam_api.py"
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
@@ -37,7 +37,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[LocalStack]:
-    """Start a stack for this module alone: unfinished work of other tests would occupy the sweep."""
+    """Start an emulated stack for this module: the sweep would otherwise find unfinished turns of other tests."""
     with LocalStack.start("template.yaml") as stack:
         yield stack
 
@@ -66,7 +66,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(sam: Path, copied: Path) -> Path:
     """Return the folder of `sam build`, for this machine's processor and an installed Python."""
-    # Without samconfig.toml SAM builds in its own copy of the folder; this has to work too.
+    # Without samconfig.toml, SAM builds in a copy of the folder. This must work too.
     config = copied / "samconfig.toml"
     config.rename(config.with_name(".samconfig.aside"))
     architecture = machine_architecture()
@@ -85,7 +85,7 @@ Invoked = Callable[[str], AbstractContextManager[str]]
 
 @pytest.fixture(scope="module")
 def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Invoked:
-    """Serve a built function as SAM's container would: `with invoked("ApiFunction") as url`."""
+    """Return a context manager that runs a built function in the runtime emulator and yields its URL."""
 
     @contextmanager
     def invoked(function: str) -> Iterator[str]:
@@ -123,7 +123,7 @@ def message(message_id: str, text: str) -> dict[str, Any]:
 
 
 def read_task(stack: LocalStack, task_id: str) -> dict[str, Any]:
-    """Read the task in another process."""
+    """Read the task through another API process."""
     with api_process(stack, ROOT / "aion.yaml") as other:
         task: dict[str, Any] = call(other.url, "GetTask", {"id": task_id}).json()["result"]
         return task
@@ -150,7 +150,7 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
 
 @pytest.mark.deep
 def test_sam_build_equals_package(built: Path) -> None:
-    """Build by `sam build` and by `aion build` with the same bytes."""
+    """Build the same files by `sam build` and by `aion build`."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
 
@@ -195,7 +195,7 @@ def test_stream_is_answered_and_stored(api: str, stack: LocalStack) -> None:
 
 
 @pytest.mark.deep
-def test_card_names_base_url(api: str) -> None:
+def test_card_under_sam_local_has_base_url(api: str) -> None:
     card = httpx.get(f"{api}/.well-known/agent-card.json", timeout=60).json()
     assert card["supportedInterfaces"][0]["url"].startswith("http://127.0.0.1:3000")
 

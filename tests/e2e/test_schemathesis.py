@@ -1,4 +1,4 @@
-"""Schemathesis tests the HTTP+JSON binding against its OpenAPI document, `docs/openapi.yaml`."""
+"""Schemathesis: the HTTP+JSON binding behaves as `docs/openapi.yaml` says, for random and extreme requests."""
 
 import os
 import uuid
@@ -30,26 +30,26 @@ WEBHOOK = "https://example.com/webhook"
 
 schema = schemathesis.pytest.from_fixture("document")
 if not DEEP:
-    # Its 1,235 requests are those of /message:send.
+    # /message:stream would add 1,235 requests, the same as for /message:send.
     schema = schema.exclude(path="/message:stream")
 
 
 @pytest.fixture
 def document(request: pytest.FixtureRequest) -> Any:
-    """Read the document in the test: the requests at the limits of its schemas take seconds to generate."""
-    # Schemathesis renames the test for each operation, by an attribute that pytest has no more.
+    """Read docs/openapi.yaml only when the test runs, because generating its requests takes seconds."""
+    # Schemathesis sets a test's `_nodeid`, an attribute that pytest has removed.
     request.node._nodeid = request.node.nodeid
     return schemathesis.openapi.from_path(DOCUMENT)
 
 
 async def nowhere(host: str, port: int) -> Sequence[str]:
-    """Return a private address, so that no webhook is called."""
+    """Resolve each host to a private address, so that no webhook is called."""
     return ["10.0.0.1"]
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Serve an agent with any media type."""
+    """Serve an agent that accepts and produces any media type."""
     clock = ManualClock()
     allowed = WebhookPolicy.for_service("http://127.0.0.1:1")
     served = parts(
@@ -75,8 +75,8 @@ def task(url: str) -> str:
 def test_rest_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case[Any]) -> None:
     if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
         use_existing_ids(case, task)
-    # A completed task cannot be canceled. The server accepts protobuf's JSON beyond the schema (null, a number as text, an
-    # empty text): tests/unit/protocol/test_variations.py has the refused variations.
+    # A completed task refuses cancel and subscribe. Invalid requests are not checked here, because the server accepts more JSON
+    # than the schema (null, a number as text): tests/unit/protocol/test_variations.py has the refused forms.
     refused = ":cancel" in case.path or ":subscribe" in case.path
     case.call_and_validate(
         base_url=url,
@@ -86,7 +86,7 @@ def test_rest_binding_matches_openapi_document(url: str, task: str, case: schema
 
 
 def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
-    """Replace the random ids of a valid request with existing ones, so that the server can accept it."""
+    """Replace random ids in a valid request with existing ids, so that the server can accept the request."""
     if "id" in case.path_parameters and case.path.startswith("/tasks/{id}") and len(case.path_parameters["id"]) % 2:
         case.path_parameters["id"] = task
     if len(case.path_parameters.get("taskId", "")) % 2:
@@ -94,11 +94,11 @@ def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
         if case.method == "GET" and "id" in case.path_parameters:
             case.path_parameters["id"] = "p"
     if case.method == "POST" and case.path.endswith("/pushNotificationConfigs"):
-        # Replace the config: a task has at most ten. Most random URIs are not valid webhooks.
+        # Always replace the config `p`: a task has at most ten configs, and most random URIs are no valid webhooks.
         assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
-    # The server refuses a repeated key, or context, with another message.
+    # A new key and context for each request: the server refuses a key that was used with another message.
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = str(uuid.uuid4())
     message = case.body.get("message") if isinstance(case.body, dict) else None

@@ -1,4 +1,4 @@
-"""SnapStart: the runtime process before a snapshot and after a restore, against a real HTTP server with the Runtime API."""
+"""SnapStart: the runtime process before a snapshot and after a restore, against an HTTP server with the Runtime API."""
 
 import random
 
@@ -10,7 +10,7 @@ APPS = "tests.e2e.lambda_apps"
 SNAP_START = {"AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
 
 
-async def test_restored_environment_is_renewed_before_its_requests() -> None:
+async def test_restore_hooks_run_before_first_request() -> None:
     async with FakeRuntimeApi() as api, running(f"{APPS}:restored", api=api.address, environ=SNAP_START):
         await api.until(lambda: "restore/next" in api.journal)
         assert api.asked == 0
@@ -18,7 +18,7 @@ async def test_restored_environment_is_renewed_before_its_requests() -> None:
         answer = await api.invoke(function_url_event("/")).answered()
     restores, number = answer.body.decode().split()
     assert restores == "1"
-    # Each copy of the snapshot has a generator of its own.
+    # The restore seeds the random generator anew: otherwise all copies of the snapshot have the same numbers.
     assert number != str(random.Random(1).random())
 
 

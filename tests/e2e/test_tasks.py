@@ -1,4 +1,4 @@
-"""Tasks without a waiting client on `make dev`, by the official client of either version."""
+"""Tasks of non-blocking messages on `make dev`, with the official client in both protocol versions."""
 
 import asyncio
 import uuid
@@ -35,7 +35,7 @@ CANCELED, COMPLETED, WORKING = (
 
 
 async def while_it_runs(client: Client, use: Callable[[Task], Awaitable[T]]) -> tuple[str, T]:
-    """Start a task and use it; return its text and the result. A task that has ended before is sent anew, longer."""
+    """Start a task and call `use` on it while it runs; return its text and the result. Retry with a longer text."""
     for text in (LONG[: len(LONG) // 4], LONG, LONG * 4):
         task = await start_task(client, text)
         try:
@@ -47,11 +47,11 @@ async def while_it_runs(client: Client, use: Callable[[Task], Awaitable[T]]) -> 
 
 
 async def check_subscription(sender: Client, subscriber: Client) -> None:
-    """Subscribe to a running task of the sender: the task, then its following events."""
+    """Subscribe to the sender's running task; check that the task and its later events arrive."""
 
     async def subscribe(task: Task) -> list[StreamResponse]:
         heard = [response async for response in subscriber.subscribe(SubscribeToTaskRequest(id=task.id))]
-        # Without a chunk, the text had been streamed before.
+        # If no chunk arrived, the whole text was streamed before the subscription.
         return heard if any(response.HasField("artifact_update") for response in heard) else []
 
     whole, heard = await while_it_runs(sender, subscribe)
@@ -66,7 +66,7 @@ async def check_subscription(sender: Client, subscriber: Client) -> None:
 
 
 async def check_cancel(client: Client) -> None:
-    """Cancel a running task; the cancelled task stays, and cannot be cancelled again."""
+    """Cancel a running task; check that it stays stored and cannot be cancelled again."""
     _, canceled = await while_it_runs(client, lambda task: client.cancel_task(CancelTaskRequest(id=task.id)))
     assert canceled.status.state == CANCELED
     with pytest.raises(TaskNotCancelableError):
@@ -75,7 +75,7 @@ async def check_cancel(client: Client) -> None:
 
 
 async def start_task(client: Client, text: str) -> Task:
-    """Send a non-blocking message; return its running task."""
+    """Send a non-blocking message; return the running task."""
     request = message(Part(text=text), context_id=f"c-{uuid.uuid4()}")
     request.configuration.CopyFrom(SendMessageConfiguration(return_immediately=True))
     (answer,) = await answers_of(client, request)
@@ -84,7 +84,7 @@ async def start_task(client: Client, text: str) -> Task:
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_task_continues_after_client_disconnects(server: ServerProcess, version: str) -> None:
-    """Send with `returnImmediately`, in v0.3 `blocking: false`."""
+    """Send with `returnImmediately` (v0.3: `blocking: false`); poll the task until it completes."""
     async with official_client(server.url, version=version, streaming=False) as client:
         task = await start_task(client, "Hello, who is there?")
         assert task.status.state == WORKING
@@ -98,7 +98,7 @@ async def test_task_continues_after_client_disconnects(server: ServerProcess, ve
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_late_subscriber_receives_rest_of_task(server: ServerProcess, version: str) -> None:
-    """Subscribe at another process: the current task, then its following events."""
+    """Subscribe with a second client: receive the current task, then its later events."""
     async with (
         official_client(server.url, version=version, streaming=False) as sender,
         official_client(server.url, version=version) as subscriber,

@@ -1,4 +1,4 @@
-"""Stream to a reader that Lambda or API Gateway throttles after its first bytes."""
+"""Stream that Lambda or API Gateway throttles after the first bytes."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ PIECES = [f"{number:04d} ".ljust(8192, ".") for number in range(3000)]
 """Chunks of 24 MB, more than the buffers of a connection."""
 FRAME_BYTES = 9000
 FIRST_BYTES, BYTES_A_SECOND = 1_000_000, 2_000_000
-"""Bytes before the throttling, a tenth of API Gateway's, and in each virtual second of it."""
+"""Bytes before the throttling starts (a tenth of API Gateway's limit), and bytes in each virtual second afterwards."""
 
 
 class LongTalker(GatedAgent):
-    """Agent with many chunks, a wait for its release, and their text as its answer."""
+    """Agent that streams all chunks, waits until the test releases it, and replies."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for piece in PIECES:
@@ -38,7 +38,7 @@ class LongTalker(GatedAgent):
 
 
 class RenewalStore(MemoryTaskStore):
-    """Store that reports the renewals of leases."""
+    """Store that counts lease renewals."""
 
     def __init__(self) -> None:
         super().__init__(SystemClock())
@@ -49,8 +49,8 @@ class RenewalStore(MemoryTaskStore):
         return super().renew(lease)
 
 
-async def test_throttled_stream_is_whole_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The turn does not wait for the reader, the lease is renewed, and little waits in the connection's buffer."""
+async def test_throttled_stream_is_complete_with_bounded_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the turn at full speed although the reader is slow; renew the lease, and bound the connection's buffer."""
     agent, store, buffered = LongTalker(), RenewalStore(), []
     write = RuntimeApiCall.write
 
@@ -82,7 +82,7 @@ async def test_throttled_stream_is_whole_and_bounded(monkeypatch: pytest.MonkeyP
         json.loads(line[6:])["result"] for line in invocation.answer.body.splitlines() if line.startswith(b"data: ")
     ]
     updates = [frame["artifactUpdate"]["artifact"]["parts"] for frame in frames if "artifactUpdate" in frame]
-    # The last frame of a message has no text.
+    # The frame that closes the artifact has no text.
     assert [part["text"] for parts in updates for part in parts if part["text"]] == PIECES
     assert frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert invocation.answer.trailers == {}

@@ -1,6 +1,7 @@
-"""Program for an environment with a2a-sdk 0.3: prints its client's results at each step as JSON lines.
+"""Program for an environment with a2a-sdk 0.3. It calls each method of the client and prints the results as JSON lines.
 
-Run with the server's URL, a transport (`JSONRPC`, `HTTP+JSON`) and a long text; see `tests/e2e/test_old_client.py`.
+Its arguments are the server's URL, a transport (`JSONRPC` or `HTTP+JSON`) and a long text. Used by
+`tests/e2e/test_old_client.py`.
 """
 
 import asyncio
@@ -29,47 +30,47 @@ from a2a.types import (
 
 
 def message(text: str, *more: Any, **given: Any) -> Message:
-    """Return a user's message with a text as its first part."""
+    """Return a user message with a text part and further parts."""
     parts = [Part(root=part) for part in (TextPart(text=text), *more)]
     return Message(role=Role.user, message_id=str(uuid.uuid4()), parts=parts, **given)
 
 
 async def all_of(events: AsyncIterator[Any]) -> list[Any]:
-    """Return all events of a stream: tasks and their updates."""
+    """Return all events of a stream; take the update from each pair of task and update."""
     return [shown((event[1] or event[0]) if isinstance(event, tuple) else event) async for event in events]
 
 
 def shown(model: Any) -> Any:
-    """Return the model as v0.3's JSON."""
+    """Return the pydantic model as JSON of A2A 0.3."""
     return model.model_dump(mode="json", exclude_none=True)
 
 
 class Steps:
-    """Steps with the server, one for each method."""
+    """Calls to the server: each method is one step."""
 
     def __init__(self, stream: Any, send: Any, poll: Any, long: str) -> None:
-        """Use clients with streaming, with a blocking answer, and with a non-blocking one."""
+        """Take three clients: one streams, one sends blocking requests, and one sends non-blocking requests."""
         self._stream, self._send, self._poll, self._long = stream, send, poll, long
 
     async def stream(self) -> Any:
-        """Stream an answer; get the stored task."""
+        """Stream an answer, then get the stored task."""
         file = FilePart(file=FileWithBytes(bytes="AAEC", mime_type="application/octet-stream", name="three.bin"))
         heard = await all_of(self._stream.send_message(message("one two \U0001f600 four", file)))
         return {"heard": heard, "stored": await self._stored(heard[0]["id"])}
 
     async def send(self) -> Any:
-        """Get a whole answer."""
+        """Send a blocking message; return the task with its answer."""
         file = FilePart(file=FileWithBytes(bytes="AAEC", mime_type="application/octet-stream", name="three.bin"))
         data = DataPart(data={"n": [1, 2.5, None]})
         (sent,) = await all_of(self._send.send_message(message("hello", file, data)))
         return {"sent": sent, "stored": await self._stored(sent["id"])}
 
     async def resubscribe(self) -> Any:
-        """Resubscribe to a task without a client."""
+        """Resubscribe to a running task."""
 
         async def use(task_id: str) -> Any:
             heard = await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))
-            # Without an artifact, its text had been streamed before.
+            # If no artifact event arrived, the whole text was streamed before the subscription.
             return heard if any(event["kind"] == "artifact-update" for event in heard) else None
 
         times, heard = await self._while_it_runs(1, use)
@@ -98,7 +99,7 @@ class Steps:
         return await all_of(self._stream.resubscribe(TaskIdParams(id=str(uuid.uuid4()))))
 
     async def push_config(self) -> Any:
-        """Set a webhook for an existing task; read it by its id, and without it."""
+        """Set a push config for an existing task; read it by its id."""
         (sent,) = await all_of(self._send.send_message(message("tell me")))
         asked = GetTaskPushNotificationConfigParams(id=sent["id"], push_notification_config_id="p")
         return {
@@ -108,26 +109,26 @@ class Steps:
         }
 
     async def push_config_of_an_unknown_task(self) -> Any:
-        """Set a webhook for an unknown task."""
+        """Set a push config for an unknown task."""
         return shown(await self._send.set_task_callback(self._config(str(uuid.uuid4()))))
 
     async def push_config_that_is_not_there(self) -> Any:
-        """Get an unknown webhook of a task."""
+        """Get an unknown push config of a task."""
         (sent,) = await all_of(self._send.send_message(message("done")))
         asked = GetTaskPushNotificationConfigParams(id=sent["id"], push_notification_config_id="p")
         return shown(await self._send.get_task_callback(asked))
 
     def _config(self, task_id: str) -> TaskPushNotificationConfig:
-        # Without a server.
+        # This needs no server.
         config = PushNotificationConfig(id="p", url="http://127.0.0.1:9/hook", token="token")
         return TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
 
     async def card(self) -> Any:
-        """Return the client's card, after its request for an extended one."""
+        """Request the extended card, and return the client's card."""
         return shown(await self._send.get_card())
 
     async def _while_it_runs(self, times: int, use: Callable[[str], Awaitable[Any]]) -> tuple[int, Any]:
-        """Use a running task; return its length and the result. A task that has ended before is sent again, longer."""
+        """Start a task and call `use` on it while it runs. If the task ends too early, start a longer one."""
         while times <= 48:
             task_id = await self._begun(self._long * times)
             try:
@@ -164,7 +165,7 @@ async def main(url: str, transport: str, long: str) -> None:
 
 
 async def told(step: Callable[[Steps], Awaitable[Any]], steps: Steps) -> dict[str, Any]:
-    """Return the result of the step."""
+    """Return the result of the step as JSON."""
     try:
         return {"heard": await step(steps)}
     except Exception as error:

@@ -1,6 +1,6 @@
-"""Graphs of the transcripts: `plain_answer()` is served for `plain_answer.v1.sse` and `plain_answer.v03.sse`.
+"""Graphs of the golden transcripts: `plain_answer()` is the graph of `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-They use plain LangGraph without network, time or randomness. A function that uses `aion` imports it locally.
+The graphs use no network, time or randomness. Only functions that need `aion` import it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class GoldenState(TypedDict):
 
 
 class ScriptedModel(BaseChatModel):
-    """Model that streams one script for each call, chunk by chunk; an exception in a script is raised in its place."""
+    """Chat model that streams one script per call, chunk by chunk; it raises the exceptions in a script."""
 
     scripts: list[list[Any]]
 
@@ -53,7 +53,7 @@ class ScriptedModel(BaseChatModel):
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
-            await asyncio.sleep(0)  # lets others stream at the same time
+            await asyncio.sleep(0)  # lets a parallel model stream a chunk
 
     def _next_script(self) -> Any:
         for spoken in self.scripts.pop(0):
@@ -102,7 +102,7 @@ def two_model_calls() -> Graph:
 
 
 def events_while_speaking() -> Graph:
-    """The node records metadata, data and a message between two chunks of its model."""
+    """Graph: between two chunks of its model, the node emits metadata, data and a message."""
     from aion.langgraph.stream import emit_data, emit_message, emit_task_metadata
 
     model = model_saying(["One", " two", " three."])
@@ -122,7 +122,7 @@ def events_while_speaking() -> Graph:
 
 
 def edited_message() -> Graph:
-    """The node corrects the streamed message itself."""
+    """Graph: the node corrects the text of the streamed message, under the same message id."""
     model = model_saying(["Teh ", "answer."])
 
     async def answer(state: GoldenState) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def edited_message() -> Graph:
 
 
 def edited_message_new_id() -> Graph:
-    """The node returns another message in place of the streamed one."""
+    """Graph: the node returns a message with another id instead of the streamed message."""
     model = model_saying(["Teh ", "answer."])
 
     async def answer(state: GoldenState) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def edited_message_new_id() -> Graph:
 
 
 def returned_together() -> Graph:
-    """One node returns two messages."""
+    """Graph: one node returns two messages."""
 
     async def answer(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("The first."), AIMessage("The second.")]}
@@ -205,7 +205,7 @@ def sub_agent() -> Graph:
 
 
 def retry() -> Graph:
-    """The node's first attempt fails after its emissions."""
+    """Graph: the node emits, fails, and is retried."""
     from aion.langgraph.stream import emit_data, emit_message
 
     failures = [ConnectionError("the database's password is hunter2")]
@@ -224,7 +224,7 @@ def retry() -> Graph:
 
 
 def retry_of_a_model_call() -> Graph:
-    """The first model call fails in the middle of its text."""
+    """Graph: the first model call fails in the middle of its text; the retried call streams the whole answer."""
     model = model_saying(["Half of ", ConnectionError("the database's password is hunter2")], ["The whole ", "answer."])
 
     async def answer(state: GoldenState) -> dict[str, Any]:
@@ -263,12 +263,12 @@ def with_weather_tool(model: ScriptedModel) -> Graph:
 
 
 def tool_call() -> Graph:
-    """The model calls a tool without any text."""
+    """Graph: the model calls a tool without any text."""
     return with_weather_tool(model_saying([asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."]))
 
 
 def tool_call_with_words() -> Graph:
-    """The model calls a tool and adds a text."""
+    """Graph: the model writes a text and calls a tool."""
     return with_weather_tool(
         model_saying(["Let me look.", asks_for("weather", '{"city": "Riga"}')], ["It is ", "sunny."])
     )
@@ -310,7 +310,7 @@ def parallel_interrupts() -> Graph:
 
 
 def interrupt_then_speak() -> Graph:
-    """A model streams in the turn that resumes with the client's answer."""
+    """Graph: after the client's answer to an interrupt, a model streams."""
     model = model_saying(["Booked for ", "Tuesday."])
 
     async def ask(state: GoldenState) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def interrupt_then_speak() -> Graph:
 
 
 def interrupt_while_speaking() -> Graph:
-    """The interrupt comes before the end of a streamed text."""
+    """Graph: an interrupt comes in the middle of a streamed text."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def interrupt_while_speaking() -> Graph:
 
 
 def interrupt_after_emitting() -> Graph:
-    """After the client's answer LangGraph runs the interrupted node again, which emits again."""
+    """Graph: a node emits before its interrupt. After the client's answer LangGraph runs the node again."""
     from aion.langgraph.stream import emit_message
 
     async def book(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def interrupt_after_emitting() -> Graph:
 
 
 def answer_before_a_question() -> Graph:
-    """The agent's answer comes before the interrupt."""
+    """Graph: a model answers, then the next node interrupts."""
     model = model_saying(["Dear ", "all."])
 
     async def draft(state: GoldenState) -> dict[str, Any]:
@@ -423,7 +423,7 @@ def emit_message_chunks() -> Graph:
 
 
 def emit_message_chunks_alone() -> Graph:
-    """The turn has no output other than these chunks."""
+    """Graph: the node emits message chunks, and the turn has no other output."""
     from aion.langgraph.stream import emit_message
 
     async def think(state: GoldenState, writer: StreamWriter) -> dict[str, Any]:
@@ -463,7 +463,7 @@ def emit_task_metadata() -> Graph:
 
 
 def emit_functions_together() -> Graph:
-    """A synchronous node calls all four functions and returns its state; the message is the turn's only text."""
+    """Graph: a synchronous node calls all four emit functions; the emitted message is the turn's only text."""
     from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 
     def work(state: GoldenState, writer: StreamWriter) -> GoldenState:
@@ -529,7 +529,7 @@ def reply_from_an_iterator_that_raises() -> Graph:
 
 
 def reply_that_breaks_off() -> Graph:
-    """The reply's iterator raises, and the node catches the exception."""
+    """Graph: the iterator of a streamed reply raises, and the node catches the exception."""
     from aion.langgraph import AionContext
 
     model = model_saying(["There was ", "a fox."])
@@ -547,7 +547,7 @@ def reply_that_breaks_off() -> Graph:
 
 
 def replies_at_once() -> Graph:
-    """Each reply begins before the other one has ended."""
+    """Graph: two parallel nodes stream replies at the same time."""
     from aion.langgraph import AionContext
 
     bus_has_begun, train_has_begun, bus_is_said = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -581,7 +581,7 @@ def replies_at_once() -> Graph:
 
 
 def reply_over_outbox() -> Graph:
-    """One turn has a reply, an outbox, and a message in the state."""
+    """Graph: one turn has a reply, an outbox, and a message in the state."""
     from aion.langgraph import AionContext
     from aion.shared.types import A2AOutbox
 
@@ -639,7 +639,7 @@ def outbox_task() -> Graph:
 
 
 def fallback() -> Graph:
-    """The turn adds two messages to the state; it streams neither, and calls no function of aion."""
+    """Graph: two nodes add a message to the state, without streaming and without aion's functions."""
 
     async def plan(state: GoldenState) -> dict[str, Any]:
         return {"messages": [AIMessage("I shall say hello.")]}

@@ -1,4 +1,4 @@
-"""Alarms fire for the right metric values: each alarm's expression is evaluated as CloudWatch does."""
+"""CloudWatch alarms of the template: the tests evaluate each alarm's expression for given metric values."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ IDLE = {"SweepFunction Errors": 0.0, "SweepFound": 0.0, "SweepFunction Throttles
 
 
 def value_of(metric: Mapping[str, Any], values: Values) -> float | None:
-    """Return the value of a metric; the name of a Lambda metric begins with the function."""
+    """Return the metric's value, or None without data. Names of Lambda metrics begin with the function."""
     of_function = next((each["Value"] for each in metric.get("Dimensions", []) if each["Name"] == "FunctionName"), "")
     name = f"{of_function.rpartition('-')[2]} {metric['MetricName']}".strip()
     return values.get(name)
@@ -42,13 +42,13 @@ def evaluate(expression: str, values: Mapping[str, float | None]) -> float | Non
     try:
         value: float | None = eval(expression, {"__builtins__": {}}, {**functions, **values})  # noqa: S307  # from our template
     except (TypeError, ZeroDivisionError):
-        # Arithmetic with a metric without data, or a division by zero, has no result.
+        # Arithmetic with missing data and division by zero have no result.
         return None
     return value
 
 
 def state(alarm: str, values: Values) -> str:
-    """Return the alarm's state after enough periods with these values."""
+    """Return the alarm's state when all evaluated periods have these values."""
     properties = TEMPLATE.resolved(alarm, *(TEMPLATE.properties(alarm).keys() - ACTIONS))
     value = value_of_queries(properties["Metrics"], values) if "Metrics" in properties else value_of(properties, values)
     if value is None:
@@ -65,7 +65,7 @@ def state(alarm: str, values: Values) -> str:
 
 
 def value_of_queries(queries: Sequence[Mapping[str, Any]], values: Values) -> float | None:
-    """Return the value of a metric math query; a query may use the results of later ones."""
+    """Return the result of an alarm's metric math; an expression may use results of later queries."""
     results = {each["Id"]: value_of(each["MetricStat"]["Metric"], values) for each in queries if "MetricStat" in each}
     for each in reversed(queries):
         if "Expression" in each:
@@ -75,13 +75,13 @@ def value_of_queries(queries: Sequence[Mapping[str, Any]], values: Values) -> fl
 
 
 def fires(alarm: str, values: Values) -> bool:
-    """Tell whether the alarm fires if each of its periods has these values."""
+    """Return True if the alarm fires when all evaluated periods have these values."""
     return state(alarm, values) == "ALARM"
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
 def test_new_alarm_does_not_fire(alarm: str) -> None:
-    """At its creation no metric has data yet."""
+    """Evaluate an alarm whose metrics have no data yet."""
     assert not fires(alarm, {})
 
 
@@ -106,7 +106,7 @@ def test_sweep_without_invocations_reports_missing_data(values: Values) -> None:
     ],
 )
 def test_errors_alarm_fires_at_one_percent(alarm: str, requests: str, errors: str) -> None:
-    """A canary gets a tenth of the requests: it fires if a tenth of those fails."""
+    """Fire if 1 % of all requests fail: a canary gets 10 % of the requests, so 10 % of its requests fail then."""
     assert fires(alarm, {**IDLE, requests: 12_000.0, errors: 120.0})
     assert not fires(alarm, {**IDLE, requests: 12_000.0, errors: 119.0})
     assert fires(alarm, {**IDLE, requests: 2.0, errors: 1.0})
@@ -146,7 +146,7 @@ def test_alarm_fires_for_each_of_its_metrics(alarm: str, values: Values) -> None
     assert fires(alarm, {**IDLE, **values})
 
 
-def test_each_alarm_has_firing_values() -> None:
+def test_each_alarm_has_test_values() -> None:
     (mark,) = test_alarm_fires_for_each_of_its_metrics.pytestmark  # type: ignore[attr-defined]
     assert {alarm for alarm, _ in mark.args[1]} == set(ALARMS)
 

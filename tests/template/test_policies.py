@@ -1,4 +1,4 @@
-"""The template passes its policies, and a template with one mistake does not."""
+"""Policies for template.yaml: the template passes, and each template with one injected mistake fails."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:users-AbCdEf"
 PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/aion/secret"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/a-key"
 
-# Text of the template, its replacement, and the problem.
+# Text in the template, its replacement, and the reported problem.
 BREAKAGES = [
     ("MemorySize: !Ref MemorySize", "MemorySice: !Ref MemorySize", "'MemorySice' is not a supported property"),
     ("    AutoPublishAlias: live\n", "", "requires AutoPublishAlias property"),
@@ -175,7 +175,7 @@ def test_template_passes_policies_with_parameters(parameters: dict[str, str]) ->
 
 
 def broken(folder: Path, before: str | re.Pattern[str], after: str) -> Path:
-    """Copy the template with a replacement in the first file that has the text."""
+    """Copy the template's files, with one replacement in the first file that contains the text."""
     is_done = False
     (folder / "infra").mkdir()
     for file in (TEMPLATE, *sorted((ROOT / "infra").glob("*.yaml"))):
@@ -205,8 +205,8 @@ def test_template_policies_find_planted_mistake(
     pytest.fail(f"not found: {found}")
 
 
-def test_own_address_of_api_can_be_closed(tmp_path: Path) -> None:
-    """The line in the security page closes the address beside a domain; the policies accept it."""
+def test_default_endpoint_of_api_can_be_disabled(tmp_path: Path) -> None:
+    """Add the line of docs/security.md: the API's default endpoint is disabled, and the policies accept this."""
     page = (ROOT / "docs" / "security.md").read_text()
     (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)
     closed = broken(tmp_path, "      StageName: !Ref Stage\n", f"      StageName: !Ref Stage\n      {line}\n")
@@ -222,7 +222,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("start", VALUES)
-def test_each_template_value_policy_applies_and_refuses(start: str, documents: list[dict[str, Any]]) -> None:
+def test_each_value_policy_applies_and_refuses_wrong_values(start: str, documents: list[dict[str, Any]]) -> None:
     for end, schema in VALUES[start].items():
         path = f"{start}/{end}"
         assert end == "." or any([*values_at(each, path)] for each in documents), path

@@ -1,4 +1,4 @@
-"""The reader resolves templates as CloudFormation does."""
+"""Template reader: it resolves a template as CloudFormation does."""
 
 import re
 from pathlib import Path

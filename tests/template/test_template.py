@@ -1,4 +1,4 @@
-"""The template as SAM transforms it, and the values of its parameters."""
+"""Template after SAM's transform, and the allowed values of its parameters."""
 
 import json
 import re
@@ -44,7 +44,7 @@ REFUSED = [
 
 
 def is_allowed(parameter: str, value: str) -> bool:
-    """Tell whether CloudFormation takes the value."""
+    """Return True if CloudFormation accepts the value of the parameter."""
     declared = PARAMETERS[parameter]
     is_in_values = value in map(str, declared.get("AllowedValues", [value]))
     return is_in_values and re.fullmatch(declared.get("AllowedPattern", ".*"), value) is not None
@@ -64,7 +64,7 @@ def test_template_parameter_allows_valid_option(parameter: str) -> None:
     ("subnets", "groups", "is_valid"),
     [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
 )
-def test_subnets_and_security_groups_need_each_other(subnets: str, groups: str, *, is_valid: bool) -> None:
+def test_subnets_and_security_groups_must_be_set_together(subnets: str, groups: str, *, is_valid: bool) -> None:
     template = Template(TEMPLATE, BUILD_PLACE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
     (assertion,) = transformed(TEMPLATE)["Rules"]["Network"]["Assertions"]
     assert template.resolve(assertion["Assert"], "Rules") is is_valid
@@ -79,13 +79,13 @@ def test_function_starts_with_template_environment(function: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "mode"), [({}, "off"), ({"Console": "on"}, "on")])
-def test_console_is_served_only_on_request(given: dict[str, str], mode: str) -> None:
+def test_console_is_off_by_default(given: dict[str, str], mode: str) -> None:
     environment = Template(TEMPLATE, BUILD_PLACE, given).environment("ApiFunction")
     assert Settings.from_environ(environment).console == mode
     assert not is_allowed("Console", "dev"), "a deployed console has no requests beyond A2A"
 
 
-def test_handlers_and_wrapper_exist() -> None:
+def test_handlers_and_exec_wrapper_exist() -> None:
     for module in ("api", "run_task", "deliver_push", "sweep"):
         assert re.search(r"^(def |async def )?handler\b", (ROOT / f"handlers/{module}.py").read_text(), re.M)
     assert re.search(r"^app\b", (ROOT / "handlers/api.py").read_text(), re.M)
@@ -93,7 +93,7 @@ def test_handlers_and_wrapper_exist() -> None:
 
 
 def test_changed_parameter_publishes_function_version() -> None:
-    """An alias would serve the old version with the old environment otherwise."""
+    """Publish a version for each changed parameter: otherwise the alias would serve the old environment."""
     changed = {**EVERY_OPTION, "BaseUrl": "https://other.example.com", "MemorySize": "2048", "LeaseSeconds": "60"}
     changed |= {"MaxTries": "5", "BlockingWait": "100", "RetentionDays": "7", "CardKeyId": "k-1", "Stage": "prod"}
     changed |= {"CardKeyUrl": "https://keys.example.com/", "PushHosts": "a.example", "PushPorts": "444"}
@@ -114,8 +114,8 @@ def configuration_of(template: Template) -> str:
     return content
 
 
-def test_versions_are_described_by_configuration() -> None:
-    """SAM's hash of a function has no parameter values; CloudFormation publishes a version for a new description."""
+def test_version_description_has_configuration() -> None:
+    """Put the configuration into the description: a new description makes CloudFormation publish a version."""
     resources = transformed(TEMPLATE)["Resources"].values()
     for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
         described = [each["Properties"]["Description"]["Fn::Sub"] for each in resources if each["Type"] == kind]
@@ -123,8 +123,8 @@ def test_versions_are_described_by_configuration() -> None:
         assert all("${State.Outputs.ConfigurationVersion}" in each for each in described)
 
 
-def test_replaced_versions_are_kept() -> None:
-    """A changed parameter replaces a version in CloudFormation; streams and turns may still run on the old one."""
+def test_replaced_function_versions_are_retained() -> None:
+    """Retain a replaced version, because streams and turns may still run on it."""
     resources = transformed(TEMPLATE)["Resources"].values()
     policies = [
         (each["DeletionPolicy"], each["UpdateReplacePolicy"])
@@ -150,16 +150,16 @@ def test_domain_needs_certificate(parameters: dict[str, str], *, is_valid: bool)
 
 
 @pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
-def test_environment_with_every_option_fits_lambda(function: str) -> None:
-    """Lambda allows 4 KB; the rest is for longer values."""
+def test_environment_with_all_options_fits_lambda_limit(function: str) -> None:
+    """Use at most 3 of the 4 KB that Lambda allows, so that longer values fit too."""
     place = replace(BUILD_PLACE, stack_name="s" * 128)
     environ = Template(TEMPLATE, place, EVERY_OPTION).environment(function)
     assert sum(len(name) + len(value) for name, value in environ.items()) < 3 * 1024
 
 
 def test_longest_stack_name_fits_resource_names() -> None:
-    """CloudFormation shortens generated names only. A stack's name has up to 128 characters."""
-    # The import takes a second.
+    """Resolve all names with a stack name of 128 characters, the maximum: CloudFormation does not shorten our names."""
+    # Imported here because the import takes a second.
     from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
     template = Template(TEMPLATE, replace(BUILD_PLACE, stack_name="s" * 128))
@@ -189,11 +189,11 @@ def test_samconfig_parameters_pass_policies(config: str) -> None:
     assert all(is_allowed(name, value) for name, value in parameters.items())
     assert list(problems(TEMPLATE, [parameters], lint=False)) == []
     assert deploy["stack_name"] in ("aion-dev", "aion-prod")
-    # CloudFormation needs both for a template with a transform and nested stacks.
+    # CloudFormation requires both capabilities for a template with a transform and nested stacks.
     assert deploy["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
 
 
-def test_samconfig_default_is_dev() -> None:
+def test_samconfig_default_environment_equals_dev() -> None:
     assert CONFIGS["default"] == CONFIGS["dev"]
     dev, prod = (CONFIGS[config]["deploy"]["parameters"] for config in ("dev", "prod"))
     assert dev["stack_name"] != prod["stack_name"]
@@ -203,7 +203,7 @@ def test_samconfig_default_is_dev() -> None:
 
 
 def test_deployment_all_at_once_ignores_alarms() -> None:
-    """A fix can be deployed while an alarm is active."""
+    """Ignore alarms, so that a fix can be deployed while an alarm is active."""
     resources = transformed(TEMPLATE, {"Deployment": "AllAtOnce"})["Resources"].values()
     groups = [each["Properties"] for each in resources if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"]
     assert len(groups) == 4
@@ -223,7 +223,7 @@ def test_each_parameter_has_group_and_description() -> None:
 
 
 def test_base_url_overrides_domain_name() -> None:
-    """Without either, the function takes its address from the events of AWS."""
+    """Leave the URL empty without both parameters: the function then takes it from each event."""
     domain = {"DomainName": "agents.example.com"}
     assert base_url(domain) == "https://agents.example.com"
     assert base_url({**domain, "BaseUrl": "https://other.example.com"}) == "https://other.example.com"
@@ -242,7 +242,7 @@ def test_default_deployment_needs_signed_requests() -> None:
     entrypoints = Template(TEMPLATE, BUILD_PLACE).owner("FunctionUrl").document["Resources"]
     for resource in [*plain["Resources"].values(), *entrypoints.values()]:
         if resource["Type"] == "AWS::Lambda::Url" or '"Principal": "*"' in json.dumps(resource):
-            # A bucket policy denies; a Function URL is an option.
+            # Only two kinds are allowed: a bucket policy that denies access, and the optional Function URL.
             is_denial = '"Effect": "Deny"' in json.dumps(resource)
             assert is_denial or resource["Condition"] in ("HasFunctionUrl", "HasOpenFunctionUrl")
     assert PARAMETERS["FunctionUrlAuth"]["Default"] == "OFF"

@@ -1,4 +1,4 @@
-"""Agents to use every permission of a function: large answers, artifacts, user state."""
+"""Agents that together use every permission of a function: large answers, artifacts, user state."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -17,7 +17,7 @@ LARGE = "x" * 40_000
 
 
 async def say(state: MessagesState, *, store: BaseStore) -> dict[str, Any]:
-    """Answer with a long text, a short one, or after a question; write and delete a memory."""
+    """Answer with a long or a short text, or ask first; write and delete a long-term memory."""
     await store.aput(("said",), "last", {"text": LARGE}, ttl=60)
     assert await store.aget(("said",), "last") is not None
     assert await store.asearch(("said",))
@@ -42,7 +42,7 @@ graph = StateGraph(MessagesState).add_node(say).set_entry_point("say")
 
 
 class Keeper(BaseAgent):
-    """Agent with artifacts and state of its session and user; it reads them back."""
+    """ADK agent that writes and reads artifacts, session state and user state."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         artifacts = ctx.artifact_service

@@ -1,4 +1,4 @@
-"""Executor of steps: each writes a line to a file and a chunk of one artifact, and takes a moment."""
+"""Executor with several steps. Each step writes a line to a file, streams a chunk of an artifact, and waits."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ STEPS = ["one", "two", "three"]
 
 
 class StepsExecutor(AgentExecutor):
-    """Executor of the steps, with a completed task at the end."""
+    """Executor that runs the steps and completes the task."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")

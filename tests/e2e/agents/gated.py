@@ -1,4 +1,4 @@
-"""Graph whose model streams a word, waits at a barrier of the test, and streams another."""
+"""Graph with a model that streams a word, waits at a barrier of the test, and streams a second word."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.e2e.gates import gate
 
 
 async def speak(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
-    """Stream a word, wait, stream a word."""
+    """Stream a word, wait at the barrier, and stream a second word."""
     emit_message(writer, AIMessageChunk(content="before ", id="call"))
     await gate("between")
     emit_message(writer, AIMessageChunk(content="after", id="call"))

@@ -1,6 +1,6 @@
-"""A LangGraph graph and an ADK sequence that note the begin and the end of each step of a turn in a file.
+"""LangGraph graph and ADK sequence that write a note to a file when a step of a turn begins or ends.
 
-The first word of a message names its turn, the second is the length of a step in seconds.
+The first word of a message is the name of its turn, the second the length of a step in seconds.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SENTENCE = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. 
 
 @dataclass(frozen=True)
 class Note:
-    """Begin or end of a step, in the process `pid` at the machine's monotonic time `at`."""
+    """Begin or end of a step, with the process id and the monotonic time."""
 
     turn: str
     step: str
@@ -50,7 +50,7 @@ def read_notes(file: Path) -> list[Note]:
 
 @contextmanager
 def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
-    """Note the begin of the step and, without an exception, its end; yield the turn's name and the step's seconds."""
+    """Write a note at the step's begin and, unless it raises, at its end; yield the turn's name and the step's seconds."""
     turn, seconds, *_ = text.split()
 
     def note(word: str) -> None:
@@ -63,12 +63,12 @@ def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
 
 
 def spoken_in(seconds: float) -> str:
-    """Return the text that a step streams character by character: about 22 in a second, at least one sentence."""
+    """Return the text of a step, streamed character by character at about 22 characters a second."""
     return SENTENCE * math.ceil(seconds / 3)
 
 
 def step(name: str) -> Any:
-    """Return the node of this step; it streams sentences, or it emits a message."""
+    """Return the graph node of this step; the node streams sentences or emits a message."""
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
         with noted(str(state["messages"][0].content), name) as (turn, seconds):
@@ -92,7 +92,7 @@ graph = builder.compile()
 
 
 class NotingModel(BaseLlm):
-    """Model of one agent of the sequence: it streams `<turn>: <agent> is done`."""
+    """Model of an agent in the ADK sequence; it streams `<turn>: <agent> is done`."""
 
     model: str = "speaker"
     speaks_for: str
@@ -117,9 +117,9 @@ sequence = SequentialAgent(
 
 
 def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
-    """Return the texts of the agent in the history of an undisturbed turn, and its reply last.
+    """Return the agent's texts in the history of a turn without faults; the last text is the reply.
 
-    The streamed messages of the graph's state come after the emitted ones: they are recorded at the end of the turn.
+    Messages in the graph's state come after emitted messages, because they are recorded at the end of the turn.
     """
     done = [f"{turn}: {name} is done" for name in STEPS]
     emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
@@ -127,5 +127,5 @@ def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
 
 
 def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:
-    """Return the texts that an undisturbed turn streams."""
+    """Return the texts that a turn without faults streams."""
     return [spoken_in(seconds)] if agent == "graph" else expected_texts(agent, turn, seconds)

@@ -1,4 +1,4 @@
-"""Unusual graphs: one returns 50 MB, one hangs for a while."""
+"""Graphs with unusual behaviour: one returns 50 MB, one hangs for a while."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""ADK sequence of two agents: the first pays by a tool with a line in a file, the second reports it.
+"""ADK sequence of two agents: the first calls the tool `pay`, the second reports the payment.
 
-`HELD_IN` names the agent to stop in the middle of its text, for a test of killed processes.
+`HELD_IN` names the agent that hangs in the middle of its text, so that a test can kill the process.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ def note(line: str) -> None:
 
 
 def pay() -> str:
-    """Pay."""
+    """Write the line `pay` to the file, and return a receipt."""
     note("pay")
     return "receipt-7"
 
 
 class Speaker(BaseLlm):
-    """Model: the payer calls its tool first, then streams its text. A second request is answered with its input."""
+    """Model of both agents: the payer calls the tool first, then each streams its text. A later turn returns its input."""
 
     model: str = "speaker"
     speaks_for: str

@@ -1,6 +1,6 @@
-"""Graph with a sentence streamed slowly, word by word.
+"""Graph that streams a sentence slowly, word by word.
 
-`HELD_IN` stops it in the middle of the sentence, for a test of killed processes.
+With `HELD_IN` it hangs in the middle of the sentence, so that a test can kill the process.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ WORDS = [f"word{n} " for n in range(20)]
 
 
 class WordSpeaker(BaseChatModel):
-    """Model of one fixed sentence."""
+    """Model that streams one fixed sentence."""
 
     @property
     def _llm_type(self) -> str:

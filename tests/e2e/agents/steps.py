@@ -1,6 +1,6 @@
-"""Graph of steps: each notes its run in a file, emits a message, and takes a moment.
+"""Graph with several steps. Each step writes its name to a file, emits a message, and waits.
 
-`HELD_IN` names a step that never ends, for a test of killed processes.
+`HELD_IN` names a step that never ends, so that a test can kill the process.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ STEPS = ["one", "two", "three", "four"]
 
 
 def step(name: str) -> Any:
-    """Return the node of this step."""
+    """Return the graph node of this step."""
 
     async def node(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
         with Path(os.environ["NOTED_IN"]).open("a") as notes:

@@ -1,4 +1,4 @@
-"""ADK agent without a model, and a graph: neither logs nor counts anything itself."""
+"""ADK agent without a model, and a graph. Neither of them logs or counts anything."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,7 +10,7 @@ from opentelemetry import trace
 
 
 class Traced(BaseAgent):
-    """Agent with an author's own span; its answer or error repeats the message's text."""
+    """Agent with a span of its author; its answer or error repeats the message's text."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         with trace.get_tracer("an.author").start_as_current_span("author's own"):

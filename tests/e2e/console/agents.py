@@ -1,4 +1,4 @@
-"""Agents for the console's tests, beside that of `tests.e2e.talking`: an ADK agent, questions, files, and hostile output."""
+"""Agents for the console's tests: an ADK agent, and agents that ask questions or return files or hostile markup."""
 
 from tests.e2e.talking import AGENT
 from tests.support.agents.session_counting import ADK

@@ -1,4 +1,4 @@
-"""The console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
+"""Console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +14,9 @@ from tests.support.server import aion_dev, serving
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test on one screen, and in test-deep on all; a test of the layout names its screens itself.
+    """Run each test on one screen, in `make test-deep` on all. Tests with their own `screen` parameter are left as they are.
 
-    In a module, every other test has the narrow dark screen, and the others have the wide light one.
+    In a module, the wide light screen and the narrow dark screen alternate from test to test.
     """
     named = any("screen" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
     if "screen" in metafunc.fixturenames and not named:
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the agents."""
+    """Write the agents and aion.yaml into a folder, and return it."""
     folder = tmp_path_factory.mktemp("console")
     for name, text in FILES.items():
         (folder / name).write_text(text)
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def opened(folder: Path) -> Iterator[Opened]:
-    """Start `aion dev` and a browser."""
+    """Start `aion dev` and Chromium."""
     command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
         with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:
@@ -51,10 +51,10 @@ def opened(folder: Path) -> Iterator[Opened]:
 
 @pytest.fixture
 def console(opened: Opened, screen: Screen) -> Iterator[Page]:
-    """Open the console anew on the screen.
+    """Open a fresh console page on the screen.
 
-    Fail for an error of the browser, except for connections that a test breaks, and for a serious problem of
-    accessibility at the end of the test.
+    After the test, fail if the browser has logged an error (except network errors), or if the page has a serious
+    accessibility problem.
     """
     page, errors, url = opened
     show_on(page, screen)

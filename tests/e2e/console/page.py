@@ -1,4 +1,4 @@
-"""Steps of a person in the console, and the screens for them."""
+"""User actions in the console (send a message, open a panel), and the screens of the tests."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.support.server import ROOT
 
 
 class Opened(NamedTuple):
-    """Browser's page with the console, the errors of the browser, and the console's address."""
+    """Browser page with the console, the errors that the browser has logged, and the console's URL."""
 
     page: Page
     errors: list[str]
@@ -24,14 +24,14 @@ class Opened(NamedTuple):
 
 
 class Screen(NamedTuple):
-    """Width of the browser's window, and colour scheme of its system."""
+    """Width of the browser window, and the system's colour scheme."""
 
     width: int
     scheme: str
 
     @property
     def is_wide(self) -> bool:
-        """True if the console shows several panels beside each other."""
+        """True if the screen is wide enough for several panels."""
         return self.width > 800
 
     def __str__(self) -> str:
@@ -41,17 +41,17 @@ class Screen(NamedTuple):
 WIDE, NARROW = Screen(1280, "light"), Screen(360, "dark")
 OTHERS = [Screen(1280, "dark"), Screen(360, "light")]
 SCREENS = [WIDE, NARROW, *(pytest.param(screen, marks=pytest.mark.deep) for screen in OTHERS)]
-"""Screens of a test of the layout: two in `make test`, and all in test-deep."""
+"""Screens of the layout tests: two in `make test`, all four in `make test-deep`."""
 
 
 def show_on(page: Page, screen: Screen) -> None:
-    """Show the page on the screen."""
+    """Set the page's size and colour scheme to those of the screen."""
     page.set_viewport_size({"width": screen.width, "height": 800 if screen.is_wide else 740})
     page.emulate_media(color_scheme="dark" if screen.scheme == "dark" else "light")
 
 
 def choose(page: Page, agent: str) -> None:
-    """Choose an agent, and wait until the page knows it."""
+    """Select an agent, and wait until the page has loaded its card."""
     page.select_option("#agent", label=agent)
     expect(page).to_have_title(f"{agent.capitalize()} · aion console")
     expect(page.locator("#text")).to_be_enabled()
@@ -64,7 +64,7 @@ def send(page: Page, text: str) -> None:
 
 
 def ends(page: Page, state: str = "completed") -> None:
-    """Wait for the task's state and the end of its stream."""
+    """Wait until the console shows the task's state and the stream has ended."""
     expect(page.locator("#state")).to_have_text(state)
     expect(page.locator("#drop")).to_be_disabled()
 
@@ -79,7 +79,7 @@ def answer(page: Page, text: str) -> None:
 
 
 def show(page: Page, panel: str) -> Locator:
-    """Return a panel. Click its tab first, if it has one on this screen."""
+    """Return a panel; on a narrow screen, click the panel's tab first."""
     tab = page.locator(f"#tabs [data-panel={panel}]")
     if tab.is_visible():
         tab.click()
@@ -94,14 +94,14 @@ def visible_panels(page: Page) -> list[str]:
 
 
 def rows(page: Page) -> str:
-    """Return the text of the timeline."""
+    """Return the whole text of the timeline."""
     return show(page, "timeline").locator("#events").inner_text()
 
 
 def run_copies(page: Page, folder: Path, **environ: str) -> dict[str, str]:
-    """Copy the first request of the timeline in each language, run the copies, and return them.
+    """Copy the timeline's first request as curl, Python and TypeScript; run each copy, and return the copies.
 
-    Each copy prints a completed task. A language whose program is missing is copied only.
+    Each copy must print a completed task. If a language's program is not installed, the copy is not run.
     """
     show(page, "timeline").locator("summary", has_text="SendStreamingMessage").first.click()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -121,7 +121,7 @@ def run_copies(page: Page, folder: Path, **environ: str) -> dict[str, str]:
 
 
 def saved(page: Page, folder: Path) -> Path:
-    """Save the conversation as a test, and return its file."""
+    """Click "Save as test", and return the downloaded test file."""
     show(page, "chat")
     with page.expect_download() as download:
         page.click("#save")
@@ -131,20 +131,20 @@ def saved(page: Page, folder: Path) -> Path:
 
 
 def run_test(file: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run the saved test, without this repository's plugins of pytest."""
+    """Run the saved test without this repository's pytest plugins."""
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environ}
     arguments = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(file)]
     return forked.run("pytest", *arguments, cwd=file.parent, env=environment)
 
 
 def screenshot(page: Page | Locator, name: str, is_screen: bool) -> None:
-    """Take a screenshot for the docs, if they are wanted and this is its screen."""
+    """Take a screenshot for the docs, if SCREENSHOTS is set and this test runs on the docs' screen."""
     if is_screen and (images := os.environ.get("SCREENSHOTS")):
         page.screenshot(path=Path(images) / f"{name}.png", animations="disabled")
 
 
 def violations(page: Page) -> list[tuple[str, str]]:
-    """Return the serious problems of accessibility that axe finds. Raise NodeMissing."""
+    """Return the serious accessibility problems that axe finds. Raise NodeMissing without Node."""
     page.evaluate((node_with(ROOT / "tests" / "support" / "js") / "node_modules/axe-core/axe.min.js").read_text())
     found = page.evaluate("axe.run().then((result) => result.violations)")
     return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]

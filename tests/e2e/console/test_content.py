@@ -1,4 +1,4 @@
-"""Content of messages in the console: Markdown, files, forms by a schema, and hostile output that stays text."""
+"""Content of messages in the console: Markdown, files, forms from a JSON Schema, and hostile markup shown as text."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_markup_of_agent_never_runs(console: Page) -> None:
         "[...document.querySelectorAll('#log *')].flatMap((each) => each.getAttributeNames()).filter((name) => name.startsWith('on'))"
     )
     assert attributes == []
-    # A list that is replaced between the two halves of a click loses the click.
+    # Wait until the task list is loaded: if it is replaced during a click, the click is lost.
     expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     show(console, "tasks").locator(".task").first.click()
     expect(log).to_contain_text('<script>document.title = "run"</script>')
@@ -41,8 +41,8 @@ def hrefs(console: Page) -> list[str]:
     return links
 
 
-def test_injected_markup_is_blocked_by_policy(console: Page, opened: Opened) -> None:
-    """If an agent's text ever became markup, the content security policy would stop it."""
+def test_injected_markup_is_blocked_by_content_security_policy(console: Page, opened: Opened) -> None:
+    """Inject markup into the page by script: the content security policy blocks it."""
     refused = console.evaluate("""() => {
         try {
             document.body.innerHTML = "<img src=x onerror=run()>";
@@ -59,11 +59,11 @@ def test_injected_markup_is_blocked_by_policy(console: Page, opened: Opened) -> 
     }""")
     console.wait_for_function("() => window.violated === 'img-src'")
     console.locator("body > img").evaluate("image => image.remove()")
-    # The browser reports both as errors.
+    # The browser logs both blocked attempts as errors.
     opened.errors.clear()
 
 
-def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
+def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     choose(console, "showing")
     send(console, "files")
     ends(console)
@@ -84,7 +84,7 @@ def test_files_and_data_are_shown_as_themselves(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
-def test_end_of_long_answer_is_in_view(console: Page) -> None:
+def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
     choose(console, "showing")
     for number in range(1, 4):
         send(console, "prices")
@@ -93,7 +93,7 @@ def test_end_of_long_answer_is_in_view(console: Page) -> None:
         expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
 
 
-def test_file_of_person_is_sent(console: Page) -> None:
+def test_attached_file_is_sent(console: Page) -> None:
     console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
     expect(console.locator("#chosen")).to_have_text("note.txt")
     send(console, "hello")

@@ -1,4 +1,4 @@
-"""Conversations in the console: streamed text, failures on request, events as JSON and code, and saved tests."""
+"""Conversations in the console: streamed text, failures caused by its buttons, events as JSON and code, saved tests."""
 
 import json
 import re
@@ -26,11 +26,11 @@ from tests.e2e.console.page import (
 from tests.e2e.talking import WHOLE
 
 PAGE = 20
-"""Number of tasks that the list reads at once."""
+"""Number of tasks on a page of the task list."""
 
 
 def tasks(page: Page) -> Locator:
-    """Refresh the list of tasks, and return its entries."""
+    """Refresh the task list, and return its entries."""
     show(page, "tasks").locator("#refresh").click()
     expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
     return page.locator("#task-list .task")
@@ -57,7 +57,7 @@ def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
 
 
 def test_copied_request_runs_in_each_language(console: Page, tmp_path: Path) -> None:
-    """The same messageId is sent each time, so the server answers with the same task."""
+    """Run the copied request in curl, Python and TypeScript: all send the same messageId and get the same task."""
     send(console, "hello")
     ends(console)
     for copy in run_copies(console, tmp_path).values():
@@ -78,12 +78,12 @@ def test_dropped_connection_resumes_after_last_event(console: Page, folder: Path
     assert f"{lost[1]}.{int(lost[2]) + 1} to" in text, "the next chunk follows the last one"
 
 
-def test_killed_workers_turn_is_taken_over(console: Page, folder: Path, screen: Screen) -> None:
+def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path, screen: Screen) -> None:
     file = f"{screen.scheme}-{screen.width}"
     send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#kill")
-    # The worker streams the rest if it passes the gate before its death.
+    # Open the gate only after the kill: otherwise the first worker could stream the rest of the text.
     expect(show(console, "timeline").locator("#events")).to_contain_text("subscribing again after event")
     (folder / file).touch()
     ends(console)
@@ -102,12 +102,12 @@ def test_killed_workers_turn_is_taken_over(console: Page, folder: Path, screen: 
     screenshot(console, "console", screen == (1280, "light"))
 
 
-def test_repeated_message_makes_no_second_task(console: Page) -> None:
+def test_repeat_button_creates_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
     before = tasks(console).count()
     show(console, "chat").locator("#repeat").click()
-    # The stored answer can come between two looks of the browser's driver; the second row stays.
+    # Check the timeline, because the repeated answer may appear too fast for the driver to see a change in the chat.
     expect(console.locator("#events > li", has_text="→ SendStreamingMessage")).to_have_count(2)
     ends(console)
     answer(console, WHOLE)
@@ -121,7 +121,7 @@ def test_console_cancels_running_task(console: Page) -> None:
     ends(console, "canceled")
 
 
-def test_conversation_needs_keyboard_only(console: Page) -> None:
+def test_conversation_works_by_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     expect(console.locator(".skip")).to_be_focused()
     console.keyboard.press("Enter")
@@ -142,7 +142,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
         send(console, text)
         ends(console)
         expect(console.locator("#repeat")).to_be_enabled()
-        # A list that is replaced between the two halves of a click loses the click.
+        # Wait until the task list is loaded: if it is replaced during a click, the click is lost.
         expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     console.click("#fresh")
     expect(console.locator("#log .message")).to_have_count(0)
@@ -154,14 +154,14 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
     expect(console.locator("#log .user")).to_have_count(2)
     show(console, "tasks")
     context.locator(".task", has_text="hello").click()
-    # A list of texts, since the log may still have both messages.
+    # Expect a list of texts: this waits until the chat no longer shows both messages.
     expect(console.locator("#log .user")).to_have_text(["hello"])
     answer(console, WHOLE)
     ends(console)
 
 
 def test_older_tasks_are_appended_to_list(console: Page) -> None:
-    """A context keeps one group, also if its tasks are on two pages."""
+    """Show the tasks of a context in one group, even if they are on two pages of the list."""
     agent = f"{console.url}agents/talk"
     context = str(uuid.uuid4())
     made = [_task(console, agent, context if number in (0, PAGE) else "") for number in range(PAGE + 1)]
@@ -182,14 +182,14 @@ def test_older_tasks_are_appended_to_list(console: Page) -> None:
 
 
 def _task(page: Page, agent: str, context: str) -> str:
-    """Send a message beside the console, and return the id of its completed task."""
+    """Send a message without the console, and return the id of the completed task."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "data"}], "contextId": context}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     answered: dict[str, Any] = page.request.post(agent, data=body, headers={"A2A-Version": "1.0"}).json()
     return str(answered["result"]["task"]["id"])
 
 
-def test_example_of_skill_begins_message(console: Page) -> None:
+def test_click_on_skill_example_fills_message(console: Page) -> None:
     choose(console, "asking")
     expect(console.locator("#log .empty")).to_contain_text("Asking")
     console.locator("#log .empty button", has_text="Book a table for four").click()

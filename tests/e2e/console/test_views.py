@@ -1,4 +1,4 @@
-"""Views of the console beside the chat: agents, cards, stored state, webhooks, and every size and colour scheme."""
+"""Views of the console besides the chat: agents, cards, stored state, webhooks, screen sizes and colour schemes."""
 
 import json
 import re
@@ -44,8 +44,8 @@ def test_agent_is_chosen_among_several(console: Page) -> None:
     expect(console.locator("#card")).to_be_hidden()
 
 
-def test_errors_of_card_are_shown(console: Page) -> None:
-    """The card reaches the page with mistakes that a proxy or another server may make."""
+def test_mistakes_of_agent_card_are_shown(console: Page) -> None:
+    """Replace the card on its way to the page by a card with mistakes."""
 
     def spoil(route: Route) -> None:
         card: dict[str, Any] = route.fetch().json()
@@ -84,7 +84,7 @@ def test_checkpoints_of_thread_are_shown(console: Page) -> None:
     assert [message["type"] for message in stored["values"]["messages"]] == ["human", "ai"]
 
 
-def test_late_state_replaces_no_newer_state(console: Page) -> None:
+def test_late_response_does_not_replace_newer_state(console: Page) -> None:
     held: list[Route] = []
     answers = re.compile(r"/state\?contextId")
     console.route(answers, lambda route: route.continue_() if held else held.append(route))
@@ -111,7 +111,7 @@ def test_session_of_adk_agent_is_shown(console: Page) -> None:
         ends(console)
     entries = show(console, "stored").locator("#entries")
     expect(entries).to_contain_text("ADK session")
-    # The state of the first turn is replaced after the second, with its opened entries.
+    # Wait for the state after the second turn: it replaces the first state and closes its opened entries.
     expect(entries.locator("ol summary", has_text="counting")).to_have_count(2)
     entries.locator("summary", has_text="current state").click()
     expect(entries.locator("pre")).to_contain_text('"count": 2')
@@ -176,13 +176,13 @@ aion:
 
 
 @pytest.mark.usefixtures("console")
-def test_key_of_access_is_sent_with_every_request(opened: Opened, folder: Path, tmp_path: Path) -> None:
+def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path, tmp_path: Path) -> None:
     (folder / "secured.yaml").write_text(SECURED)
     page = opened.page
     with serving([*aion_dev(str(folder / "secured.yaml"), "--no-reload", "--auth", "on")]) as server:
         page.goto(server.url)
         expect(show(page, "tasks").locator("#task-list")).to_contain_text("not authenticated")
-        opened.errors.clear()  # the browser reports the 401
+        opened.errors.clear()  # the browser has logged the expected status 401 as an error
         key = re.search(r"aion_\S+?(?=')", "".join(server.printed))
         assert key is not None
         page.click("#access summary")

@@ -1,6 +1,6 @@
-"""Agents of the transcripts: `plain_answer()` belongs to `plain_answer.v1.sse` and `plain_answer.v03.sse`.
+"""ADK agents of the golden transcripts: `plain_answer()` is the agent of `plain_answer.v1.sse` and `plain_answer.v03.sse`.
 
-They use ADK alone, without network, time or randomness. A function that uses `aion` imports it locally."""
+The agents use no network, time or randomness. Only functions that need `aion` import it."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def plain_answer() -> BaseAgent:
 
 
 def partial_only() -> BaseAgent:
-    """Return an agent without a closing event for its stream."""
+    """Return an agent whose last partial events have no complete event after them."""
     return yielding_agent(text_event("One."), text_event("Tw", partial=True), text_event("o.", partial=True))
 
 

@@ -1,4 +1,4 @@
-"""Streams of ADK agents, compared frame by frame with transcripts; see `tests/golden` for their format."""
+"""Streams of ADK agents, compared frame by frame with transcripts; tests/golden/test_transcripts.py describes the format."""
 
 import difflib
 from pathlib import Path

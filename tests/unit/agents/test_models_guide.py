@@ -63,7 +63,7 @@ def test_models_guides_yaml_is_valid(section: str, tmp_path: Path) -> None:
 
 
 def test_models_guides_example_reads_local_variables(tmp_path: Path) -> None:
-    found = declared("Place of a key", tmp_path)
+    found = declared("Where to put a key", tmp_path)
     (tmp_path / ".env").write_text("MODEL=of-dotenv\nOPENAI_API_KEY=of-dotenv\nDB_PASSWORD=of-dotenv\n")
     variables, warnings = local_environment(tmp_path / "aion.yaml", {"DB_PASSWORD": "of-shell"}, found)
     assert variables == {"MODEL": "of-dotenv", "OPENAI_API_KEY": "of-dotenv", "TEMPERATURE": "0"}

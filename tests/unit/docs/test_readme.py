@@ -12,7 +12,7 @@ from tests.support.pages import Block, blocks
 from tests.support.server import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ALTERNATIVES = README.partition("\n## Alternatives\n")[2].partition("\n## ")[0]
+ALTERNATIVES = README.partition("\n## Comparison with other servers\n")[2].partition("\n## ")[0]
 
 
 def commands(block: Block) -> list[str]:
