@@ -308,7 +308,7 @@ BUGS = [
     bug(
         "tells what its own agent said of its failure",
         "I15",
-        Edit(TaskRunner, "_reason", "if self._reveal_errors", "if True"),
+        Edit(TaskRunner, "_reason", "if not self._reveal_errors:", "if False:"),
         scenarios=("agents that misbehave", "double texting: enqueue"),
     ),
     bug(

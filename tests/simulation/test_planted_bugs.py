@@ -15,6 +15,14 @@ MOST_SEEDS = 400
 """Maximum number of schedules to find a bug in its scenarios; most need only a few."""
 
 
+def test_edits_of_planted_bugs_fit_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply the edits only, in `make test` too: a change of the source must not go unnoticed until `make test-deep`."""
+    for planted in (*BUGS, *STORE_BUGS):
+        with monkeypatch.context() as patch:
+            for edit in planted.edits:
+                plant(edit, patch)
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("planted", [*BUGS, *STORE_BUGS], ids=lambda planted: planted.what)
