@@ -290,7 +290,7 @@ class MemoryTable:
         self.faults.after(call)
 
     def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
-        """Store a transaction's remaining items and its token. `left` belongs to the last of the `keys`."""
+        """Store the items that a transaction has not stored yet, `left`, and its token. Their keys are the last of `keys`."""
         for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
             self._store(key, after)
         if token:

@@ -311,7 +311,7 @@ def _check_change(change: Change, *, alone: bool) -> None:
 
 
 class WriteOutcome(NamedTuple):
-    """The computed outcome of a write for its item. Nothing is stored yet."""
+    """Result of a write, computed before it is stored: its success or refusal, and the item after it."""
 
     reason: str
     """FINE, or the reason to cancel the write."""

@@ -294,7 +294,7 @@ def asking_within(work: Work) -> Any:
 
 
 def asking_then_streaming(work: Work) -> Any:
-    """Return a graph that interrupts, then streams an answer outside the state."""
+    """Return a graph that interrupts, then streams an answer that it does not add to its state."""
     inner = work.row(Bare, ("asks", asks("which?")), ("streams", streams), ("ends", None))
     return work.row(Bare, ("sub", inner), ("then", None))
 

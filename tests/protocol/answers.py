@@ -99,7 +99,10 @@ def events_of(dialect: Dialect, answer: AsgiAnswer) -> list[Any]:
 
 
 def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
-    """Return a summary, equal in each dialect: a task's state, the kinds of a stream's events, or a number of items."""
+    """Return the part of a response that is equal in each protocol version and binding.
+
+    It is a task's state, the kinds of a stream's events, or the length of a list.
+    """
     if answer.headers["content-type"].startswith("text/event-stream"):
         return " ".join(_kind(event) for event in events_of(dialect, answer))
     result = result_of(dialect, answer)

@@ -1,4 +1,4 @@
-"""Heads of tasks: items, changes with the states that allow each, and subscribers."""
+"""Heads, the stored states of tasks: their items, the changes allowed in each state, and their subscribers."""
 
 from collections.abc import Callable
 from datetime import timedelta
