@@ -147,9 +147,8 @@ class ReturnedMessages(Struct, frozen=True):
 
     namespace: tuple[str, ...]
     """Namespace of the node's graph."""
-    node: str
     run: str
-    """Name of the node's run. It is the same after a crash."""
+    """The checkpoint_ns of the node's run. It is the same after a crash."""
     messages: Sequence[AIMessage]
 
 
@@ -168,7 +167,7 @@ def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages |
     messages = [message for message in returned if _speaks(message)]
     if len(messages) < 2 or within is None or _is_graph(within, node) or any(OUTBOX in written for written in writes):
         return None
-    return ReturnedMessages(tuple(namespace), node, run, messages)
+    return ReturnedMessages(tuple(namespace), run, messages)
 
 
 def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:

@@ -13,7 +13,7 @@ from langgraph.config import get_stream_writer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 
-from aion_core.agents.langgraph.thread import UnreturnedOutput, first_name, last_name
+from aion_core.agents.langgraph.thread import UnreturnedOutput, last_name
 from aion_core.agents.outbound import InternalEvents, StreamAborted, StreamSequencer, speaker_of
 from aion_core.ports import Chunk
 
@@ -29,6 +29,15 @@ def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
 def is_internal(metadata: Mapping[str, Any]) -> bool:
     """Return True for a model call by a tool or by a LangChain middleware, such as a summary of the conversation."""
     return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
+
+
+def ended_run(task: Mapping[str, Any]) -> str:
+    """Return the name of an ended run in a namespace, from LangGraph's mode "tasks"; "" for an event of another kind.
+
+    Several runs of one node may run at once, as by `Send`. A run with an error or an interrupt may run again.
+    """
+    has_ended = "result" in task and task["error"] is None and not task["interrupts"]
+    return f"{task['name']}:{task['id']}" if has_ended else ""
 
 
 class ModelStreams:
@@ -101,14 +110,9 @@ class ModelStreams:
         """Close the streams of complete messages. Yield the buffered chunks of the next messages."""
         yield from self._sequencer.close(*message_ids)
 
-    def close_nodes(self, namespace: tuple[str, ...], nodes: Collection[str]) -> Iterator[Chunk]:
-        """Close the model calls of these nodes of the graph at `namespace`. Yield the next messages' chunks."""
-        depth = len(namespace)
-        closed = [
-            call
-            for call, path in self._namespaces.items()
-            if path == ("",) or (path[:depth] == namespace and first_name(path[depth:]) in nodes)
-        ]
+    def close_run(self, run: str) -> Iterator[Chunk]:
+        """Close the model calls of a run of a node or `@task`. Yield the buffered chunks that follow."""
+        closed = [call for call, path in self._namespaces.items() if path == ("",) or run in path]
         self._ended.update(closed)
         yield from self._sequencer.close(*closed)
 
@@ -136,6 +140,10 @@ class ModelStreams:
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
         return last, "".join(self._texts.get(last, []))
+
+    def latest_call(self, text: str) -> str:
+        """Return the message id of the last model call with this text, or "" without one."""
+        return next((call for call, texts in reversed(self._texts.items()) if "".join(texts) == text), "")
 
     def _speaker(self, message_id: str, namespace: str) -> dict[str, str]:
         """Return the metadata of a message's stream delta. `agent` is the innermost started subgraph with its node."""

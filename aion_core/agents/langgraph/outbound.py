@@ -22,7 +22,7 @@ from aion_core.agents.langgraph.answers import (
     ReturnedMessages,
 )
 from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of, utf8
-from aion_core.agents.langgraph.model_streams import ModelStreams, is_internal
+from aion_core.agents.langgraph.model_streams import ModelStreams, ended_run, is_internal
 from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
 from aion_core.agents.outbound import (
     FINAL,
@@ -216,8 +216,9 @@ class LangGraphOutbound:
         elif mode == "updates":
             if not namespace:
                 self._answer.observe_update(payload)
-            # The nodes in this update have ended, and their model calls with them.
-            yield from self._model_streams.close_nodes(namespace, payload)
+        elif mode == "tasks" and (run := ended_run(payload)):
+            # The model calls of this run have ended, but those of other runs of the same node may be streaming.
+            yield from self._model_streams.close_run(run)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
         """Yield the messages that a node has returned together, except those already in its graph's state.
@@ -325,6 +326,12 @@ class LangGraphOutbound:
 
     def _under_its_id(self, returned: Message | None) -> Message | None:
         """Return the message with the same content that the turn has emitted, or else the returned message."""
+        if returned is not None and not returned.message_id:
+            # The text that a functional graph returns may be that of an earlier `@task`.
+            call = self._model_streams.latest_call(_text(returned))
+            if self._emitted.has(call) and not self._emitted.has_other(call, returned):
+                returned.message_id = call
+                return returned
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
         if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
             # The emitted message belongs to another model call, which has produced the same text.

@@ -77,11 +77,6 @@ def _names(graph: Graph) -> Iterator[str]:
             yield from (f"{namespace}|{name}" for name in nested.nodes)
 
 
-def first_name(path: Sequence[str]) -> str:
-    """Return the name of the first node in a namespace; "" for the graph itself."""
-    return path[0].partition(":")[0] if path else ""
-
-
 def last_name(path: Sequence[str]) -> str:
     """Return the name of the last node in a namespace.
 

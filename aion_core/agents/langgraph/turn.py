@@ -5,7 +5,7 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.model_streams import LangChainCallbacks
+from aion_core.agents.langgraph.model_streams import LangChainCallbacks, ended_run
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
@@ -83,11 +83,10 @@ class PendingEmissions:
         if self._closed:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
-    def returned_from(self, namespace: tuple[str, ...], nodes: Collection[str]) -> list[ReturnedMessages]:
-        """Return the pending messages returned by these nodes of the graph at `namespace`."""
+    def returned_from(self, run: str) -> list[ReturnedMessages]:
+        """Return the pending messages that this run of a node has returned. `run` is its checkpoint_ns."""
         with self._lock:
-            returned = (each for each in self._pending.values() if isinstance(each, ReturnedMessages))
-            return [each for each in returned if each.namespace == namespace and each.node in nodes]
+            return [each for each in self._pending.values() if isinstance(each, ReturnedMessages) and each.run == run]
 
     def event_received(self) -> None:
         """Mark that the turn has received a stream event and is processing it."""
@@ -134,7 +133,7 @@ class PendingEmissions:
 
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates"]
+STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates", "tasks"]
 """Stream modes of `astream` for every graph."""
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Stream modes of `astream` for a graph with a checkpointer, whose steps are logged for the operator."""
@@ -240,8 +239,8 @@ class GraphTurn:
                     pending.event_received()
                     for emission in outbound.translate(*event):
                         yield emission
-                    if event[1] == "updates":
-                        for returned in pending.returned_from(event[0], event[2]):
+                    if event[1] == "tasks" and (run := ended_run(event[2])):
+                        for returned in pending.returned_from("|".join((*event[0], run))):
                             for emission in outbound.returned_together(returned):
                                 yield emission
                             pending.mark_recorded(returned)

@@ -1,10 +1,25 @@
 """Sequence of concurrent model calls and replies: each is streamed as a whole, or marked as aborted."""
 
-from langchain_core.messages import AIMessageChunk
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGenerationChunk
+from langgraph.func import entrypoint
+from langgraph.func import task as durable_task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send, interrupt
 
 from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.ports import Chunk
+from tests.golden.graphs import ScriptedModel
+from tests.support.service import http, parts, send
+
+State = dict[str, Any]
 
 
 def chunk(text: str, call: str, *, last: bool = False, tool: bool = False) -> AIMessageChunk:
@@ -75,3 +90,88 @@ def test_tool_call_text_is_fallback_only_if_last() -> None:
     assert streams.last_text()[1] == "Opening it."
     list(streams.add(chunk("", "two", last=True)))
     assert streams.last_text() == ("", "")
+
+
+# ── Runs of nodes and tasks ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Piece(TypedDict):
+    slow: bool
+
+
+async def test_slow_run_of_node_streams_its_whole_text() -> None:
+    """`Send` starts one node several times, and one run ends while the model of another one speaks."""
+    ended = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+            async for generated in super()._astream(*args, **kwargs):
+                yield generated
+                await ended.wait()
+                for _ in range(100):  # lets the server handle the end of the other run
+                    await asyncio.sleep(0)
+
+    slow, quick = Slow(scripts=[["slow ", "and ", "whole"]]), ScriptedModel(scripts=[["quick"]])
+
+    async def work(state: Piece) -> State:
+        await (slow if state["slow"] else quick).ainvoke("go")
+        if not state["slow"]:
+            ended.set()
+        return {}
+
+    graph = StateGraph(MessagesState).add_node("work", work, input_schema=Piece)
+    graph.add_conditional_edges(START, lambda _: [Send("work", {"slow": slow}) for slow in (True, False)], ["work"])
+    graph.add_node("join", lambda _: {"messages": [AIMessage("both")]}).add_edge("work", "join")
+    async with http(parts(graph).app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
+    deltas = [event["artifact"]["parts"][0]["text"] for event in events if event["kind"] == "artifact-update"]
+    recorded = [event["status"].get("message") for event in events if event["kind"] == "status-update"]
+    assert deltas == ["slow ", "and ", "whole", "", "quick", ""]
+    assert {each["parts"][0]["text"] for each in recorded if each} == {"slow and whole", "quick", "both"}
+
+
+@pytest.mark.parametrize("functional", [True, False])
+async def test_text_of_task_before_interrupt_is_in_history(functional: bool) -> None:
+    """LangGraph does not run the finished task again after the answer."""
+    model = ScriptedModel(scripts=[["A ", "draft."]])
+
+    @durable_task
+    async def write() -> str:
+        return str((await model.ainvoke("go")).text)
+
+    @entrypoint()
+    async def agent(given: State) -> str:
+        return f"{len(await write())} characters: {interrupt('Good?')}"
+
+    async def node(state: MessagesState) -> State:
+        return {"messages": [AIMessage(f"{len(await write())} characters: {interrupt('Good?')}")]}
+
+    graph = agent if functional else StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        asked = (await client.post("/", json=send())).json()["result"]["task"]
+        sent = send("yes", message_id="m-2", taskId=asked["id"])
+        task = (await client.post("/", json=sent)).json()["result"]["task"]
+    assert [each["parts"][0]["text"] for each in task["history"]] == ["hi", "A draft.", "Good?", "yes"]
+    assert task["status"]["message"]["parts"][0]["text"] == "8 characters: yes"
+
+
+async def test_answer_repeating_text_of_task_has_one_id() -> None:
+    model = ScriptedModel(scripts=[["A ", "draft."], ["Good."]])
+
+    @durable_task
+    async def call() -> str:
+        return str((await model.ainvoke("go")).text)
+
+    @entrypoint()
+    async def agent(given: State) -> str:
+        draft = await call()
+        await call()
+        return draft
+
+    async with http(parts(agent).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    answer = task["status"]["message"]
+    texts = {each["messageId"]: each["parts"][0]["text"] for each in [*task["history"], answer]}
+    assert list(texts.values()) == ["hi", "Good.", "A draft."]
+    assert answer["parts"][0]["text"] == "A draft."

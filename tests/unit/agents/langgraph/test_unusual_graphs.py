@@ -189,11 +189,11 @@ async def test_custom_state_classes_survive_checkpoints() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_last_values_of_four_stream_modes_are_used() -> None:
+async def test_last_values_of_five_stream_modes_are_used() -> None:
     """The answer is the last AIMessage of the final state; its chunks come before."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
-    assert STREAM_MODES == ["values", "messages", "custom", "updates"]
+    assert STREAM_MODES == ["values", "messages", "custom", "updates", "tasks"]
     graph = StateGraph(MessagesState)
     graph.add_node("draft", lambda state: {"messages": [AIMessage("draft", id="answer")]})
     graph.add_node("final", lambda state: {"messages": [AIMessage("final", id="answer")]})
