@@ -5,13 +5,14 @@ import copy
 import logging
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
+from langgraph.pregel._loop import PregelLoop
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 from msgspec.structs import replace
@@ -141,6 +142,21 @@ WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 # LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
 # and its warning quotes the whole input of the turn.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
+
+
+class _NothingToStore:
+    """Result of storing no checkpoint."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+    def result(self) -> None:
+        """Return at once. See `Future.result`."""
+
+
+# With durability "sync", LangGraph waits for a checkpoint of each subgraph after each step. A subgraph that was compiled
+# with `checkpointer=False` has none, and LangGraph fails without this default.
+PregelLoop._put_checkpoint_fut = _NothingToStore()  # type: ignore[assignment]
 
 
 class GraphTurn:

@@ -1,6 +1,7 @@
 """Behaviour of LangGraph that the engine depends on, documented or not: a release that changes it fails here first."""
 
 import asyncio
+import importlib
 import operator
 from typing import Annotated, Any, TypedDict
 
@@ -12,6 +13,7 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
+from langgraph.pregel._loop import PregelLoop
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, interrupt
 
@@ -370,3 +372,14 @@ async def test_answer_is_stored_after_its_node() -> None:
     answering.cancel()
     await asyncio.wait({answering})
     assert await questions(graph, turn("turn-1")) == asked
+
+
+async def test_subgraph_without_checkpointer_needs_our_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If LangGraph no longer fails here, remove `_NothingToStore` from `aion_core/agents/langgraph/turn.py`."""
+    importlib.import_module("aion_core.agents.langgraph.turn")
+    monkeypatch.delattr(PregelLoop, "_put_checkpoint_fut")
+    builder: Any = StateGraph(TrailState)
+    builder.add_node("sub", chain([], "a").compile(checkpointer=False))
+    builder.add_edge(START, "sub")
+    with pytest.raises(AttributeError, match="_put_checkpoint_fut"):
+        await builder.compile(InMemorySaver()).ainvoke({"trail": []}, turn("turn-1"), durability="sync")

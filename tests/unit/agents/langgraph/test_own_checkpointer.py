@@ -146,3 +146,26 @@ async def test_turn_resumes_with_persistent_checkpointer() -> None:
     turn.taken_over(await taken_over(savers, clock, turn.begun))
     assert isinstance(await turn.run(charges(Lasting(threads), ran, emits=True, dies=[]), savers), Reply)
     assert ran == ["charge"]
+
+
+@pytest.mark.parametrize("call", ["as a node", "awaited", "synchronous"])
+async def test_subgraph_without_checkpointer_completes(call: str) -> None:
+    """LangGraph offers `checkpointer=False` for a subgraph without memory and without interrupts."""
+
+    def answer(state: MessagesState) -> Any:
+        return {"messages": [AIMessage(f"echo {state['messages'][-1].text}")]}
+
+    inner: Any = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+    inner = inner.compile(checkpointer=False)
+
+    async def awaits(state: MessagesState) -> Any:
+        return await inner.ainvoke(state)
+
+    def calls(state: MessagesState) -> Any:
+        return inner.invoke(state)
+
+    outer: Any = {"as a node": inner, "awaited": awaits, "synchronous": calls}[call]
+    graph: Any = StateGraph(MessagesState).add_node("outer", outer).add_edge(START, "outer")
+    async with http(parts(graph).app()) as client:
+        status = (await client.post("/", json=send())).json()["result"]["task"]["status"]
+    assert status["message"]["parts"][0]["text"] == "echo hi"
