@@ -289,7 +289,8 @@ class LangGraphOutbound:
     def _texts_beside(self, others: Sequence[Message], *, every: bool = False) -> Iterator[Emission]:
         """Yield the streamed texts of ended nodes, except messages of the turn and those in `others`.
 
-        With `every`, include the texts of all nodes.
+        With `every`, include the texts of all nodes. Otherwise one of the `others` is yielded before a later text, so that
+        the history has the order of speech. If it becomes the answer nevertheless, the answer keeps its id.
         """
         for earlier in self._answer.added.of_models() if self._resumed else ():
             # An earlier process has streamed this text, and may have crashed before recording it.
@@ -298,17 +299,23 @@ class LangGraphOutbound:
         texts = self._model_streams.ended_texts(self._is_done, every=every)
         if every and self._earlier and self._earlier not in [text for _, text, _ in texts]:
             texts.insert(0, ("", self._earlier, self._request.turn.id))
+        held: list[tuple[Message, str]] = []
         for call, text, run in texts:
             if self._emitted.get(key := f"{STREAMED}{run}") is not None:
                 continue
             # Compare with the emitted texts too: two model calls may produce equal texts, and a call of an earlier
             # process may run again.
-            known = [*others, *self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)]
-            if any(each.message_id == call != "" for each in known):
-                continue
+            known = self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)
             message = self._as_stated(call, text)
-            if message is not None and not any(_text(each) == _text(message) for each in known):
-                yield from self._message(message, key)
+            if message is None or any(_is_same(each, message, call) for each in known):
+                continue
+            if (other := next((each for each in others if _is_same(each, message, call)), None)) is not None:
+                held.append((message if other.message_id == call else other, key))
+                continue
+            for candidate, its_key in [] if every else held:
+                yield from self._message(candidate, its_key)
+            held.clear()
+            yield from self._message(message, key)
 
     def _is_done(self, call: str) -> bool:
         return call in self._streamed.failed or self._emitted.has(call)
@@ -419,6 +426,11 @@ class LangGraphOutbound:
     def _outbox(self) -> A2AOutbox | None:
         given = self._values.get(OUTBOX) if isinstance(self._values, Mapping) else None
         return outbox_of(given) if given is not None and given != self._stale_outbox else None
+
+
+def _is_same(message: Message, streamed: Message, call: str) -> bool:
+    """Return True if the message is that of a model call, or has the text that the call has streamed."""
+    return message.message_id == call != "" or (bool(message.parts) and _text(message) == _text(streamed))
 
 
 def _text(message: Message) -> str:

@@ -24,9 +24,9 @@ from langchain_core.messages import (
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
-from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import StreamWriter, interrupt
+from langgraph.types import Command, StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import get_aion_context
@@ -397,3 +397,27 @@ async def test_text_before_interrupt_is_not_repeated_as_answer() -> None:
     assert said(task) == "Booked for Tuesday."
     texts = [entry["parts"][0]["text"] for entry in task["history"]]
     assert texts == ["hi", "Found some, at try 1.", "Which day?", "Tuesday"]
+
+
+@pytest.mark.parametrize(("last", "answer"), [(2, "draft 2"), (1, "draft 1")])
+async def test_history_has_order_of_streamed_texts(last: int, answer: str) -> None:
+    """A draft in the state may be the answer until the next draft. The thoughts about it are in no state."""
+    writer = ScriptedModel(scripts=[["draft ", "1"], ["draft ", "2"]])
+    critic = ScriptedModel(scripts=[["long"], ["boring"], ["short"], ["fine"]])
+
+    async def write(state: State) -> State:
+        return {"messages": [await writer.ainvoke("go")]}
+
+    async def judge(state: State) -> Command[Any]:
+        await critic.ainvoke("go")
+        await critic.ainvoke("go")
+        return Command(goto="write" if state["messages"][-1].text != f"draft {last}" else END)
+
+    graph: Any = StateGraph(MessagesState).add_node("write", write).add_node("judge", judge, destinations=("write",))
+    task = await asked_once(graph.add_edge(START, "write").add_edge("write", "judge"))
+    spoken = ["draft 1", "long", "boring", "draft 2", "short", "fine"][: 3 * last]
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == [
+        "hi",
+        *(each for each in spoken if each != answer),
+    ]
+    assert said(task) == answer
