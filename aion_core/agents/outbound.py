@@ -41,24 +41,25 @@ class StreamSequencer:
     """
 
     def __init__(self) -> None:
-        self._open = ""
+        self.open = ""
+        """Id of the message that is streaming; "" without one."""
         self._buffered: dict[str, list[Chunk]] = {}
         self._closed: set[str] = set()
 
     def add(self, chunk: Chunk) -> list[Chunk]:
         """Return the chunk to be sent now, or buffer it if another message is streaming."""
         self._closed.discard(chunk.message_id)
-        if self._open and chunk.message_id != self._open:
+        if self.open and chunk.message_id != self.open:
             self._buffered.setdefault(chunk.message_id, []).append(chunk)
             return []
-        self._open = chunk.message_id
+        self.open = chunk.message_id
         return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
         """Mark messages as complete. If one of them is streaming, end it and yield the next messages' chunks."""
         self._closed.update(message_ids)
-        if self._open and self._open in self._closed:
-            yield Chunk("", self._open, ends=True)
+        if self.open and self.open in self._closed:
+            yield Chunk("", self.open, ends=True)
             yield from self._next()
 
     def discard(self, message_id: str) -> Iterator[Chunk]:
@@ -70,24 +71,24 @@ class StreamSequencer:
         """Abort a message. If it is streaming, yield an abort chunk and the buffered chunks of the next message."""
         self._closed.add(message_id)
         self._buffered.pop(message_id, None)
-        if message_id == self._open:
+        if message_id == self.open:
             yield Chunk("", message_id, breaks_off=True)
             yield from self._next()
 
     def close_all(self) -> Iterator[Chunk]:
         """Yield all buffered chunks at the turn's end. Incomplete messages get no end chunk."""
-        while self._open or self._buffered:
+        while self.open or self._buffered:
             yield from self._next()
 
     def _next(self) -> Iterator[Chunk]:
-        self._open = ""
-        while self._buffered and not self._open:
+        self.open = ""
+        while self._buffered and not self.open:
             message_id = next(iter(self._buffered))
             yield from self._buffered.pop(message_id)
             if message_id in self._closed:
                 yield Chunk("", message_id, ends=True)
             else:
-                self._open = message_id
+                self.open = message_id
 
 
 # ── Values of the author's helpers ────────────────────────────────────────────────────────────────────────────────────

@@ -37,15 +37,27 @@ def ended_run(task: Mapping[str, Any]) -> str:
     Several runs of one node may run at once, as by `Send`. A run with an error or an interrupt may run again.
     """
     has_ended = "result" in task and task["error"] is None and not task["interrupts"]
-    return f"{task['name']}:{task['id']}" if has_ended else ""
+    return _run_of(task) if has_ended else ""
+
+
+def failed_run(task: Mapping[str, Any]) -> str:
+    """Return the name of a failed run in a namespace; "" for an event of another kind. See `ended_run`."""
+    return _run_of(task) if task.get("error") is not None else ""
+
+
+def _run_of(task: Mapping[str, Any]) -> str:
+    return f"{task['name']}:{task['id']}"
 
 
 class ModelStreams:
     """Streams of a turn's model calls and replies. Clients receive one message at a time."""
 
-    def __init__(self, invoked: Collection[tuple[str, ...]]) -> None:
-        """Start without streams. `invoked` has the namespaces of the subgraphs that have started."""
-        self._sequencer, self._invoked = StreamSequencer(), invoked
+    def __init__(self, invoked: Collection[tuple[str, ...]], failed: Collection[str] = ()) -> None:
+        """Start without streams. `invoked` has the namespaces of the subgraphs that have started.
+
+        `failed` has the message ids of model calls in failed attempts of nodes. It grows during the turn.
+        """
+        self._sequencer, self._invoked, self._failed = StreamSequencer(), invoked, failed
         self._namespaces: dict[str, tuple[str, ...]] = {}
         self._speakers: dict[str, dict[str, str]] = {}
         self._streamed: set[str] = set()
@@ -67,7 +79,10 @@ class ModelStreams:
         """
         call = message.id or ""
         if call not in self._namespaces:
-            self._namespaces[call] = tuple(namespace.split("|"))
+            self._namespaces[call] = path = tuple(namespace.split("|"))
+            if self._sequencer.open in self._failed and self._namespaces.get(self._sequencer.open) == path:
+                # The node is tried again. Its failed attempt has left a text unfinished.
+                yield from self.abort(self._sequencer.open)
             self._speakers[call] = self._speaker(call, namespace)
         if not emitted and call not in self._streamed:
             self._streamed.add(call)
@@ -101,6 +116,11 @@ class ModelStreams:
         """Abort a model call or a reply: its text is not an answer. Yield the buffered chunks of the next messages."""
         self._texts.pop(message_id, None)
         yield from self._sequencer.abort(message_id)
+
+    def abort_run(self, run: str) -> Iterator[Chunk]:
+        """Abort the streaming text of a failed run of a node. Yield the chunks that follow."""
+        if run in self._namespaces.get(self._sequencer.open, ()):
+            yield from self.abort(self._sequencer.open)
 
     def has_streamed(self, call: str) -> bool:
         """Return True if the model call streams by itself. Chunks that its node emits are then duplicates."""
@@ -270,6 +290,9 @@ class LangChainCallbacks(BaseCallbackHandler):
         if namespace and not isinstance(error, GraphBubbleUp):
             for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
                 self._streamed.discard(self._called.pop(caller))
+            # A cancelled attempt, as by the node's `timeout`, does not report the error of its model call.
+            cut = [run for run in self._message_ids if f"{self._callers.get(run, '')}|".startswith(f"{namespace}|")]
+            self._streamed.discard([self._message_ids.pop(run) for run in cut])
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Log `internal:llm-call`. See `on_chat_model_start`."""

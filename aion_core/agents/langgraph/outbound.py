@@ -22,7 +22,7 @@ from aion_core.agents.langgraph.answers import (
     ReturnedMessages,
 )
 from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of, utf8
-from aion_core.agents.langgraph.model_streams import ModelStreams, ended_run, is_internal
+from aion_core.agents.langgraph.model_streams import ModelStreams, ended_run, failed_run, is_internal
 from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
 from aion_core.agents.outbound import (
     FINAL,
@@ -171,7 +171,7 @@ class LangGraphOutbound:
         self._opened = {artifact.artifact_id for artifact in request.task.artifacts}
         self._ordinals: dict[str, tuple[str, int]] = {}
         self._invoked: set[tuple[str, ...]] = {()}
-        self._model_streams = ModelStreams(self._invoked)
+        self._model_streams = ModelStreams(self._invoked, streamed.failed)
         self._unnamed: dict[str, str] = {}
         """Message ids of chunks without an id, by the run of their node."""
         self._resumed = bool(history.since) or request.turn.tries > 1
@@ -219,6 +219,8 @@ class LangGraphOutbound:
         elif mode == "tasks" and (run := ended_run(payload)):
             # The model calls of this run have ended, but those of other runs of the same node may be streaming.
             yield from self._model_streams.close_run(run)
+        elif mode == "tasks" and (run := failed_run(payload)):
+            yield from self._model_streams.abort_run(run)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
         """Yield the messages that a node has returned together, except those already in its graph's state.

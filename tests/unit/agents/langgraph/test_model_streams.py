@@ -9,10 +9,11 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
+from langgraph.errors import NodeTimeoutError
 from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import Send, interrupt
+from langgraph.types import RetryPolicy, Send, interrupt
 
 from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.ports import Chunk
@@ -175,3 +176,34 @@ async def test_answer_repeating_text_of_task_has_one_id() -> None:
     texts = {each["messageId"]: each["parts"][0]["text"] for each in [*task["history"], answer]}
     assert list(texts.values()) == ["hi", "Good.", "A draft."]
     assert answer["parts"][0]["text"] == "A draft."
+
+
+@pytest.mark.parametrize("retried", [True, False])
+async def test_text_cut_by_timeout_of_node_is_no_message(retried: bool) -> None:
+    """LangGraph cancels the node, and tries it again or runs its error handler."""
+
+    class Stuck(ScriptedModel):
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+            is_first = len(self.scripts) == 2
+            async for generated in super()._astream(*args, **kwargs):
+                yield generated
+                if is_first:
+                    await asyncio.Event().wait()
+
+    model = Stuck(scripts=[["cut "], ["whole"]])
+
+    async def answer(state: MessagesState) -> State:
+        return {"messages": [await model.ainvoke("go")]}
+
+    options: dict[str, Any] = {"error_handler": answer}
+    if retried:
+        options = {"retry_policy": RetryPolicy(initial_interval=0.001, retry_on=NodeTimeoutError)}
+    graph: Any = StateGraph(MessagesState).add_node("answer", answer, timeout=0.2, **options)
+    async with http(parts(graph.add_edge(START, "answer")).app()) as client:
+        answered = await client.post("/", json=send(method="message/stream"))
+    events = [json.loads(line[6:])["result"] for line in answered.text.splitlines() if line.startswith("data: ")]
+    deltas = [event["artifact"] for event in events if event["kind"] == "artifact-update"]
+    assert [each["parts"][0]["text"] for each in deltas] == ["cut ", "", "whole", ""]
+    assert deltas[1]["metadata"]["status_reason"] == "interrupted"
+    recorded = [event["status"].get("message") for event in events if event["kind"] == "status-update"]
+    assert [each["parts"][0]["text"] for each in recorded if each] == ["whole"]
