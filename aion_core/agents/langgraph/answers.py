@@ -198,6 +198,10 @@ NO_ANSWER = (
 )
 
 
+_METADATA = "__metadata__"
+"""Key of LangGraph's own data in an event of the mode "updates"."""
+
+
 class GraphAnswer:
     """Answer of a turn, taken from a graph's state or from the return value of a functional graph."""
 
@@ -208,15 +212,22 @@ class GraphAnswer:
         self._outputs = _output_names(graph)
         self._others = _state_names(graph)
         self._before, self._written = before, set[str]()
+        self._cached: list[BaseMessage] = []
+        """Messages of nodes with a `cache_policy` that did not run. The state may have them from an earlier turn."""
         self.added = AddedMessages(messages_of(before))
         self.has_unsent = False
         """True if the turn has data that cannot be sent."""
 
     def observe_update(self, update: Any) -> None:
-        """Record the keys that a step of the graph itself (not of a subgraph) has written."""
-        for written in update.values() if isinstance(update, Mapping) else ():
-            for values in updates_in(written):
-                self._written.update(values)
+        """Record the keys that a step of the graph itself (not of a subgraph) has written, and its cached messages."""
+        if not isinstance(update, Mapping):
+            return
+        for values in (
+            values for name, written in update.items() if name != _METADATA for values in updates_in(written)
+        ):
+            self._written.update(values)
+            if _METADATA in update and update[_METADATA].get("cached"):
+                self._cached += messages_of(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Collect the messages and the written keys from the turn's stored steps."""
@@ -273,6 +284,11 @@ class GraphAnswer:
             return None
         part = self._data({key: values[key] for key in self._outputs if self._is_new(values, key)})
         return _data_message(part or self._data(structured))
+
+    def cached(self) -> Message | None:
+        """Return the answer from LangGraph's cache, without an id, for a turn whose state has got no new message."""
+        last = _complete([message for message in self._cached if isinstance(message, AIMessage)])
+        return message_of(last.model_copy(update={"id": None})) if last is not None else None
 
     def written(self, values: Any) -> Message | None:
         """Return all non-empty values other than messages that nodes have written, for a turn without any output."""

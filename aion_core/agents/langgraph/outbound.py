@@ -270,7 +270,8 @@ class LangGraphOutbound:
             emitted=self._emitted.intermediate,
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
-            output = replace(output, output=self._answer.written(self._values) if not self._opened else None)
+            written = self._answer.written(self._values) if not self._opened else None
+            output = replace(output, returned=self._answer.cached(), output=written)
             if output == TurnOutput() and not self._answer.has_unsent:
                 logger.warning(NO_ANSWER)
         final = list(final_emissions(self._request, output))

@@ -11,10 +11,11 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
-from langgraph.types import StreamWriter, interrupt
+from langgraph.types import CachePolicy, StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import get_aion_context
@@ -413,3 +414,18 @@ def test_answer_search_does_not_render_user_file() -> None:
     answer = added.answer(messages)
     assert answer is not None
     assert answer.parts[0].text == "hello"
+
+
+async def test_cached_node_answers_repeated_question(method: str) -> None:
+    """The message from LangGraph's cache has the id of the first answer, so the state does not change."""
+    runs: list[int] = []
+
+    def answer(state: MessagesState) -> State:
+        runs.append(1)
+        return {"messages": [AIMessage(f"Run {len(runs)}.")]}
+
+    policy: Any = CachePolicy(key_func=lambda state: state["messages"][-1].text)
+    graph = StateGraph(MessagesState).add_node("answer", answer, cache_policy=policy).add_edge(START, "answer")
+    tasks = await held(graph.compile(cache=InMemoryCache()), method, "one", "two", "one", "two")
+    assert [texts(task) for task in tasks] == [["Run 1."], ["Run 2."], ["Run 1."], ["Run 2."]]
+    assert len({task["status"]["message"]["messageId"] for task in tasks}) == 4
