@@ -22,7 +22,7 @@ from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
-from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, schema_rejection
+from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, paused_nodes, schema_rejection
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory, with_envelopes
 from aion_core.agents.langgraph.stored_classes import stored_classes
@@ -189,7 +189,7 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
         pending = [interrupt.id for interrupt in state.interrupts]
         for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, pending))):
             yield emission
-        yield input_required(state.interrupts) if pending else breakpoint_before(state.next)
+        yield input_required(state.interrupts) if pending else breakpoint_before(paused_nodes(state))
     else:
         for emission in outbound.finish():
             outbound.add_sent(emission)

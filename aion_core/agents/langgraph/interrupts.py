@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langgraph.errors import is_invalid_resume
-from langgraph.types import Command, Interrupt
+from langgraph.types import Command, Interrupt, StateSnapshot
 from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
@@ -143,6 +143,14 @@ def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> I
     the reason for refusing an earlier answer.
     """
     return InputRequired(question_message([_question(interrupt) for interrupt in interrupts], error=rejection))
+
+
+def paused_nodes(state: StateSnapshot) -> list[str]:
+    """Return the names of the next nodes of a state. In place of a subgraph that has begun, return its next nodes."""
+    nested = {
+        task.name: task.state for task in state.tasks if isinstance(task.state, StateSnapshot) and task.state.next
+    }
+    return [name for node in state.next for name in (paused_nodes(nested[node]) if node in nested else [node])]
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:

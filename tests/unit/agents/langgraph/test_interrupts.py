@@ -239,3 +239,14 @@ def test_interrupt_data_may_contain_objects() -> None:
 def test_interrupt_with_ai_message_has_its_text() -> None:
     (text,) = input_required([Interrupt(AIMessage("Do it?"), id="i-1")]).message.parts
     assert text.text == "Do it?"
+
+
+async def test_breakpoint_within_subgraph_names_its_own_node() -> None:
+    inner: Any = StateGraph(MessagesState).add_node("plan", lambda state: {}).add_node("act", lambda state: {})
+    inner = inner.add_edge(START, "plan").add_edge("plan", "act").compile(interrupt_before=["act"])
+    graph: Any = StateGraph(MessagesState).add_node("worker", inner).add_edge(START, "worker")
+    async with http(parts(graph).app()) as client:
+        assert texts(await post(client)) == ["Paused before act. Any answer lets it go on; cancel the task to stop."]
+    graph = graph.compile(interrupt_before=["worker"])
+    async with http(parts(graph).app()) as client:
+        assert texts(await post(client)) == ["Paused before worker. Any answer lets it go on; cancel the task to stop."]
