@@ -31,21 +31,8 @@ def is_internal(metadata: Mapping[str, Any]) -> bool:
     return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
-def ended_run(task: Mapping[str, Any]) -> str:
-    """Return the name of an ended run in a namespace, from LangGraph's mode "tasks"; "" for an event of another kind.
-
-    Several runs of one node may run at once, as by `Send`. A run with an error or an interrupt may run again.
-    """
-    has_ended = "result" in task and task["error"] is None and not task["interrupts"]
-    return _run_of(task) if has_ended else ""
-
-
-def failed_run(task: Mapping[str, Any]) -> str:
-    """Return the name of a failed run in a namespace; "" for an event of another kind. See `ended_run`."""
-    return _run_of(task) if task.get("error") is not None else ""
-
-
-def _run_of(task: Mapping[str, Any]) -> str:
+def run_of(task: Mapping[str, Any]) -> str:
+    """Return the name of a node's run in a namespace, from an event of LangGraph's mode "tasks"."""
     return f"{task['name']}:{task['id']}"
 
 
@@ -117,11 +104,6 @@ class ModelStreams:
         self._texts.pop(message_id, None)
         yield from self._sequencer.abort(message_id)
 
-    def abort_run(self, run: str) -> Iterator[Chunk]:
-        """Abort the streaming text of a failed run of a node. Yield the chunks that follow."""
-        if run in self._namespaces.get(self._sequencer.open, ()):
-            yield from self.abort(self._sequencer.open)
-
     def has_streamed(self, call: str) -> bool:
         """Return True if the model call streams by itself. Chunks that its node emits are then duplicates."""
         return call in self._streamed
@@ -130,8 +112,17 @@ class ModelStreams:
         """Close the streams of complete messages. Yield the buffered chunks of the next messages."""
         yield from self._sequencer.close(*message_ids)
 
-    def close_run(self, run: str) -> Iterator[Chunk]:
-        """Close the model calls of a run of a node or `@task`. Yield the buffered chunks that follow."""
+    def end_run(self, task: Mapping[str, Any]) -> Iterator[Chunk]:
+        """Close the model calls of an ended run of a node or `@task`. Abort the streaming one of a failed run.
+
+        `task` is the event of LangGraph's mode "tasks". Several runs of one node may run at once, as by `Send`. A run
+        with an interrupt runs again. Yield the buffered chunks of the next messages.
+        """
+        run = run_of(task)
+        if task["error"] is not None and run in self._namespaces.get(self._sequencer.open, ()):
+            yield from self.abort(self._sequencer.open)
+        if task["error"] is not None or task["interrupts"]:
+            return
         closed = [call for call, path in self._namespaces.items() if path == ("",) or run in path]
         self._ended.update(closed)
         yield from self._sequencer.close(*closed)

@@ -22,7 +22,7 @@ from aion_core.agents.langgraph.answers import (
     ReturnedMessages,
 )
 from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of, utf8
-from aion_core.agents.langgraph.model_streams import ModelStreams, ended_run, failed_run, is_internal
+from aion_core.agents.langgraph.model_streams import ModelStreams, is_internal
 from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
 from aion_core.agents.outbound import (
     FINAL,
@@ -216,11 +216,8 @@ class LangGraphOutbound:
         elif mode == "updates":
             if not namespace:
                 self._answer.observe_update(payload)
-        elif mode == "tasks" and (run := ended_run(payload)):
-            # The model calls of this run have ended, but those of other runs of the same node may be streaming.
-            yield from self._model_streams.close_run(run)
-        elif mode == "tasks" and (run := failed_run(payload)):
-            yield from self._model_streams.abort_run(run)
+        elif mode == "tasks":
+            yield from self._model_streams.end_run(payload)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
         """Yield the messages that a node has returned together, except those already in its graph's state.
@@ -302,9 +299,12 @@ class LangGraphOutbound:
         texts = self._model_streams.ended_texts(self._is_done, every=every)
         if every and self._earlier and self._earlier not in [text for _, text, _ in texts]:
             texts.insert(0, ("", self._earlier, self._request.turn.id))
-        held: list[tuple[Message, str]] = []
+        held: list[tuple[str, str, str, Message | None]] = []
         for call, text, run in texts:
             if self._emitted.get(key := f"{STREAMED}{run}") is not None:
+                continue
+            if any(each.message_id == call != "" for each in others):
+                held.append((key, call, text, None))
                 continue
             # Compare with the emitted texts too: two model calls may produce equal texts, and a call of an earlier
             # process may run again.
@@ -313,10 +313,11 @@ class LangGraphOutbound:
             if message is None or any(_is_same(each, message, call) for each in known):
                 continue
             if (other := next((each for each in others if _is_same(each, message, call)), None)) is not None:
-                held.append((message if other.message_id == call else other, key))
+                held.append((key, call, text, other))
                 continue
-            for candidate, its_key in [] if every else held:
-                yield from self._message(candidate, its_key)
+            for its_key, its_call, its_text, candidate in [] if every else held:
+                if (candidate := candidate or self._as_stated(its_call, its_text)) is not None:
+                    yield from self._message(candidate, its_key)
             held.clear()
             yield from self._message(message, key)
 

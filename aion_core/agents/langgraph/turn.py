@@ -21,7 +21,7 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.model_streams import LangChainCallbacks, ended_run
+from aion_core.agents.langgraph.model_streams import LangChainCallbacks, run_of
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
@@ -84,8 +84,11 @@ class PendingEmissions:
         if self._closed:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
 
-    def returned_from(self, run: str) -> list[ReturnedMessages]:
-        """Return the pending messages that this run of a node has returned. `run` is its checkpoint_ns."""
+    def returned_from(self, namespace: tuple[str, ...], task: Mapping[str, Any]) -> list[ReturnedMessages]:
+        """Return the pending messages that a run of a node has returned. `task` is its event in the mode "tasks"."""
+        if not self._pending:
+            return []
+        run = "|".join((*namespace, run_of(task)))
         with self._lock:
             return [each for each in self._pending.values() if isinstance(each, ReturnedMessages) and each.run == run]
 
@@ -252,11 +255,13 @@ class GraphTurn:
                 event: Any
                 pending.reading = True
                 async for event in stream:
+                    if event[1] == "tasks" and "result" not in event[2]:
+                        continue  # the start of a run
                     pending.event_received()
                     for emission in outbound.translate(*event):
                         yield emission
-                    if event[1] == "tasks" and (run := ended_run(event[2])):
-                        for returned in pending.returned_from("|".join((*event[0], run))):
+                    if event[1] == "tasks":
+                        for returned in pending.returned_from(event[0], event[2]):
                             for emission in outbound.returned_together(returned):
                                 yield emission
                             pending.mark_recorded(returned)
