@@ -212,6 +212,7 @@ class GraphAnswer:
         self._outputs = _output_names(graph)
         self._others = _state_names(graph)
         self._before, self._written = before, set[str]()
+        self._graph = graph
         self._cached: list[BaseMessage] = []
         """Messages of nodes with a `cache_policy` that did not run. The state may have them from an earlier turn."""
         self.added = AddedMessages(messages_of(before))
@@ -222,12 +223,12 @@ class GraphAnswer:
         """Record the keys that a step of the graph itself (not of a subgraph) has written, and its cached messages."""
         if not isinstance(update, Mapping):
             return
-        for values in (
-            values for name, written in update.items() if name != _METADATA for values in updates_in(written)
-        ):
-            self._written.update(values)
-            if _METADATA in update and update[_METADATA].get("cached"):
-                self._cached += messages_of(values)
+        for name, written in update.items():
+            for values in updates_in(written) if name != _METADATA else ():
+                self._written.update(values)
+                # LangGraph calls the stored result of a node beside an interrupted one cached, too.
+                if _METADATA in update and (self._graph.cache_policy or self._graph.nodes[name].cache_policy):
+                    self._cached += messages_of(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Collect the messages and the written keys from the turn's stored steps."""

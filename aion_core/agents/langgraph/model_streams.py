@@ -31,11 +31,6 @@ def is_internal(metadata: Mapping[str, Any]) -> bool:
     return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
-def run_of(task: Mapping[str, Any]) -> str:
-    """Return the name of a node's run in a namespace, from an event of LangGraph's mode "tasks"."""
-    return f"{task['name']}:{task['id']}"
-
-
 class ModelStreams:
     """Streams of a turn's model calls and replies. Clients receive one message at a time."""
 
@@ -118,14 +113,16 @@ class ModelStreams:
         `task` is the event of LangGraph's mode "tasks". Several runs of one node may run at once, as by `Send`. A run
         with an interrupt runs again. Yield the buffered chunks of the next messages.
         """
-        run = run_of(task)
+        run = f"{task['name']}:{task['id']}"
         if task["error"] is not None and run in self._namespaces.get(self._sequencer.open, ()):
             yield from self.abort(self._sequencer.open)
         if task["error"] is not None or task["interrupts"]:
             return
-        closed = [call for call, path in self._namespaces.items() if path == ("",) or run in path]
-        self._ended.update(closed)
-        yield from self._sequencer.close(*closed)
+        for call, path in self._namespaces.items():
+            if run in path or path == ("",):
+                self._ended.add(call)
+        if self._sequencer.open:
+            yield from self._sequencer.close(*self._ended)
 
     def close_all(self) -> Iterator[Chunk]:
         """Close all streams and yield the buffered chunks."""

@@ -301,10 +301,11 @@ class LangGraphOutbound:
             texts.insert(0, ("", self._earlier, self._request.turn.id))
         held: list[tuple[str, str, str, Message | None]] = []
         for call, text, run in texts:
-            if self._emitted.get(key := f"{STREAMED}{run}") is not None:
-                continue
-            if any(each.message_id == call != "" for each in others):
+            key = f"{STREAMED}{run}"
+            if call and call in [each.message_id for each in others]:
                 held.append((key, call, text, None))
+                continue
+            if self._emitted.get(key) is not None:
                 continue
             # Compare with the emitted texts too: two model calls may produce equal texts, and a call of an earlier
             # process may run again.
@@ -316,7 +317,8 @@ class LangGraphOutbound:
                 held.append((key, call, text, other))
                 continue
             for its_key, its_call, its_text, candidate in [] if every else held:
-                if (candidate := candidate or self._as_stated(its_call, its_text)) is not None:
+                candidate = candidate or self._as_stated(its_call, its_text)
+                if candidate is not None and self._emitted.get(its_key) is None:
                     yield from self._message(candidate, its_key)
             held.clear()
             yield from self._message(message, key)

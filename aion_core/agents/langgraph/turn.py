@@ -21,7 +21,7 @@ from aion_core.agents.inbound import context_of, interrupt_ids
 from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.model_streams import LangChainCallbacks, run_of
+from aion_core.agents.langgraph.model_streams import LangChainCallbacks
 from aion_core.agents.langgraph.outbound import (
     NODE_EMISSIONS,
     GraphReplySink,
@@ -88,7 +88,7 @@ class PendingEmissions:
         """Return the pending messages that a run of a node has returned. `task` is its event in the mode "tasks"."""
         if not self._pending:
             return []
-        run = "|".join((*namespace, run_of(task)))
+        run = "|".join((*namespace, f"{task['name']}:{task['id']}"))
         with self._lock:
             return [each for each in self._pending.values() if isinstance(each, ReturnedMessages) and each.run == run]
 
