@@ -163,6 +163,10 @@ class AgentFailed(AionError):
     """The agent could not finish its turn, so its task fails."""
 
 
+CANCELED_ITSELF = "The agent canceled its own work."
+"""Reason of AgentFailed for an agent that raises CancelledError although nobody canceled its turn."""
+
+
 class ConfigurationError(AionError):
     """A setting or a line of aion.yaml is invalid. The text names it."""
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid_utils import uuid7
 
 from aion_core import log
-from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import (
     Agent,
     AgentTyping,
@@ -206,6 +206,14 @@ class TaskRunner:
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), run_next=self._has_time(deadline))
+            except asyncio.CancelledError:
+                work = asyncio.current_task()
+                if turn.stopped or work is None or work.cancelling():
+                    raise
+                # Nobody canceled this task: the error comes from the agent's code, such as a library's cancel scope.
+                logger.exception("The agent failed.")
+                if turn.ended is None:
+                    await turn.fail(CANCELED_ITSELF, run_next=self._has_time(deadline))
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:

@@ -43,7 +43,7 @@ from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.agents.outbound import InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.types import A2AInbox
-from aion_core.errors import LeaseLost
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost
 from aion_core.ports import Emission, StepCompleted, TurnRequest
 from aion_core.stores.retries import Fence
 
@@ -145,6 +145,13 @@ class TurnRunner(Runner):
         return AionInvocation(
             **{name: getattr(made, name) for name in InvocationContext.model_fields}, a2a_inbox=self._inbox
         )
+
+    async def _cleanup_root_task(self, task: asyncio.Task[None], node_name: str) -> None:
+        """Raise AgentFailed if the agent's own code has canceled the invocation: ADK only logs this and ends it."""
+        canceled = task.done() and task.cancelled()
+        await super()._cleanup_root_task(task, node_name)
+        if canceled:
+            raise AgentFailed(CANCELED_ITSELF)
 
 
 # ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

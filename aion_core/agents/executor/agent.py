@@ -22,7 +22,7 @@ from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import context_of
 from aion_core.agents.objects import LoadedObject
 from aion_core.authoring.context import aion_context_set
-from aion_core.errors import AgentFailed, StoreError
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
 from aion_core.ports import AfterCrash, Agent, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
 
@@ -45,7 +45,6 @@ TOO_MANY_RUNS = (
 )
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""
-CANCELED_ITSELF = "The agent canceled its own work."
 
 
 class ExecutorAgent:

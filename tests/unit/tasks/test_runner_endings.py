@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.errors import StoreCorrupt, StoreUnavailable
+from aion_core.errors import CANCELED_ITSELF, StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
     AgentMessage,
@@ -393,3 +393,17 @@ async def test_next_turn_begins_only_with_enough_remaining_time(left: float, ans
     for work in list(first_call.background):
         await work
     assert agent.asked == answered
+
+
+async def test_agent_raising_cancelled_error_fails_its_turn() -> None:
+    """A library's cancel scope may raise it. No sweep runs here."""
+
+    class CancelsItself(GatedAgent):
+        async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+            raise asyncio.CancelledError
+            yield
+
+    clock = ManualClock()
+    made = parts(CancelsItself(), MemoryTaskStore(clock), clock)
+    task = await send_task(made.service, CallContext("owner", "test"), request("hi"))
+    assert (task.status.state, task.status.message.parts[0].text) == (FAILED, CANCELED_ITSELF)

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx
 import pytest
+from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event
 from google.adk.sessions import InMemorySessionService
@@ -16,6 +17,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types as genai
 
 from aion.adk import get_aion_context
+from aion_core.errors import CANCELED_ITSELF
 from tests.support.adk import (
     answer_text,
     ask,
@@ -290,3 +292,33 @@ async def test_agent_waits_for_its_event_to_be_recorded() -> None:
     async with http(made.app()) as client:
         await ask(client, "SendMessage")
     assert seen == [["one"], ["one", "two"]]
+
+
+async def cancels() -> str:
+    """Raise CancelledError as a library's cancel scope may do."""
+    raise asyncio.CancelledError
+
+
+def asks_model(request: Any) -> Any:
+    raise asyncio.CancelledError
+
+
+def yields_canceled(ctx: Any) -> Event:
+    raise asyncio.CancelledError
+
+
+CANCELING: dict[str, Callable[[], Any]] = {
+    "tool": lambda: llm_agent(["Let me see.", call("cancels")], ["Never."], tools=[cancels]),
+    "model": lambda: llm_agent(["Let me see.", asks_model]),
+    "sub-agent": lambda: SequentialAgent(name="root", sub_agents=[llm_agent(["Let me see.", asks_model], name="sub")]),
+    "custom agent": lambda: yielding_agent(text_event("Let me see."), yields_canceled),
+    "workflow": lambda: Workflow(name="root", edges=[("START", yields_canceled)]),
+}
+
+
+@pytest.mark.parametrize("place", CANCELING)
+async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
+    """ADK ends such a turn without an error. No sweep runs here."""
+    async with http(parts(served(CANCELING[place]())).app()) as client:
+        task = await ask(client, DIALECT)
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", CANCELED_ITSELF)
