@@ -40,7 +40,7 @@ from aion_core.agents.inbound import InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import exception_text
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.readable_json import readable_json
-from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
+from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError, LeaseLost, StoreError
 from aion_core.ports import (
     AfterCrash,
     Agent,
@@ -153,6 +153,12 @@ class AdkAgent:
                 yield emission
             yield Paused()
             return
+        except (LeaseLost, StoreError):
+            raise
+        except Exception:  # an agent may raise anything
+            for emission in outbound.before_failure():
+                yield emission
+            raise
         for emission in _end(outbound, turn.stored() or session.events):
             yield emission
 

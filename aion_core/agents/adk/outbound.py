@@ -244,10 +244,14 @@ class AdkOutbound:
         """Yield the buffered chunks of all message streams, because the turn continues in another process."""
         yield from self._flow(self._streams.close_all())
 
+    def before_failure(self) -> Iterator[Emission]:
+        """Yield the complete messages before the turn fails. A text that was still streaming is not a message."""
+        yield from self.before_pause()
+        yield from self._emit_last()
+
     def before_question(self) -> Iterator[Emission]:
         """Yield the messages before a question to the client. The next turn would not emit them."""
-        yield from self._flow(self._streams.close_all())
-        yield from self._emit_last()
+        yield from self.before_failure()
         if (unfinished := self._unfinished()) is not None:
             yield from self._emit(unfinished, final_key(self._request, "question"))
 
@@ -257,8 +261,7 @@ class AdkOutbound:
         Raises AgentFailed if a model call failed and the turn has no answer.
         """
         yield from self._flow(self._streams.close_all())
-        unfinished = self._unfinished()
-        if unfinished is not None:
+        if (unfinished := self._unfinished()) is not None:
             yield from self._emit_last()  # the text of the unfinished stream is newer
         last_parts = list(self._last[0].parts) if self._last is not None else None
         if self._output is not None and list(self._output.parts) != last_parts:
@@ -268,6 +271,7 @@ class AdkOutbound:
             yield from self._emit_last()  # the reply is the answer
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
+            yield from self._emit_last()
             raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")
         left = TurnOutput(
             buffered=self._messages.reply,
@@ -370,8 +374,6 @@ class AdkOutbound:
                 yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
             case TypingSignal():
                 yield AgentTyping()
-            case _:
-                pass
 
     async def _artifact(self, name: str, version: int, key: str) -> AgentArtifact | None:
         saved = await self._load(name, version)

@@ -1,6 +1,7 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -71,6 +72,8 @@ class CallbackPlugin(BasePlugin):
 
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
+        if isinstance(sys.exception(), asyncio.CancelledError):
+            return  # ADK calls this for a canceled agent too, whose text is incomplete
         await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:

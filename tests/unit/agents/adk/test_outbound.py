@@ -258,6 +258,24 @@ async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> N
         assert deltas(await stream(client)) == [("Half an", False, False), ("", True, True)]
 
 
+def fails(ctx: Any) -> Event:
+    raise ValueError
+
+
+@pytest.mark.parametrize("last", [fails, Event(error_code="SAFETY")], ids=["error", "error code"])
+async def test_messages_before_a_failure_are_recorded(dialect: str, last: Any) -> None:
+    said = yielding_agent(text_event("One."), text_event("Two."), last)
+    async with http(parts(served(said)).app()) as client:
+        task = await ask(client, dialect)
+    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "One.", "Two."])
+
+
+async def test_answer_before_failing_callback_is_recorded(dialect: str) -> None:
+    async with http(parts(served(llm_agent(["All ", "fine."], after_agent_callback=fails))).app()) as client:
+        task = await ask(client, dialect)
+    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "All fine."])
+
+
 @pytest.mark.parametrize("name", ["root", "sub"])
 async def test_agent_error_is_reported_without_its_text(dialect: str, name: str) -> None:
     """Errors of the root agent and of a workflow step are reported in the same way."""

@@ -23,6 +23,7 @@ from tests.support.adk import (
     ask,
     ask_parts,
     call,
+    history,
     llm_agent,
     scripted_model,
     served,
@@ -322,3 +323,26 @@ async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
     async with http(parts(served(CANCELING[place]())).app()) as client:
         task = await ask(client, DIALECT)
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", CANCELED_ITSELF)
+
+
+async def test_canceled_branchs_text_is_no_message() -> None:
+    """The failure of one branch cancels the other one in the middle of its text."""
+    spoke = asyncio.Event()
+
+    class Speaks(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            half = text_event("Half a sen", partial=True)
+            yield half.model_copy(update={"author": self.name, "branch": ctx.branch})
+            spoke.set()
+            await asyncio.Event().wait()
+
+    class Fails(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
+            await spoke.wait()
+            raise ValueError
+            yield
+
+    root = ParallelAgent(name="root", sub_agents=[Speaks(name="speaks"), Fails(name="fails")])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, DIALECT)
+    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi"])
