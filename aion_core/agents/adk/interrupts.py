@@ -11,6 +11,8 @@ from typing import Any
 from google.adk.auth import AuthConfig, AuthCredential
 from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events import Event
+from google.adk.workflow._errors import WorkflowDataError
+from google.adk.workflow.utils._rehydration_utils import _unwrap_response, _validate_resume_response
 from google.genai import types as genai
 from msgspec import Struct
 from pydantic import ValidationError
@@ -125,6 +127,8 @@ def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
             return _confirmation(given)
         case "adk_request_credential":
             return _credential_response(call.args or {}, given)
+        case "adk_request_input":
+            return _input_response(call.args or {}, given)
         case _:
             return given if isinstance(given, dict) else {"result": given}
 
@@ -140,6 +144,24 @@ def _confirmation(given: Any) -> dict[str, Any]:
 
 _CONFIRMATION = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}, "required": ["confirmed"]}
 """JSON schema of a confirmation as data."""
+
+
+def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Convert the client's answer to a `RequestInput`. Raises InvalidResumeInput if it does not fit the schema.
+
+    ADK would fail the turn for such an answer. It reads a text as JSON where it can, so a number for a question with a
+    text as its answer is quoted.
+    """
+    schema = args.get("response_schema")
+    response = given if isinstance(given, dict) else {"result": given}
+    quoted = [{"result": json.dumps(given)}] if isinstance(given, str) else []
+    for each in [response, *quoted]:
+        try:
+            _validate_resume_response(_unwrap_response(each), schema)
+        except WorkflowDataError:
+            continue
+        return each
+    raise InvalidResumeInput("The answer does not fit its schema. Send it as data, or as JSON text.")
 
 
 def _question(pending: PendingCall) -> Question:

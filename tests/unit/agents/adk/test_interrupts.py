@@ -2,18 +2,22 @@
 
 import logging
 import re
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi.openapi.models import APIKey, HTTPBearer, OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.events import RequestInput
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
+from pydantic import BaseModel
 
 from tests.support.adk import answer_text, ask, ask_parts, call, history, scripted_model, served, texts
 from tests.support.service import http, parts, send
@@ -304,6 +308,49 @@ async def test_part_without_interrupt_is_refused(dialect: str) -> None:
         error = (await client.post("/", json=request)).json()["error"]
     assert (error["code"], all(each in error["message"] for each in ids)) == (-32602, True)
     assert paid == []
+
+
+# ── A RequestInput ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def asking(schema: Any) -> Workflow:
+    """Return a workflow that asks for a value with this schema and answers with its repr."""
+
+    async def ask_client(node_input: Any) -> AsyncGenerator[Any, None]:
+        yield RequestInput(message="Which?", response_schema=schema)
+
+    def show(node_input: Any) -> str:
+        return repr(node_input)
+
+    return Workflow(name="root", edges=[("START", ask_client, show)])
+
+
+class City(BaseModel):
+    """Schema of an answer."""
+
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("schema", "bad", "good", "shown"),
+    [
+        (int, "three", "3", "3"),
+        (bool, "perhaps", "no", "False"),
+        (list[str], "a", '["a"]', "['a']"),
+        (City, "Rome", {"name": "Rome"}, "{'name': 'Rome'}"),
+        (City, {"name": 5}, '{"name": "Rome"}', "{'name': 'Rome'}"),
+        (str, {"a": 1}, "42", "'42'"),
+    ],
+)
+async def test_answer_outside_schema_repeats_the_question(
+    dialect: str, schema: Any, bad: Any, good: Any, shown: str
+) -> None:
+    async with http(parts(served(asking(schema))).app()) as client:
+        question = await ask(client, dialect)
+        again = await answer(client, dialect, question, bad)
+        assert (state(again), str(answer_text(again))[:10]) == ("INPUT_REQUIRED", "The answer")
+        done = await answer(client, dialect, question, good, message_id="m-3")
+    assert (state(done), answer_text(done)) == ("COMPLETED", shown)
 
 
 # ── A credential ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 from google.adk.agents import LlmAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.events import Event
@@ -10,7 +11,9 @@ from google.adk.events._interrupts import extract_event_interrupt_ids
 from google.adk.flows.llm_flows.tools import _confirmation
 from google.adk.runners import Runner
 from google.adk.utils import _function_call_names as names
+from google.adk.workflow._errors import WorkflowDataError
 from google.adk.workflow._node_status import NodeStatus
+from google.adk.workflow.utils import _rehydration_utils as rehydration
 from google.genai import types as genai
 
 from aion_core.agents.adk import interrupts, thread
@@ -53,6 +56,18 @@ def test_adk_request_calls_have_expected_names() -> None:
     event = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
     assert extract_event_interrupt_ids(event) == {each.id for each in interrupts.pending_calls([event])} == {"c"}
     assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
+
+
+def test_adk_validates_answers_by_schema() -> None:
+    """ADK reads a text as JSON where it can."""
+    assert rehydration._unwrap_response({"result": "42"}) == 42
+    assert rehydration._unwrap_response({"result": '"42"'}) == "42"
+    with pytest.raises(WorkflowDataError):
+        rehydration._validate_resume_response(42, {"type": "string"})
+
+
+def test_runner_cleans_up_its_root_task() -> None:
+    assert list(inspect.signature(Runner._cleanup_root_task).parameters) == ["self", "task", "node_name"]
 
 
 def test_canceled_model_response_produces_abort_event() -> None:
