@@ -124,7 +124,7 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
 def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
     match call.name:
         case "adk_request_confirmation":
-            return _confirmation(given)
+            return _confirmation(call.args or {}, given)
         case "adk_request_credential":
             return _credential_response(call.args or {}, given)
         case "adk_request_input":
@@ -133,17 +133,24 @@ def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
             return given if isinstance(given, dict) else {"result": given}
 
 
-def _confirmation(given: Any) -> dict[str, Any]:
+def _confirmation(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Convert the client's decision to ADK's ToolConfirmation, by default with the payload of the question."""
+    wanted = (args.get("toolConfirmation") or {}).get("payload")
+    payload = {} if wanted is None else {"payload": wanted}
     if isinstance(given, dict) and isinstance(given.get("confirmed"), bool):
-        return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else {})}
+        return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else payload)}
     word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
     if word not in _YES | _NO:
         raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
-    return {"confirmed": word in _YES}
+    return {"confirmed": word in _YES, **payload}
 
 
-_CONFIRMATION = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}, "required": ["confirmed"]}
-"""JSON schema of a confirmation as data."""
+def _confirmation_schema(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of a confirmation as data. The payload of the question is the default of the answer's."""
+    wanted = (args.get("toolConfirmation") or {}).get("payload")
+    kinds: Mapping[type, Mapping[str, str]] = {dict: {"type": "object"}, list: {"type": "array"}}
+    payload = {} if wanted is None else {"payload": {**kinds.get(type(wanted), {}), "default": wanted}}
+    return {"type": "object", "properties": {"confirmed": {"type": "boolean"}, **payload}, "required": ["confirmed"]}
 
 
 def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
@@ -168,7 +175,7 @@ def _question(pending: PendingCall) -> Question:
     """Return the question that a pending call asks the client, with its data and schema."""
     text, data = _prompt(pending.call)
     args = pending.call.args or {}
-    schema = _CONFIRMATION if pending.call.name == "adk_request_confirmation" else None
+    schema = _confirmation_schema(args) if pending.call.name == "adk_request_confirmation" else None
     if pending.call.name == "adk_request_input":
         schema = args.get("responseSchema") or args.get("response_schema")
     return Question(pending.id, text, data_part(data) if data else None, schema)

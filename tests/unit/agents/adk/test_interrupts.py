@@ -216,6 +216,19 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
     assert (state(done), answer_text(done), paid) == ("COMPLETED", "Done.", [5 if tool == "pay" else 3])
 
 
+@pytest.mark.parametrize("given", ["yes", {"confirmed": True}])
+async def test_confirmation_has_questions_payload_by_default(dialect: str, given: Any) -> None:
+    """The schema has the payload as a default, so that a form shows it."""
+    model = scripted_model([call("pay_after_confirmation", amount=5)], ["Done."])
+    root = LlmAgent(name="root", model=model, tools=[pay_after_confirmation])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        (listed,) = question["status"]["message"]["metadata"]["interrupts"]
+        assert listed["schema"]["properties"]["payload"] == {"type": "object", "default": {"amount": 5}}
+        done = await answer(client, dialect, question, given)
+    assert (state(done), paid) == ("COMPLETED", [5])
+
+
 async def test_confirmed_arguments_are_rendered_as_integers(dialect: str) -> None:
     root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)]), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
