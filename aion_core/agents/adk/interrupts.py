@@ -93,15 +93,17 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
     """Return events that answer "canceled" to the calls left without a response by a canceled or failed turn.
 
     A model rejects a conversation with an open call, and the client can no longer answer a question of an earlier turn.
+    The call of an agent in task mode that waits for the user's next message stays open.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
-    pending = {each.id for each in pending_calls(events)}
+    pending, waiting = {each.id for each in pending_calls(events)}, _waiting_tasks(events)
     responses = []
     for event in events:
         calls = [
             call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in pending)
         ]
-        if calls:
+        # Further tasks of the same event begin after the waiting one.
+        if calls and not waiting.intersection(call.id for call in calls):
             canceled = {"error": "canceled"}
             parts = [
                 genai.Part(function_response=genai.FunctionResponse(id=call.id, name=call.name, response=canceled))
@@ -119,6 +121,27 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
                 )
             )
     return responses
+
+
+def _waiting_tasks(events: Sequence[Event]) -> set[str | None]:
+    """Return the ids of the calls whose agents in task mode have asked the user, or wait for such an inner agent.
+
+    ADK gives each event of the agent the id of its call as `isolation_scope`. Of a canceled or failed turn, the last
+    event is no answer to the user.
+    """
+    last = {event.isolation_scope: event for event in events if event.content is not None or event.error_code}
+    waiting: set[str | None] = {
+        scope
+        for scope, event in last.items()
+        if scope and event.author != "user" and event.content is not None and event.is_final_response()
+    }
+    while more := {
+        scope
+        for scope, event in last.items()
+        if scope and scope not in waiting and waiting.intersection(call.id for call in event.get_function_calls())
+    }:
+        waiting |= more
+    return waiting
 
 
 def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:

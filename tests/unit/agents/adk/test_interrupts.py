@@ -19,7 +19,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel
 
-from tests.support.adk import answer_text, ask, ask_parts, call, history, scripted_model, served, texts
+from tests.support.adk import answer_text, ask, ask_parts, call, history, llm_agent, scripted_model, served, texts
 from tests.support.service import http, parts, send
 
 
@@ -165,6 +165,35 @@ async def test_canceled_interrupt_leaves_no_open_tool_call(dialect: str) -> None
         "user: approve -> {'error': 'canceled'}",
         "user: and?",
     ]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_agent_in_task_mode_receives_the_next_message(dialect: str, nested: bool) -> None:
+    """Its call stays open while it asks the user."""
+    finish = call("finish_task", result="Bob")
+    scripts = ["Your name?"], ["Really?"], [finish]
+    clerk = llm_agent(*scripts, name="clerk", mode="task", description="Asks for the name.")
+    first = clerk
+    if nested:
+        script = [call("clerk", request="go")], [finish]
+        first = llm_agent(*script, name="desk", mode="task", description="Asks the clerk.", sub_agents=[clerk])
+    root = llm_agent([call(first.name, request="go")], ["Hello Bob."], ["Bye."], sub_agents=[first])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+        answers = [answer_text(task)]
+        for n, text in enumerate(("Bob", "yes", "bye")):
+            task = await ask(client, dialect, text, message_id=f"m-{n + 2}", contextId=task["contextId"])
+            answers.append(answer_text(task))
+    assert answers == ["Your name?", "Really?", "Hello Bob.", "Bye."]
+
+
+async def test_failed_agent_in_task_mode_is_canceled(dialect: str) -> None:
+    clerk = llm_agent([ValueError()], name="clerk", mode="task", description="Asks for the name.")
+    root = llm_agent([call("clerk", request="go")], ["What else?"], sub_agents=[clerk])
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+        other = await ask(client, dialect, "and?", message_id="m-2", contextId=task["contextId"])
+    assert (state(task), state(other), answer_text(other)) == ("FAILED", "COMPLETED", "What else?")
 
 
 # ── A confirmation ────────────────────────────────────────────────────────────────────────────────────────────────────
