@@ -312,13 +312,13 @@ class AdkOutbound:
             # A failed model call also ends its stream: an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
-        if event.output is not None and not parts:
-            self._failure = None
-            self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
         message = None
         if visible := a2a_parts(parts) or _tool_results(event):
             self._failure = self._output = None
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
+        elif event.output is not None:  # of a node, or with finish_task of an agent in task mode
+            self._failure = None
+            self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
         if message is not None or (stream and parts):
             # The agent continues after tool calls, so this message is not the answer.
             continues = bool(event.get_function_calls())

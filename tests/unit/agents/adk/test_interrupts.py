@@ -187,6 +187,13 @@ async def test_agent_in_task_mode_receives_the_next_message(dialect: str, nested
     assert answers == ["Your name?", "Really?", "Hello Bob.", "Bye."]
 
 
+async def test_output_of_root_in_task_mode_is_the_answer(dialect: str) -> None:
+    root = llm_agent([call("finish_task", result="Bob")], mode="task")
+    async with http(parts(served(root)).app()) as client:
+        task = await ask(client, dialect)
+    assert (state(task), data(task)) == ("COMPLETED", [{"result": "Bob"}])
+
+
 async def test_failed_agent_in_task_mode_is_canceled(dialect: str) -> None:
     clerk = llm_agent([ValueError()], name="clerk", mode="task", description="Asks for the name.")
     root = llm_agent([call("clerk", request="go")], ["What else?"], sub_agents=[clerk])
