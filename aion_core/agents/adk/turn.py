@@ -74,7 +74,9 @@ class CallbackPlugin(BasePlugin):
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
         if isinstance(sys.exception(), asyncio.CancelledError):
             return  # ADK calls this for a canceled agent too, whose text is incomplete
-        await self._send(AgentEnded(agent.name, callback_context._invocation_context.branch or ""))
+        # A custom agent may yield events without a branch.
+        for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
+            await self._send(AgentEnded(agent.name, branch))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""

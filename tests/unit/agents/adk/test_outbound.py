@@ -19,6 +19,7 @@ from google.genai import types as genai
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from tests.support.adk import (
+    YieldingAgent,
     answer_text,
     ask,
     call,
@@ -152,6 +153,17 @@ async def test_partial_text_of_ended_agent_becomes_message(dialect: str) -> None
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
     assert (answer_text(task), history(task)) == ("Two.", ["hi", "One."])
+
+
+async def test_streams_of_parallel_custom_agents_are_messages(dialect: str) -> None:
+    """A custom agent may yield events without a branch."""
+    branches: list[BaseAgent] = [
+        YieldingAgent(name=name, events=[text_event(text, partial=True) for text in ("Hel", "lo.")])
+        for name in ("one", "two")
+    ]
+    async with http(parts(served(ParallelAgent(name="root", sub_agents=branches))).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("Hello.", ["hi", "Hello."])
 
 
 async def test_thoughts_are_not_streamed() -> None:
