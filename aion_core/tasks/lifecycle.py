@@ -242,9 +242,12 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
     return Change(values, only_if=as_read(head, fence=fence))
 
 
-def fenced(fence: int) -> Change:
-    """Return the change to set a new fence in a task's head. Writes under earlier leases then fail."""
-    return Change({"fence": fence}, only_if=HAS_NOT_ENDED)
+def fenced(head: Head, fence: int) -> Change:
+    """Return the change to set a new fence in a task's head. Writes under earlier leases then fail.
+
+    The head must still have the event number as read: the holder of an expired lease may have just recorded an event.
+    """
+    return Change({"fence": fence}, only_if=Both((Equals("generation", head.generation), HAS_NOT_ENDED)))
 
 
 def subscriber_attributes(head: Head) -> dict[str, str | int]:

@@ -105,7 +105,7 @@ def _beginning(
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
     lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
     if turn.message_generation:
-        return lease, HeadMove(lifecycle.fenced(lease.fence), replace(head, fence=lease.fence)), ()
+        return lease, HeadMove(lifecycle.fenced(head, lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
     event = admission.working_event(head, contexts.moment(times.now))
     after = replace(lifecycle.advance(head, event), fence=lease.fence)

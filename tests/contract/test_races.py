@@ -269,6 +269,23 @@ async def test_recorded_queued_message_gets_next_event_number(
     await here.comes_to_rest()
 
 
+async def test_taken_over_turn_continues_after_event_of_late_holder(
+    here: StoreConversation, there: StoreConversation, faults: Faults
+) -> None:
+    """Otherwise the new holder numbers its chunks after an earlier event, and its next event is refused."""
+    turn = await here.starts("m-1")
+    here.clock.move(LEASE_SECONDS + 1)
+    late = here.says(turn.head, WORKING, "late")
+    faults.meanwhile(lambda: there.store.append(turn.lease, turn.head, late, key="late"))
+    begun = await here.begins()
+    assert begun.head.generation == turn.head.generation + 1
+    following = here.says(begun.head, WORKING, "next")
+    await here.store.append(begun.lease, begun.head, following, key="next")
+    log = await here.store.log(begun.head.key, after=turn.head.generation)
+    assert log is not None
+    assert [entry.event for entry in log.events] == [late, following]
+
+
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -55,7 +55,7 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         lambda: lifecycle.moved(SUBSCRIBED, AFTER),
         EPOCH_0 - {"works, epoch 0"} | {"works, epoch 1"},
     ),
-    "fence": (lambda: lifecycle.fenced(9), RUNNING | {"input required", "auth required"}),
+    "fence": (lambda: lifecycle.fenced(head(), 9), RUNNING - {"works, event 3"} | {"input required", "auth required"}),
     "subscribe": (lambda: lifecycle.subscribed(head(), SUBSCRIBED), EPOCH_0 | LATER),
     "subscribe while running": (
         lambda: lifecycle.subscribed(head(), SUBSCRIBED, while_running=True),

@@ -65,7 +65,7 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     after = head(fence=4)
     assert transitions.begun(CONTEXT, turn(), record, head(), None, holder="me", times=TIMES) == Transition(
-        TurnStarted(mine, after), acquire(mine, record, TIMES), (HeadMove(lifecycle.fenced(4), after),)
+        TurnStarted(mine, after), acquire(mine, record, TIMES), (HeadMove(lifecycle.fenced(head(), 4), after),)
     )
 
 
@@ -234,7 +234,7 @@ def test_lease_holder_begins_next_turn_of_another_task() -> None:
     assert transitions.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         contexts.transferred(mine, BEFORE_SECOND, TIMES),
-        (moves(head(), end.after), HeadMove(lifecycle.fenced(4), after)),
+        (moves(head(), end.after), HeadMove(lifecycle.fenced(SECOND_HEAD, 4), after)),
         (NewEvent(TASK, 3, end.event, token=token(end.event)),),
     )
 
