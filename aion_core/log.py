@@ -183,6 +183,7 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
     """
     root = logging.getLogger()
     before, level = [handler for handler in _handlers if handler in root.handlers], root.level
+    present = frozenset(before)
 
     def restore() -> None:
         if _existing.disabled:
@@ -191,7 +192,7 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
             for name, logger in list(root.manager.loggerDict.items()):
                 if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
                     logger.disabled = False
-        if any(handler not in root.handlers for handler in before):
+        if not present.issubset(root.handlers):
             for name in _SERVER:
                 logger = logging.getLogger(name)
                 logger.handlers[:], logger.propagate = before, False

@@ -299,7 +299,7 @@ class DeltaWriter:
     async def _write(self) -> None:
         async with self._writing:
             first = self._number - len(self._pending)
-            for page in _pages(self._pending):
+            for page in _pages(self._pending, self._pending_characters):
                 continues = self._continues if first == 0 else None
                 self._unwritten.append(DeltaBatch(self._generation, self._fence, first, page, continues))
                 first += len(page)
@@ -318,17 +318,20 @@ class DeltaWriter:
                 self._unwritten.popleft()
 
 
-def _pages(chunks: list[Delta]) -> Iterator[tuple[Delta, ...]]:
-    """Yield the chunks in order, in batches that fit into an item of the table."""
+def _pages(pending: list[Delta], size: int) -> Iterator[tuple[Delta, ...]]:
+    """Yield the chunks in order, in batches that fit into an item of the table. `size` is their number of characters."""
+    if pending and size <= 2 * PAGE_CHARACTERS and len(pending) <= PAGE_CHUNKS:
+        yield tuple(pending)  # most writes
+        return
     page: list[Delta] = []
     characters = 0
-    for chunk in chunks:
-        size = _size(chunk)
-        if page and (characters + size > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
+    for chunk in pending:
+        more = _size(chunk)
+        if page and (characters + more > 2 * PAGE_CHARACTERS or len(page) == PAGE_CHUNKS):
             yield tuple(page)
             page, characters = [], 0
         page.append(chunk)
-        characters += size
+        characters += more
     if page:
         yield tuple(page)
 
