@@ -25,7 +25,7 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if len(sys.modules) - modules >= MANY_MODULES:
             gc.freeze()
-            # A turn creates about a thousand objects. With the default of 700, each turn would wait for a collection.
+            # Raise the threshold from 700: a turn creates about a thousand objects and would wait for a collection.
             gc.set_threshold(YOUNG_OBJECTS)
         if was_enabled:
             gc.enable()

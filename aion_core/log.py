@@ -119,13 +119,13 @@ def always_keep_out(*secrets: str) -> None:
     shown: set[str] = set()
     for secret in secrets:
         text = secret.strip()
-        # Redact the text in plain form, in JSON, in a repr, with escaped line breaks and in a URL. Redact single lines
-        # of a key.
+        # Redact the text in plain form, in JSON, in a repr, with escaped line breaks and in a URL. Redact each line of
+        # a key with several lines too.
         shown |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
         shown |= {json.dumps(text, ensure_ascii=False)[1:-1], one_line(text)}
         if len(lines := text.splitlines()) > 1:
             shown |= {line.strip() for line in lines if len(line.strip()) >= _SHORTEST_LINE}
-    # Replace the set instead of changing it: other threads read it while they log.
+    # Replace the set instead of changing it, because other threads read the set while they log.
     _always = _always | {each for each in shown if len(each) >= SHORTEST_SECRET}
 
 
@@ -187,7 +187,7 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
 
     def restore() -> None:
         if _existing.disabled:
-            # First: if another thread disables all loggers meanwhile, the next call enables them again.
+            # Reset this flag first. If another thread disables all loggers meanwhile, the next call enables them again.
             _existing.disabled = False
             for name, logger in list(root.manager.loggerDict.items()):
                 if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
@@ -218,9 +218,9 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     try:
         message = record.getMessage()
     except Exception:
-        # Leave the record unchanged: the handler reports a wrong format string.
+        # Leave the record unchanged, because the handler reports a wrong format string.
         return record
-    # Escape line breaks in arguments: they could forge a log line.
+    # Escape line breaks if the message has arguments, because an argument could forge a log line.
     clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
     if record.exc_info and record.exc_info[0] is not None and _secrets():
@@ -259,8 +259,8 @@ def _without_secrets(value: Any, secrets: frozenset[str]) -> Any:
 
 
 def _put_back(variable: ContextVar[Any], token: Token[Any]) -> None:
-    # The garbage collector may close a generator, for example after its event loop has ended. It then runs in another
-    # context.
+    # Ignore the ValueError of `reset`: the garbage collector may close a generator in another context, for example
+    # after the generator's event loop has ended.
     with suppress(ValueError):
         variable.reset(token)
 

@@ -40,7 +40,7 @@ ENVIRONMENT = {
     "AION_SECRETS": "off",
     "AION_REVEAL_ERRORS": "true",
     "AION_BASE_URL": DEFAULT_BASE_URL,
-    # Allow webhooks on this machine: tests use local ones.
+    # Allow webhooks over http on this machine, because tests use local webhooks.
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
 }

@@ -301,7 +301,7 @@ def _error_texts(path: Path, error: ValidationError) -> list[str]:
     problems = error.errors()
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     if unknown and any(problem["loc"] == ("aion",) for problem in problems):
-        # Keys at the wrong level cause the error that `aion` is missing: report only the misplaced keys.
+        # Report only the misplaced keys, because keys at the wrong level also cause the error that `aion` is missing.
         problems = unknown
     return [f"{path}: {_error_text(problem)}" for problem in problems]
 
@@ -309,7 +309,7 @@ def _error_texts(path: Path, error: ValidationError) -> list[str]:
 def _error_text(problem: Any) -> str:
     where = [str(step) for step in problem["loc"] if step != "[key]"]
     if "schemes" in where[:-2] and where[where.index("schemes") + 2] in SCHEME_TYPES:
-        # pydantic inserts the scheme's type into the path of keys.
+        # Remove the scheme's type from the path of keys, because pydantic has inserted it and the file has no such key.
         del where[where.index("schemes") + 2]
     key = ".".join(where) or "the file"
     if problem["type"] == "extra_forbidden":

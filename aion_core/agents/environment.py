@@ -107,7 +107,7 @@ def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[
         if model.startswith("arn:"):
             yield model
         elif _PROFILE.match(model):
-            # The template then permits calls of the profile's models only through this profile.
+            # Name the profile, because the template then permits its models only through this profile.
             yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
         else:
             yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"

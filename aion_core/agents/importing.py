@@ -50,7 +50,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     this name, the name is generated. Raises the exceptions of the file's code.
     """
     put_on_path(roots)
-    # Python caches the list of files of each folder, and this file may be newer.
+    # Discard Python's cached lists of files, because the file may be newer than the cached list of its folder.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     if name is not None:
@@ -84,7 +84,7 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
     elif str(file.parent) not in sys.path:
-        # Let an agent's file import its neighbours, as if it was run from its own folder.
+        # Let the file import modules of its own folder, as if Python ran the file there.
         sys.path.insert(0, str(file.parent))
     if root is None:
         return None
@@ -105,7 +105,7 @@ def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
     above = [root.resolve() for root in roots[:-1] if root.resolve() in file.parents]
     if above:
         return max(above, key=lambda root: len(root.parts))
-    # If a file outside a package has relative imports, it treats its folder as a package.
+    # Treat the folder as a package if a file outside of a package has relative imports.
     return file.parent.parent if _has_relative_imports(file) else None
 
 
@@ -116,7 +116,7 @@ def _imports_file(name: str, root: Path, file: Path) -> bool:
         return _file_of(known) == file
     top = name.partition(".")[0]
     if top in sys.modules:
-        # Another project's package, or the standard library, may have this name.
+        # Compare the folders, because another project's package or the standard library may have this name.
         return any(Path(place).resolve() == root / top for place in getattr(sys.modules[top], "__path__", []))
     spec = PathFinder.find_spec(top)
     return spec is not None and _is_below(spec, root)

@@ -64,8 +64,8 @@ def inbound_of(request: TurnRequest) -> Inbound:
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:
-        # New requests are checked before their turn. Only a request stored by an earlier version of aion can be
-        # invalid.
+        # Treat the request as a message. Only a request stored by an earlier version of aion can be invalid here,
+        # because the server checks new requests before their turn.
         logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
         return Inbound()
 
@@ -156,7 +156,7 @@ async def thread_history(
 async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
     this = request.message
     if request.history is None:
-        # Only the task's messages are available: there is no access to the context's history.
+        # Use the task's messages, because this request has no access to the context's history.
         messages = list(request.task.history)
         place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
         return messages[:place]

@@ -232,7 +232,7 @@ def _variable_remedy(error: BaseException, file: str, folder: Path) -> str:
 def _missing_variable(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        # `os.environ` is a mapping of the module `os`. Any other mapping belongs to the author's code.
+        # Return the key only if the module `os` raised the error: a key of another mapping is no variable.
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     if setting := _missing_setting(error):
         return setting
@@ -251,7 +251,8 @@ def _missing_setting(error: BaseException) -> str:
         if settings.__module__ != "builtins" and type(error).__name__ == "ValidationError":
             missing = [str(each["loc"][0]) for each in getattr(error, "errors", list)() if each["type"] == "missing"]
             prefix = settings.model_config.get("env_prefix", "")
-            # A field with an alias is reported under its alias, without the prefix.
+            # Add the prefix to field names only, because pydantic reports a field with an alias under its alias, and an
+            # alias has no prefix.
             names = [f"{prefix}{name}" if name in settings.model_fields else name for name in missing]
             return names[0].upper() if names else ""
     return ""

@@ -108,7 +108,7 @@ class LazyAgent:
         return await self._agent.stored_state(context, limit=limit)
 
     def _build(self, found: LoadedObject) -> Agent:
-        # `with_retry`, `with_config` and similar methods wrap a graph, which is then their attribute `bound`.
+        # Unwrap a graph: `with_retry`, `with_config` and similar methods return a wrapper with the attribute `bound`.
         agent = found.agent if framework_of_loaded(found.agent) else getattr(found.agent, "bound", found.agent)
         name = framework_of_loaded(agent)
         path, folder = self._config.path, self._folder

@@ -169,7 +169,8 @@ def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
 def _parts(agent: Any) -> Iterator[Any]:
     """Yield the agents contained in an agent: a graph's builder, an App's root agent, sub-agents, agents of tools."""
     yield getattr(agent, "builder", None)
-    # An App's `root_agent` is a part of it. A sub-agent's `root_agent` is its top ancestor instead.
+    # Skip the `root_agent` of a sub-agent, because it is the sub-agent's top ancestor. The `root_agent` of an App is a
+    # part of the App.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
     nodes = getattr(getattr(agent, "graph", None), "nodes", ())
     tools = [getattr(tool, "agent", None) for tool in getattr(agent, "tools", None) or ()]
@@ -184,7 +185,7 @@ def _imported_names(module: ModuleType) -> set[str]:
     try:
         source = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
-        # The module's source is not available.
+        # Return no names, because the module's source is not available.
         return set()
     statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
     return {alias.asname or alias.name for statement in statements for alias in statement.names}
@@ -202,11 +203,11 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
     call = factory
     if named is not None and named.is_required():
-        # The class of an ADK agent may require a `name`.
+        # Pass a `name`, because the class of an ADK agent may require one.
         call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = call()
-        # `asyncio.run` can await the result here, because the loading thread has no event loop.
+        # Await the result by `asyncio.run`, because the loading thread has no event loop.
         made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
     except (Exception, SystemExit) as error:  # the author's function may raise anything
         explained = explain_error(error, path, folder, "raised")

@@ -230,8 +230,8 @@ class EmittedMessages:
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
-        # The node was interrupted and runs again, so it repeats its generated ids and the ids of its replies. The
-        # client has already received the message, perhaps with another text.
+        # Emit nothing for the repeated ids of an interrupted node that runs again: the node repeats its generated ids
+        # and the ids of its replies. The client has already received these messages, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
         if known.parts == message.parts:
@@ -293,7 +293,8 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
     action.artifact_id = f"{REACTION}:{reaction.message_id}:{reaction.key}" if REACTION in opened else REACTION
     action.name = REACTION_NAME
     opened.add(action.artifact_id)
-    # Aion's clients read the event's metadata. The artifact has the same metadata, for readers of the stored task.
+    # Copy the artifact's metadata to the event, because Aion's clients read the event's metadata. Readers of the stored
+    # task read the artifact's.
     return AgentArtifact(action, key=key, metadata=to_json(action.metadata))
 
 

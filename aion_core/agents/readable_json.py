@@ -33,7 +33,7 @@ def json_part(value: Any) -> Part:
 
 def _fits(value: Any) -> bool:
     try:
-        # One level less: the value is within an object.
+        # Test the value within a list, because the object around a sent value takes one level of nesting.
         ParseDict({"data": [plain_json(value)]}, Part())
     except (ParseError, ValueError, RecursionError):
         return False
@@ -50,7 +50,7 @@ def plain_json(value: Any) -> Any:
     try:
         return _portable(_jsonable(value))
     except UnicodeDecodeError:
-        # A pydantic model ignores `bytes_mode` and converts its bytes as UTF-8.
+        # Convert pydantic models first, because a model ignores `bytes_mode` and decodes its bytes as UTF-8.
         return _portable(_jsonable(_without_models(value)))
 
 
@@ -69,7 +69,7 @@ def _jsonable(value: Any) -> Any:
 def _fallback(value: Any) -> Any:
     if isinstance(value, ProtoMessage):
         return to_json(value)
-    # The method `tolist` belongs to arrays and numbers of NumPy and similar libraries.
+    # Convert arrays and numbers of NumPy and similar libraries, because these objects have a method `tolist`.
     to_list = None if isinstance(value, type) else getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)
 

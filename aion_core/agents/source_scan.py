@@ -52,7 +52,7 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
     for files in (sorted(folder.glob("*.py")), _below(folder)):
         found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
-        # If two files import each other, return both.
+        # Leave out files that another file imports, unless all files import each other.
         if parts := [each for each in found if each.file not in imported] or found:
             return parts
     return []
@@ -130,7 +130,7 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             seen.add(name)
             yield name
     if not seen:
-        # An executor's file may define only the class, without an instance.
+        # Return the classes if there are no instances, because an executor's file may define only the class.
         yield from (name for name in sorted(classes))
 
 

@@ -79,7 +79,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
             skills = _permitted_skills(policy, results, caller, agent_id)
             if skills or policy.has_open_skill:
                 return AccessGranted(caller, skills)
-            # No skill is permitted. The reason may be a temporary failure of a verifier.
+            # No skill is permitted. Report a temporary failure of a verifier, because it may be the reason.
             if failures := _TEMPORARY.intersection(results.values()):
                 temporary |= failures
                 continue

@@ -57,7 +57,7 @@ class VerifierResources(Struct, frozen=True):
 class Scheme(BaseModel):
     """Authentication scheme, as configured in aion.yaml."""
 
-    # Refuse unknown keys: a typing mistake must not turn a setting off.
+    # Refuse unknown keys, because a typing mistake must not turn a setting off.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     has_scopes: ClassVar[bool] = False

@@ -138,7 +138,8 @@ class Thread:
         if target is None:
             await self.reply(content, metadata=metadata)
         elif isinstance(target, str):
-            # With routing, the client is a distribution and understands a MessageAction. Other clients may not.
+            # Send a MessageAction only to a distribution, recognised by its routing, because another client may not
+            # understand the action.
             action = conversation_at(target) if target and self.routing is not None else None
             await self._say(content, target, action, metadata)
         else:
@@ -249,7 +250,8 @@ class AionContext:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        # LangChain builds a pydantic model of a tool's parameters, including `runtime: ToolRuntime[AionContext]`.
+        # Validate a context by its class only, because LangChain builds a pydantic model of a tool's parameters,
+        # including `runtime: ToolRuntime[AionContext]`.
         return core_schema.is_instance_schema(cls)
 
 
@@ -276,7 +278,8 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
     try:
         yield
     finally:
-        # `reset` fails if another asyncio task closes an agent's async generator: the token is from another context.
+        # Ignore the error of `reset`: if another asyncio task closes an agent's async generator, the token is from
+        # another context.
         with suppress(ValueError):
             _current.reset(token)
 

@@ -60,7 +60,7 @@ def create_event_router(
         given = {"state": state, "runtime": runtime, **ours, **langgraphs}
         return await _call(handler, {name: given[name] for name in declared if name in given})
 
-    # LangGraph passes a node the parameters in its signature, so this node declares its handlers' parameters.
+    # Declare the parameters of all handlers, because LangGraph passes a node only the parameters in its signature.
     event_router.__signature__ = _signature(  # type: ignore[attr-defined]
         declared for _, declared in [*handlers.values(), *filter(None, [otherwise])]
     )
@@ -71,7 +71,8 @@ async def _call(handler: Handler, given: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(handler):
         return await handler(**given)
     returned = await asyncio.to_thread(handler, **given)
-    # The handler may be a lambda around an async call, or a callable object with an async `__call__`.
+    # Await the result if possible, because the handler may be a lambda around an async call, or a callable object with
+    # an async `__call__`.
     return await returned if inspect.isawaitable(returned) else returned
 
 

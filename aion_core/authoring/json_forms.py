@@ -135,7 +135,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
         except (Error, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"This is not an A2A {name}: {first_line(error)}.") from error
     try:
-        # protobuf accepts NaN in metadata. The task would be stored with it, but JSON for clients cannot contain NaN.
+        # Refuse NaN, because JSON for clients cannot contain NaN, although protobuf accepts it in metadata.
         written = to_json(found)
     except (Error, ValueError, RecursionError) as error:
         raise ValueError(f"The {name} cannot be written as JSON: {first_line(error)}.") from error
@@ -175,7 +175,7 @@ def _part(given: Any) -> Any:
         part |= {_FILE.get(key, key): held for key, held in file.items()}
     metadata = part.get("metadata")
     if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
-        # Unwrap the value. v0.3 data parts allow only objects, so the SDK wraps another v1 value as {"value": …}.
+        # Unwrap the value, because the SDK wraps other v1 values than objects as {"value": …} in v0.3's data parts.
         part["data"] = part["data"].get("value")
         part["metadata"] = _but(metadata, "data_part_compat") or None
     if isinstance(raw := part.get("raw"), str):

@@ -39,7 +39,7 @@ class _Envelope(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # LangGraph's cache of node results pickles a node's input, but the SDK's types cannot be pickled.
+        # Pickle the dumped fields: LangGraph's cache pickles a node's input, but the SDK's types cannot be pickled.
         return type(self).model_validate, (self.model_dump(),)
 
 

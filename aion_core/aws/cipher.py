@@ -93,14 +93,14 @@ class KMSCipher:
         async with self._lock(wrapped):
             known = self._cache.get(wrapped)
             if known is None:
-                # Because of KeyId, KMS refuses a data key of another account.
+                # Pass KeyId, so that KMS refuses a data key encrypted by a key of another account.
                 made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
                 known = _aes(made)
                 self._remember(wrapped, known)
         return known
 
     def _lock(self, wrapped: bytes) -> asyncio.Lock:
-        # Each event loop needs its own lock; a test process runs several loops. The weak dictionary drops unused locks.
+        # Use one lock for each event loop: a test process runs several. The weak dictionary drops unused locks.
         return self._locks.setdefault((id(asyncio.get_running_loop()), wrapped), asyncio.Lock())
 
     def _remember(self, wrapped: bytes, key: "AESGCM") -> None:

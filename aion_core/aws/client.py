@@ -23,11 +23,11 @@ TIMEOUT = 3.0
 _CONFIG = Config(
     connect_timeout=1,
     retries={"mode": "standard", "total_max_attempts": 2},
-    # Besides the workers, the threads of the heartbeats need connections to renew leases.
+    # Add connections for the threads of the heartbeats, because they renew leases beside the workers' calls.
     max_pool_connections=WORKERS + 48,
 )
 
-# An AWS emulator has one address, without a host name per bucket.
+# Put the bucket's name into the URL's path, because an AWS emulator has no host name for each bucket.
 _EMULATOR_CONFIG = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 # Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, because a gateway's
@@ -56,7 +56,7 @@ _TRANSIENT = frozenset(
 _REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
 _TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 
-# Reasons of WriteRefused, by DynamoDB's or S3's error code for a failed condition or a conflict.
+# Reasons of WriteRefused by the error code of DynamoDB or S3, for a failed condition or a conflict.
 _REASONS = {
     "ConditionalCheckFailedException": CONDITION_FAILED,
     "PreconditionFailed": CONDITION_FAILED,
@@ -107,7 +107,7 @@ class AwsClient:
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
-            # Two threads may both create a client. Either client works.
+            # Create the client without a lock: if two threads create one each, either client works.
             self._client = client_of(self._service, timeout=self._timeout)
         method: Callable[..., dict[str, Any]] = getattr(self._client, operation)
         return method

@@ -143,11 +143,11 @@ class Placeholders:
                 short = self.name(name)
                 return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
-                # Check existence first: emulators fail at the size of an absent attribute.
+                # Check first that the attribute exists, because emulators fail at the size of a missing attribute.
                 short = self.name(name)
                 return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
             case Both(()) | Either(()):
-                return "()"  # An empty condition is a programming error. DynamoDB refuses this expression.
+                return "()"  # Let DynamoDB refuse an empty condition, because it is a programming error.
             case Both((only,)) | Either((only,)):
                 return self.condition(only)
             case Both(conditions):
@@ -277,9 +277,9 @@ class DynamoDBTable:
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
     ) -> Page:
         if first > last:
-            return Page([], 0)  # DynamoDB refuses a range if its end sorts before its start.
+            return Page([], 0)  # Return no items, because DynamoDB refuses a range with its end before its start.
         name, value = placeholders.name, placeholders.value
-        # An empty `first` means no lower bound: no key is empty, and DynamoDB refuses comparisons with an empty text.
+        # Set no lower bound for an empty `first`: no key is empty, and DynamoDB refuses comparisons with an empty text.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
@@ -333,10 +333,10 @@ class DynamoDBTable:
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
         if len(writes) == 1 and not token and not isinstance(writes[0], ConditionCheck):
-            await self.write(writes[0])  # Use a single write: it costs half as much as a transaction.
+            await self.write(writes[0])  # Use a single write, because it costs half as much as a transaction.
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
-        # If the token is missing, botocore generates one for each call.
+        # Leave out a missing token, because botocore then generates a token for each call.
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 

@@ -30,7 +30,7 @@ def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
-    # Accept ENABLING, because it may last an hour.
+    # Accept ENABLING, because DynamoDB may take an hour to enable the time to live.
     if ttl.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or ttl.get("AttributeName") != TTL_ATTRIBUTE:
         yield f"its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}"
 
@@ -57,7 +57,7 @@ async def key_state(kms: AwsClient, key: str) -> str:
 
 async def parameter_is_encrypted(ssm: AwsClient, arn: str) -> bool:
     """Return True if the SSM parameter is a SecureString. Raises StoreError if it does not exist."""
-    # Do not decrypt the parameter: only its type is needed.
+    # Do not decrypt the parameter, because only its type is needed.
     found = await ssm("get_parameter", Name=arn, WithDecryption=False)
     return bool(found["Parameter"]["Type"] == "SecureString")
 
@@ -75,6 +75,6 @@ async def secret_arn(secrets: AwsClient, name: str) -> str:
 
 async def parameter_arn(ssm: AwsClient, name: str) -> str:
     """Return the ARN of the SSM parameter with this name or ARN. Raises StoreError if it does not exist."""
-    # Do not decrypt the parameter: only its ARN is needed.
+    # Do not decrypt the parameter, because only its ARN is needed.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
     return arn

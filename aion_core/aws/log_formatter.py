@@ -22,7 +22,7 @@ def install(service: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter(service))
     log.handle_records(handler, alone=True)
-    # Lambda may set a level that Python does not have, such as TRACE: use INFO instead.
+    # Use INFO if Lambda sets a level that Python does not have, such as TRACE.
     logging.getLogger().setLevel(logging.getLevelNamesMapping().get(level.upper(), logging.INFO))
 
 
@@ -30,9 +30,9 @@ def formatter(service: str) -> logging.Formatter:
     """Return a formatter to write each log record as one JSON line."""
     return _JSONFormatter(
         json_serializer=_line,
-        # Do not parse JSON messages.
+        # Keep a JSON message as text, because Powertools would otherwise parse it.
         json_deserializer=str,
-        # Write stack traces only as text: the structured form would double the length of the line.
+        # Write stack traces only as text, because the structured form would double the length of the line.
         serialize_stacktrace=False,
         use_rfc3339=True,
         utc=True,
@@ -45,7 +45,7 @@ class _JSONFormatter(LambdaPowertoolsFormatter):
     """Powertools' formatter with the labels of `aion_core.log`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # The record's own `extra` takes precedence over the context's labels.
+        # Skip a label that the record has in its own `extra`, because `extra` takes precedence over labels.
         for name, value in log.labels_of(record).items():
             record.__dict__.setdefault(name, value)
         return super().format(record)
@@ -57,6 +57,6 @@ def _line(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(line, default=str, skipkeys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
-        # A value in `extra` contains itself: log only texts and numbers.
+        # Log only texts and numbers, because a value in `extra` contains itself and cannot be written as JSON.
         texts = {name: value for name, value in line.items() if isinstance(value, str | int | float)}
         return json.dumps(texts, separators=(",", ":"))

@@ -42,7 +42,7 @@ class EMFMetrics:
             line.add_metadata("agent", agent)
         for metric, values in metrics.items():
             unit = MetricUnit.Milliseconds if metric.in_milliseconds else MetricUnit.Count
-            # Write counts as their sum, but times as single values.
+            # Write counts as their sum, but times as single values, so that CloudWatch can calculate percentiles.
             for value in values if metric.in_milliseconds else [sum(values)]:
                 line.add_metric(metric.value, unit, value)
         if line.metric_set:

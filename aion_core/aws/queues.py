@@ -53,9 +53,9 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
     return {
         "QueueUrl": queue_url,
         "MessageBody": body,
-        # SQS accepts only whole seconds. Round up: a late message is better than an early one.
+        # Round up to whole seconds, as SQS requires, because a late message is better than an early one.
         "DelaySeconds": math.ceil(limited(delay)),
-        # Use SQS's fair queues: an owner's many messages do not delay another owner's few.
+        # Group messages by owner, so that with SQS's fair queues one owner's many messages do not delay other owners.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
         "MessageGroupId": _group(owner),
     }
@@ -107,7 +107,8 @@ class SQSDeadLetters:
                 QueueUrl=url,
                 MaxNumberOfMessages=min(_BATCH, limit - len(found)),
                 VisibilityTimeout=HIDDEN_SECONDS,
-                # Use long polling: it queries all servers of SQS, so an empty response means an empty queue.
+                # Use long polling, because it queries all servers of SQS, so that an empty response means an empty
+                # queue.
                 WaitTimeSeconds=1,
                 MessageSystemAttributeNames=["SentTimestamp"],
             )
@@ -130,7 +131,7 @@ class SQSDeadLetters:
     async def redrive(self) -> None:
         """Start SQS's redrive of all dead letters to the queue. It runs in the background."""
         queue, dead_letters = await self._arns()
-        # Name the destination: SQS does not know it for messages that were sent directly to the dead letter queue.
+        # Name the destination: SQS does not know it for messages sent directly to the dead letter queue.
         await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:

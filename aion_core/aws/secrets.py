@@ -91,7 +91,7 @@ class Secrets:
         try:
             text = self._provider(service).get(name, max_age=0, **options)
         except GetParameterError as error:
-            # The context of Powertools' exception is AWS's exception.
+            # Read AWS's own exception from the context of Powertools' exception.
             raise _unreadable(error.__context__) from None
         return text if isinstance(text, str) else None
 
@@ -108,7 +108,7 @@ def _unreadable(cause: BaseException | None) -> SecretUnreadable:
             error = cause.response.get("Error", {})
             code = error.get("Code", "")
             if cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 403:
-                # If the policy of a VPC endpoint denies access, AWS returns another code.
+                # Use DENIED for each status 403: AWS has another code if the policy of a VPC endpoint denies access.
                 code = DENIED
             return SecretUnreadable(code, of_its_key=bool(_KEY_DENIED.search(error.get("Message", ""))))
         case BotoCoreError():

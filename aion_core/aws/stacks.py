@@ -39,7 +39,7 @@ def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
     try:
         stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
     except StoreError as error:
-        # CloudFormation returns this code for an unknown stack name.
+        # Explain a ValidationError, because CloudFormation returns this code for an unknown stack name.
         if str(error).endswith("ValidationError"):
             raise ConfigurationError(
                 f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."

@@ -124,13 +124,13 @@ class AgentEnvironment:
     def _refresh(self, number: int) -> None:
         try:
             values, problems = self._values_now()
-        except Exception:  # log here, because the thread would print the error unredacted
+        except Exception:  # log the error here, because the thread would print it unredacted
             logger.exception("Cannot read the agents' secrets again.")
             return
         now = self._clock.now()
         with self._lock:
             if number != self._newest:
-                # Lambda had frozen this thread, and meanwhile a later thread has read the secrets.
+                # Discard the values, because a later thread has read newer values while Lambda had frozen this thread.
                 return
             self._set(values)
             is_stale = now - self._read_at > STALE
@@ -181,7 +181,7 @@ class AgentEnvironment:
 
 def _value(text: str, source: SecretSource) -> str:
     """Return a variable's value from the text of its secret. Raises ConfigurationError, without a quote of the text."""
-    # Remove a final line break: `--secret-string file://key` stores it, but an HTTP header cannot contain it.
+    # Remove a final line break, because `--secret-string file://key` stores it, but an HTTP header cannot contain it.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
     if not value:
         raise ConfigurationError("it is empty. Set its value.")
@@ -225,7 +225,7 @@ def read_from_aws(sources: Iterable[SecretSource]) -> Read:
     from aion_core.aws.secrets import DENIED, MISSING, Secrets, SecretUnreadable
 
     secrets = Secrets()
-    # Create boto3's clients here, in one thread: creating them is slow and not safe for threads.
+    # Create boto3's clients here, in one thread, because creating clients is slow and not thread-safe.
     secrets.connect({source.service for source in sources})
 
     def read(service: str, name: str) -> str:

@@ -35,7 +35,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, telemetry)
     policies = build_auth_policies(engine.configs, settings)
-    # Without authentication, all callers count as one owner, so the default limits do not apply.
+    # Apply no default limits without authentication, because all callers then count as one owner.
     limits = engine.limits or (Limits.default() if policies else None)
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
@@ -83,7 +83,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
-    # A single-process server uses `background` to hand off its running turns before it stops.
+    # Store `background` for a single-process server, which hands off its running turns before it stops.
     app.state.background = engine.background
     return app
 

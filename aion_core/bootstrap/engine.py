@@ -89,7 +89,7 @@ class Background:
         for pause in chain((min(self._lease_seconds, SWEEP_SECONDS),), repeat(SWEEP_SECONDS)):
             try:
                 await self._sweep()
-            except Exception:  # the next sweep repeats the work
+            except Exception:  # keep sweeping, because the next sweep repeats the work
                 logger.exception("A sweep has failed.")
             await self._clock.sleep(pause)
 

@@ -52,7 +52,7 @@ def card_signer(key: "CardKey | None") -> Sign:
     from aion_core.protocol.signing import sign_card
 
     def sign(card: AgentCard, base_url: str) -> AgentCard:
-        # If no URL of the key set is configured, this server publishes the public key itself.
+        # Use this server's URL if none is configured for the key set, because this server then publishes the key.
         return sign_card(card, key if key.url else replace(key, url=f"{base_url}{KEYS_PATH}"))
 
     return sign

@@ -25,7 +25,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-# Use LangGraph's private functions: otherwise its rules for filters and match conditions exist only in SQL.
+# Use these private functions, because LangGraph's other implementations of filters and match conditions are in SQL.
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.authoring.types import A2AOutbox
@@ -90,7 +90,7 @@ class _Serializer(JsonPlusSerializer):
         try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
-            # The error's text is "Type is not msgpack serializable: function".
+            # Name the type at the end of the error's text, such as "Type is not msgpack serializable: function".
             raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
 
     def _types_around(self, value: Any, name: str) -> list[str]:
@@ -156,7 +156,7 @@ class OwnerStore(BaseStore):
         """Make the store on the graph's event loop. The first operation calls `memory` to get the long-term memory."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
-        # Serialise writes: two concurrent DynamoDB transactions that check the same fence conflict.
+        # Serialise writes, because two concurrent DynamoDB transactions that check the same fence conflict.
         self._one_at_a_time = asyncio.Lock()
         self._one_thread_at_a_time = threading.Lock()
 

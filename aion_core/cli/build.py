@@ -85,7 +85,7 @@ def build(
         return plan(function, folder=folder, architecture=architecture, python=python)
 
     try:
-        # Each thread waits for a uv process, so threads are enough to use all processors.
+        # Use threads, because each of them only waits for a uv process, and uv uses the processors.
         with waiting("Resolving the dependencies"), ThreadPoolExecutor() as executor:
             plans = list(executor.map(planned, functions or FUNCTION_EXTRAS))
         if selection := next((each.selection for each in plans if each.selection), None):

@@ -47,7 +47,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     at_root = default_agent(agents)
     agent = agent or at_root
     policy = read_auth_policies(agents).get(agent)
-    # Each deployment delivers push notifications, because the template contains a push queue.
+    # Declare that push notifications are supported, because the template gives each deployment a push queue.
     found = public_card(
         agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, policy=policy
     )
@@ -158,7 +158,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
     key, pem = CardKey.generate(algorithm, key_id=key_id)
     shown = json.dumps(key.public_jwk(), indent=2)
     try:
-        # Never overwrite a private key: without it, nobody can sign its agent cards again.
+        # Never overwrite a private key, because without it nobody can sign its agent cards again.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as private:
             private.write(pem)
         if public_file is not None:
@@ -210,7 +210,7 @@ def _fetched(url: str) -> str:
 
 def _text(file: Path) -> str:
     try:
-        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # `-` is standard input
+        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # click reads standard input for `-`
             text: str = opened.read()
             return text
     except (OSError, UnicodeDecodeError) as error:

@@ -250,7 +250,7 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
     can_handle = True
     try:
         loop.add_signal_handler(signal.SIGINT, interrupted)
-    except NotImplementedError:  # on Windows
+    except NotImplementedError:  # asyncio has no signal handlers on Windows
         can_handle = False
     try:
         yield
@@ -295,7 +295,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
         return line
 
     about = opened.card.description.strip().rstrip(".") or "no description"
-    # Print the card's texts literally: rich would interpret square brackets in them as markup.
+    # Print the card's texts literally, because rich would interpret square brackets in them as markup.
     console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
     attached: list[Part] = []
     answer = await _resumed(opened, console) if is_earlier else Answer()
@@ -334,7 +334,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
         except click.Abort:
             console.print("Aborted before the agent had answered; its task may run.", style="yellow")
     text = f"Continue this conversation: aion chat … --context {opened.context_id}"
-    console.print(text, style="dim", markup=False, soft_wrap=True)  # without line breaks, so that users can copy it
+    console.print(text, style="dim", markup=False, soft_wrap=True)  # print one line, so that users can copy the command
 
 
 def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:

@@ -115,7 +115,7 @@ class Answer:
     def shown(self) -> str:
         """Text received so far, in order of arrival: the message (before it, the streamed text) and the artifacts."""
         said = self.text or self.streamed
-        # Leave out an artifact with the message's text. Agents with `answer: both` or `artifact` send it.
+        # Leave out an artifact that repeats the message's text, as with `answer: both` or `artifact`.
         texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
         texts.insert(self.artifacts_before, said)
         return "\n\n".join(filter(None, texts))

@@ -106,7 +106,7 @@ def list_keys(deployment: Deployment) -> None:
 @options.deployment
 def revoke(key_id: str, deployment: Deployment) -> None:
     """Revoke the API key KEY_ID at once. Tasks created with it still belong to its principal."""
-    # Accept the whole key instead of its id, too: once typed, it is in the shell's history anyway.
+    # Accept the whole key as well as its id, because a refusal would not remove the key from the shell's history.
     found = key_id.split("_")[1] if key_id.startswith("aion_") and key_id.count("_") >= 2 else key_id
     if not result_of(_keys(deployment).revoke(found), "Revoking the key"):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")

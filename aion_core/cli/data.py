@@ -328,5 +328,6 @@ def _names(subject: str, issuer: str) -> Iterator[str]:
     yield subject
     role = _ROLE.fullmatch(subject)
     if issuer == IAM_ISSUER and role:
-        # In a signed request, AWS names the caller by the ARN of the assumed role, which lacks the role's path.
+        # Yield the ARN of the assumed role too, because AWS names the caller of a signed request by this ARN, without
+        # the role's path.
         yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

@@ -89,7 +89,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             with step("account") as running:
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
-            # Flags and samconfig.toml override values derived from aion.yaml.
+            # Let flags and samconfig.toml override the values derived from aion.yaml.
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
             target = _complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
             before = target.before.parameters if target.before else {}
@@ -279,7 +279,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     from aion_core.deploy import cloudformation
 
     with step("build") as running:
-        # Build for the stack's processor: the earlier deployment's, unless a parameter changes it.
+        # Build for the processor of the earlier deployment, unless a parameter changes it.
         before = target.before.parameters if target.before else {}
         sam.build(running.print, {**before, **target.parameters}.get("Architecture", ""))
         running.result = "the packages are in .aws-sam"

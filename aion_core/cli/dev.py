@@ -124,7 +124,7 @@ def dev(
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT
         path = config if is_given or config.is_file() else Path()
-    path = path.expanduser()  # make does not expand ~
+    path = path.expanduser()  # expand `~` here, because make does not
     found = discover(path)
     click.echo(found.found, err=True)
     if found.config is None and (above := project_above(Path.cwd())) is not None:
@@ -161,7 +161,7 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
-            # Without a log file for a server in memory: other commands cannot read its tasks.
+            # Write no log file for a server in memory, because other commands cannot read the server's tasks.
             log_file=prepare_log_file(folder.path, fresh=fresh) if store != "memory" else None,
             greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
@@ -195,26 +195,27 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
     from aion_core.dev.data_folder import STORE
 
     environment = {
-        # A short lease, so that a developer soon sees another worker take over the turn of a killed worker.
+        # Use a short lease, so that a developer soon sees another worker take over the turn of a killed worker.
         **({} if store == "dynamodb" else {"AION_LEASE_SECONDS": "10"}),
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,
-        # AWS does not check signatures in front of this server, so there is no HTTP entry point.
+        # Name no HTTP entry point, because AWS does not check signatures in front of this server.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
         "AION_LOOPBACK_ORIGINS": "true",
         "AION_CONSOLE": "dev",
         # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
-        # Permit webhooks on this machine, over http: developers run their webhooks here.
+        # Permit webhooks on this machine over http, because developers run their webhooks here.
         "AION_PUSH_HTTP": "true",
         "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
     }
     if store == "sqlite":
         environment["AION_SQLITE_FOLDER"] = str(folder / STORE)
     elif store == "dynamodb":
-        # The emulator serves one call at a time. Let further calls wait in this process, not in the emulator's sockets.
+        # Limit concurrent calls, because the emulator serves one call at a time. Further calls wait in this process,
+        # not in the emulator's sockets.
         environment |= {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
     return environment
 
@@ -292,7 +293,7 @@ def _watched(found: "Discovered") -> list[Path]:
 def find_template(folder: Path) -> Path:
     """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
     own = folder / "template.yaml"
-    # A template.yaml without aion's API function belongs to another program.
+    # Ignore a template.yaml without aion's API function, because the file belongs to another program.
     if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
         return own
     return shipped() / "template.yaml"

@@ -104,7 +104,7 @@ def _checks(
         config /= options.DEFAULT_CONFIG
     declared, results = local.check_config(config)
     agents = declared.agents if declared is not None else {}
-    # A deployment can be checked without its aion.yaml.
+    # Skip a missing aion.yaml, because a deployment can be checked without the file.
     yield from results if config.is_file() else ()
     yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
 

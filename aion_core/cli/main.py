@@ -54,7 +54,7 @@ def aion(context: click.Context) -> None:
     Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
     your AWS credentials.
     """
-    # click prints colours on terminals only. NO_COLOR turns colours off on terminals too (https://no-color.org).
+    # Turn colours off for NO_COLOR (https://no-color.org), because click itself does so only outside of a terminal.
     if os.environ.get("NO_COLOR"):
         context.color = False
 
@@ -79,7 +79,7 @@ def main() -> None:
     The exit code is 2 for a wrong command line, 1 for a failed command.
     """
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
-        # A terminal or pipe with another encoding than UTF-8 cannot print some characters.
+        # Replace unprintable characters, because a terminal or pipe may have another encoding than UTF-8.
         sys.stdout.reconfigure(errors="replace")
     try:
         aion()
@@ -89,7 +89,7 @@ def main() -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
-            # Exit without flushing the output, because that would raise the error again.
+            # Exit without flushing the output, because another flush would fail too.
             os._exit(1)
         if error.errno not in _UNUSABLE or not error.filename:
             raise
@@ -111,7 +111,7 @@ def _missing(error: ImportError) -> str | None:
 
     Return None if the import failed in the agent author's code, or for a module of aion itself.
     """
-    # For a missing package, the a2a-sdk raises its own ImportError, caused by a ModuleNotFoundError.
+    # Use the cause, because the a2a-sdk raises its own ImportError for a missing package's ModuleNotFoundError.
     cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return None

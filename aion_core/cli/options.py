@@ -79,7 +79,7 @@ def agent_ids(context: click.Context, _: click.Parameter, incomplete: str) -> li
     try:
         return [name for name in declared_agents(Path(config), ()) if name.startswith(incomplete)]
     except AionError:
-        return []  # the command itself reports the error
+        return []  # suggest no ids, because the command itself reports the error
 
 
 def agent(command: Command) -> Command:
@@ -213,7 +213,7 @@ def deployment(command: Command) -> Command:
     @functools.wraps(command)
     def with_deployment(*arguments: Any, stack: str | None, table: str | None, **options: Any) -> Any:
         named = Deployment(stack or "", {"AION_TABLE": table} if table else {})
-        # Restore the AWS variables afterwards: for a development server, `_use_local` changes them.
+        # Restore the AWS variables afterwards, because `_use_local` changes them for a development server.
         with _environment({}, _OF_AWS):
             return command(*arguments, deployment=named, **options)
 
@@ -250,7 +250,7 @@ def aws(command: Command) -> Command:
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
     """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
-    # Let AWS_REGION override the profile's region, as in the AWS CLI. boto3 reads AWS_DEFAULT_REGION only.
+    # Let AWS_REGION override the profile's region, as in the AWS CLI, because boto3 reads AWS_DEFAULT_REGION only.
     region = region or os.environ.get("AWS_REGION")
     variables = {
         "AWS_PROFILE": profile,

@@ -134,7 +134,7 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
         click.echo("Locking its dependencies (uv lock) …", err=True)
         failed = lock(folder)
     written = {"infra/" if path.startswith("infra/") else path for path in made.written}
-    # A project within a uv workspace has no lock file of its own.
+    # List uv.lock only if the file exists, because a project within a uv workspace has no lock file of its own.
     written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
     for path, content in contents(has_tests=project.has_tests).items():
         if path in written:

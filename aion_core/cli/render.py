@@ -137,7 +137,7 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
     if record.interrupted is not None:
         behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
-        # With queued turns, a wake-up message has work: the worker checks whether the interrupted task still exists.
+        # Return True for queued turns: a wake-up message makes a worker check if the interrupted task still exists.
         return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
     return "No turn is running or queued. There is nothing to do.", False
 

@@ -43,7 +43,7 @@ class Step:
     def clear(self) -> None:
         """Remove the line printed by `draw`."""
         if self._live:
-            # `color=True`, because click would remove this control sequence together with the colours.
+            # Pass `color=True`, because click would otherwise remove this control sequence together with the colours.
             click.echo(_CLEAR, nl=False, color=True)
 
 
@@ -56,7 +56,7 @@ def step(name: str) -> Iterator[Step]:
         yield running
     except BaseException as error:
         running.clear()
-        # A user's negative answer or Ctrl-C is not a failure.
+        # Do not report a user's negative answer or Ctrl-C as a failure.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
             click.echo(f"{_styled('FAILED', 'red')} {name}")
         raise
@@ -93,7 +93,7 @@ def _spin(text: str, ended: threading.Event) -> None:
     from rich.live import Live
     from rich.spinner import Spinner
 
-    # Do not redirect stdout and stderr: other output must not go through this console.
+    # Do not redirect stdout and stderr, because other output must not go through this console.
     console, spinner = Console(stderr=True), Spinner("dots", f"{text} …")
     with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         ended.wait()

@@ -70,7 +70,7 @@ def story_of(
     """
     recorded = list(_recorded(list(events), caller, agent, content=content))
     logged = [found for line in lines for found in _logged(line)]
-    # The sort is stable, so an event precedes a log line of the same time. Events without a time come last.
+    # Sort by time. An event precedes a log line of the same time (stable sort). Events without a time come last.
     story = sorted([*recorded, *logged], key=lambda each: each.at or _AT_END)
     return _with_waits(story)
 
@@ -214,7 +214,7 @@ def _raised(fields: dict[str, Any]) -> str:
     """Return the line of a traceback that names the raised exception, or "" without a traceback."""
     lines = str(fields.get("exception") or "").strip().splitlines()
     name = re.escape(str(fields.get("exception_name") or ""))
-    # Search backwards: the exception's notes, such as LangGraph's name of the node, follow the line with its name.
+    # Search backwards, because notes, such as the node's name by LangGraph, follow the line with the exception's name.
     named = (line for line in reversed(lines) if name and re.match(rf"([\w.]+\.)?{name}(:|$)", line))
     return next(named, lines[-1] if lines else "")
 
@@ -224,7 +224,7 @@ def _failure(at: datetime, function: str, message: str, fields: dict[str, Any]) 
     raised = _raised(fields)
     cause = f" {one_line(raised)}" if raised else ""
     details: dict[str, Any] = {"function": function}
-    # AWS's error code is at the end of the exception or, without an exception, at the end of the message.
+    # Search AWS's error code at the end of the exception or, without an exception, at the end of the message.
     if found := _AWS_ERROR.search(cause or message):
         details |= {"operation": found[1], "code": found[2]}
         cause += f" (AWS's error code for {found[1]}: {found[2]})"

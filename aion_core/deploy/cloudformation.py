@@ -92,7 +92,7 @@ def deleted(name: str) -> list[str]:
         for each in listed(
             client_of("cloudformation"), "list_stacks", "StackSummaries", StackStatusFilter=["DELETE_COMPLETE"]
         )
-        # Leave out nested stacks: their names only begin with the name of their parent.
+        # Leave out nested stacks: their names only begin with the parent's name, but they also have a ParentId.
         if each["StackName"] == name and not each.get("ParentId")
     ]
     return [each["StackId"] for each in sorted(found, key=lambda each: each["CreationTime"], reverse=True)]
@@ -119,7 +119,7 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
     for event in _events(stack_id, above=above):
         if event.status == "DELETE_SKIPPED":
             yield Resource(event.path, event.type, event.physical_id, event.status, is_retained=True)
-        # Skip the events about the stack itself: their physical id is the stack's id.
+        # Skip the stack's own events, which have the stack's id as their physical id.
         if event.type == NESTED and event.physical_id not in ("", stack_id):
             nested[event.physical_id] = event.path
     for physical_id, path in nested.items():
@@ -141,7 +141,7 @@ def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
     try:
         body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
     except AwsRefused as error:
-        # A stack has no template until its first change set is executed.
+        # Return no resources, because a stack has no template until its first change set is executed.
         if error.code == "ValidationError":
             return {}
         raise

@@ -188,7 +188,7 @@ def owner(resource: RetainedResource) -> str:
         if error.code == "ValidationError":
             return ""
         raise
-    # Leave out deleted stacks: the status of their resources begins with DELETE_.
+    # Leave out resources of deleted stacks, because their status begins with DELETE_.
     existing = [each for each in found["StackResources"] if not each["ResourceStatus"].startswith("DELETE_")]
     return str(existing[0]["StackName"]) if existing else ""
 
@@ -243,7 +243,7 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, str]]:
 
 
 def _batches(found: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
-    # Yield a batch after reading its page, because the page contains the position of the next page.
+    # It is safe to delete a batch between two pages, because each page contains the position of the next page.
     batch: list[dict[str, str]] = []
     for each in found:
         batch.append(each)

@@ -202,7 +202,7 @@ def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
 
 def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
     at = datetime.fromtimestamp(line.at / 1000).astimezone()
-    # Texts of callers may contain control characters, which could control the terminal.
+    # Escape control characters, because texts of callers could otherwise control the terminal.
     texts = [*(message.splitlines() or [""]), *traceback.splitlines()]
     first, *others = map(log.one_line, texts)
     head = f"{at:%Y-%m-%d %H:%M:%S}.{line.at % 1000:03d} {line.function:5} {log.one_line(level):7} {first}"

@@ -48,7 +48,7 @@ class Sam:
         """
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
-        # Build in the project's folder. By default SAM builds in a copy of it, without .venv and .git.
+        # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
         command = ["build", "--build-in-source", *self._config(), *overrides]
         code, lines = self._run(command, lambda line: None if _NOISE.match(line) else report(line), more)
         if code:

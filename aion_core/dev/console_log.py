@@ -44,7 +44,7 @@ def install(*, colour: bool) -> None:
     logging.getLogger().setLevel(logging.INFO)
     logging.getLogger("aion_core").setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
-    # Hide urllib3's warning about a full connection pool: many leases may be renewed at once.
+    # Hide urllib3's warning about a full connection pool, because many leases may be renewed at once.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
@@ -113,7 +113,7 @@ def _source(record: logging.LogRecord) -> str:
     """Return the name of the record's logger in brackets, or "" for aion's own loggers."""
     if record.name.partition(".")[0] in ("aion_core", "handlers", "root"):
         return ""
-    # The logger of a file outside of a package has a generated name: print the file's name instead.
+    # Print the file's name if the logger has a generated name, because the file is outside of a package.
     return f"({record.module if record.name.startswith(GENERATED_NAME) else record.name})"
 
 
@@ -127,7 +127,7 @@ def traceback_lines(error: BaseException) -> list[str]:
     if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
         return _last_lines(error)
     if any(_is_authors(frame) for each in chain for frame in _frames(each)):
-        # ADK wraps an author's exception in its own exceptions, which add no information.
+        # Leave out ADK's own exceptions around an author's exception, because they add no information.
         chain = [each for each in chain if not _is_adks(each)]
     for number, each in enumerate(chain):
         if number:
@@ -165,7 +165,7 @@ def _frames(error: BaseException) -> list[FrameSummary]:
 
 def _last_lines(error: BaseException) -> list[str]:
     texts = (text.rstrip("\n") for text in traceback.format_exception_only(error))
-    # The text of an exception may come from a caller and contain characters that control the terminal.
+    # Escape control characters, because the text of an exception may come from a caller and could control the terminal.
     lines = [log.one_line(line) for text in texts for line in text.split("\n")]
     notes = [match["node"] for line in lines if (match := _NODE.fullmatch(line))]
     lines = [line for line in lines if not _NODE.fullmatch(line)]
@@ -181,7 +181,7 @@ def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
         if is_authors:
             yield from (line for frame in some for line in _shown(frame))
             continue
-        # A traceback without a frame of the author's code is reduced to its last frame, which raised the exception.
+        # Show the last frame of a traceback without the author's code, because this frame raised the exception.
         shown = [] if authors else some[-1:]
         hidden = some[: len(some) - len(shown)]
         if hidden:
@@ -209,7 +209,7 @@ def _package_of(filename: str) -> str:
     for folder in (*_LIBRARIES, _STANDARD):
         if path.is_relative_to(folder):
             return path.relative_to(folder).parts[0].removesuffix(".py")
-    # The file belongs to a dependency in another folder, or the code has no file.
+    # Name the package of a dependency in another folder. For code without a file, return "Python".
     if "site-packages" in path.parts:
         return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
     return "Python" if filename.startswith("<") else ""

@@ -168,7 +168,7 @@ def _lock(descriptor: int) -> bool:
     try:
         import fcntl
     except ImportError:
-        # Windows has no such lock. There, two servers could use the same data.
+        # Continue without a lock on Windows, which has no `fcntl`. Two servers could use the same data there.
         return True
     for seconds in LOCK_WAITS:
         try:

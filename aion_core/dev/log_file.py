@@ -54,10 +54,10 @@ class _LogFile(logging.Handler):
             self._fails = False
         except OSError as error:
             if not self._fails:
-                # Set the flag first, because the warning is passed to this handler too.
+                # Set the flag before the warning, because this handler receives the warning too.
                 self._fails = True
                 logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
-        except Exception:  # as handlers of the logging module do
+        except Exception:  # report other errors as the logging module's handlers do
             self.handleError(record)
 
 
@@ -85,7 +85,7 @@ def read(folder: Path, task_id: str, context_id: str) -> "list[LogLine]":
     found = []
     for path in (folder / EARLIER, folder / LOG):
         for text in _texts(path):
-            # Skip lines without these ids before parsing, because parsing is slow.
+            # Skip lines without the id of the task or context before parsing, because parsing is slow.
             if f'"{task_id}"' not in text and f'"{context_id}"' not in text:
                 continue
             line = LogLine(0, SERVICE, text.rstrip(), "")

@@ -143,7 +143,7 @@ def run_forkserver() -> None:
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it
         before, tempfile.tempdir = tempfile.tempdir, "/tmp"  # noqa: S108
         try:
-            util.get_temp_dir()  # multiprocessing caches the result
+            util.get_temp_dir()  # create the folder now, because multiprocessing caches its path
         finally:
             tempfile.tempdir = before
     ensure_running()

@@ -384,7 +384,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wake_up(self) -> None:
-        # Ignore a full pipe, since the bytes in it wake the loop anyway.
+        # Ignore a full pipe, because the bytes in it wake the loop anyway.
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b".")
 
@@ -439,7 +439,7 @@ def _shown(paths: Iterable[str]) -> str:
     try:
         names = sorted({os.path.relpath(path) for path in paths}, key=len)
     except OSError:
-        # The current folder has been deleted.
+        # Print the paths as they are, because the current folder has been deleted.
         names = sorted(set(paths), key=len)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -70,7 +70,7 @@ class Watcher:
         self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
-        # Do not watch ignored folders at all. A virtual environment may have more folders than the system can watch.
+        # Leave ignored folders out, because a virtual environment may have more folders than the system can watch.
         try:
             watched = paths(root)
             if not watched:
@@ -86,7 +86,7 @@ class Watcher:
                 ignore_permission_denied=True,
             ):
                 self._edited(path for _, path in changes)
-        except Exception as error:  # watchfiles raises various errors of the operating system
+        except Exception as error:  # report any error: watchfiles raises various errors of the operating system
             self._failed(error)
 
 
@@ -97,7 +97,7 @@ def _itself(root: Path) -> list[Path]:
 def _inner(root: Path) -> list[Path]:
     """Return the folders in `root` to watch recursively, without ignored folders."""
     if root in (Path.home(), Path(root.anchor)):
-        # Watch no subfolders of a home folder or of the file system's root: they contain too many other files.
+        # Watch no subfolders of a home folder or of the file system's root, because they contain too many other files.
         return []
     try:
         return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]

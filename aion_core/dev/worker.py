@@ -53,7 +53,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
     try:
         _Worker(listener, connection).run()
     except KeyboardInterrupt:
-        # The worker ignores Ctrl-C, so an agent's code has restored the signal's default handler.
+        # Exit as after Ctrl-C. The worker ignores Ctrl-C, so an agent's code has restored the signal's default handler.
         os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
@@ -69,7 +69,7 @@ def _own_group() -> None:
     """Make this process the leader of a process group, so that the supervisor can kill it with its children."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
-        # Otherwise the terminal may stop this process, because a background process group writes to it.
+        # Ignore SIGTTOU, because otherwise a terminal may stop this background process when it prints.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
@@ -125,7 +125,7 @@ class _Worker:
         try:
             task: Load = self._connection.recv()
         except (EOFError, OSError):
-            # The supervisor has ended, or has already started another worker.
+            # End without an error, because the supervisor has ended or has already started another worker.
             return
         threading.Thread(target=self._commands.read, name="supervisor", daemon=True).start()
         try:
@@ -154,7 +154,7 @@ class _Worker:
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
             os.environ.update(task.environment)
-        # As on Lambda, the handlers read their settings at import.
+        # Import the app only now, because the handlers read their settings at import, as on Lambda.
         from handlers.api import app
 
         failures, agents = {}, app.state.agents
@@ -162,7 +162,7 @@ class _Worker:
             if (failure := _load_agent(agent)) is not None:
                 failures[agent_id] = failure
         per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
-        # The supervisor reports agents that could not be loaded.
+        # Empty the map, so that the app does not load the agents again. The supervisor reports failed agents.
         app.state.agents = {}
         self._background = app.state.background
         names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
@@ -244,7 +244,7 @@ class _Worker:
             listening.close()
         for connection in list(server.server_state.connections):
             connection.shutdown()
-        # Without this message, the supervisor would assume a blocked event loop and kill the worker.
+        # Report the stop. Otherwise the supervisor would assume a blocked event loop and kill the worker.
         self._connection.send(Stopping())
         for each in (*self._pollers, *([self._background] if self._background else [])):
             each.stop()
@@ -323,7 +323,7 @@ def _load_agent(agent: Any) -> str | None:
     except ConfigurationError as error:
         screen = getattr(error, "screen", None)
         return str(screen()) if callable(screen) else str(error)
-    except Exception as error:  # the author's code may raise any exception
+    except Exception as error:  # report any exception of the author's code
         return "\n".join(console_log.traceback_lines(error))
     return None
 
@@ -352,7 +352,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            # The server has ended. Never return, because this thread ends with the process.
+            # Never return, because the server has ended and this thread ends with the process.
             await asyncio.get_running_loop().create_future()
 
     return partial(run_task.handler, answer=answer)

@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve the configured app until SIGTERM and return 0, or return 1 after a failure."""
-    # Exit on SIGTERM until the event loop handles the signal: by default, SIGTERM would kill the process.
+    # Exit cleanly on SIGTERM until the event loop handles the signal. By default, SIGTERM would kill the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Flush each line. Python buffers output to a pipe, and Lambda may freeze the process before a flush.
+    # Flush each line, because Python buffers output to a pipe, and Lambda may freeze the process before a flush.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     try:

@@ -46,7 +46,7 @@ class Lifespan:
 
     async def __aenter__(self) -> Self:
         """Run the app's startup. Raises InitError if it fails."""
-        # Run startup and shutdown in one asyncio task: the task that enters a task group must also exit it.
+        # Run startup and shutdown in one asyncio task, because the task that enters a task group must also exit it.
         self._task = asyncio.create_task(self._run())
         self._inbox.put_nowait({"type": "lifespan.startup"})
         await self._started
@@ -69,7 +69,7 @@ class Lifespan:
             elif self._listening:
                 self._fail(repr(error), error)
             else:
-                # The app raised before it received an event, so it does not support the lifespan protocol.
+                # Continue, because an app that raises before its first event does not support the lifespan protocol.
                 logger.debug("The app has no lifespan: %r", error)
         if not self._started.done():
             self._started.set_result(None)

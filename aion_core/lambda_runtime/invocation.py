@@ -62,7 +62,7 @@ class InvocationContext(Struct, frozen=True):
     log_group_name: str
     log_stream_name: str
     tenant_id: str | None = None
-    # Only a direct Invoke has these attributes, and a direct Invoke is not an HTTP event.
+    # Leave `identity` and `client_context` empty: only a direct Invoke sets them, and its event is not an HTTP event.
     identity: None = None
     client_context: None = None
 
@@ -115,8 +115,8 @@ class EventReader:
         try:
             handler = self._mangum.infer(event, cast("LambdaContext", context))
             request = HttpRequest(handler.scope, handler.body)
-        # mangum raises RuntimeError for an unknown event. For a similar event, such as a WebSocket event, it fails at
-        # the first missing field.
+        # mangum raises RuntimeError for an unknown event, and another error at the first missing field of a similar
+        # event, such as a WebSocket event.
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
         changed = {"headers": _headers(request.scope, event), "path": _path(request.scope["path"], event)}

@@ -55,16 +55,16 @@ class InvocationLoop:
         scope["aion.streamed"] = True
         response = StreamedResponse(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
-        # If less time is left than twice the margin, the app gets half of the time.
+        # Give the app half of the time if less time is left than twice the margin.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
             await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
         finally:
-            # Reached when the app call has ended, when the deadline is near, or when SIGTERM cancels this loop.
+            # Conclude the call when the app has ended, when the deadline is near, or when SIGTERM cancels this loop.
             await self._conclude(call, response, invocation, grace=margin / 3)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Call the app within the task: some apps, such as ASGI 2 apps, raise in the call itself.
+        # Call the app within the asyncio task, because some apps, such as ASGI 2 apps, raise in the call itself.
         await self._app(scope, receive, send)
 
     async def _conclude(
@@ -97,7 +97,7 @@ class InvocationLoop:
         try:
             await self._api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", message))
         except OSError as error:
-            # Only log the error: if the Runtime API fails permanently, the next call of `next` raises.
+            # Only log the error, because the next call of `next` raises if the Runtime API fails permanently.
             logger.warning(
                 "Invocation %s: the Runtime API did not accept the refusal: %r",
                 invocation.request_id,

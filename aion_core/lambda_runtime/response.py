@@ -74,7 +74,7 @@ def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     single: dict[str, str] = {}
     cookies: list[str] = []
     for raw_name, raw_value in headers:
-        # ASGI servers and frameworks decode headers as latin-1. json.dumps escapes non-ASCII characters.
+        # Decode headers as latin-1, as ASGI servers and frameworks do. json.dumps escapes non-ASCII characters.
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name == "set-cookie":
             cookies.append(value)
@@ -96,7 +96,7 @@ class StreamedResponse:
         self._begin = begin
         self._prelude = b""
         self._call: RuntimeApiCall | None = None
-        # Several asyncio tasks of an app may send at the same time. Only the first body message opens the connection.
+        # Let one asyncio task of the app send at a time, because only the first body message opens the connection.
         self._lock = asyncio.Lock()
         self._last_yield = 0.0
 
@@ -156,8 +156,8 @@ class StreamedResponse:
         self.over.set()
 
     async def _yield_to_others(self) -> None:
-        # With a fast or lost client, `send` never waits. Without this sleep, an app that sends in a loop would block
-        # the event loop, and the runtime could not react to the deadline or SIGTERM.
+        # Sleep, because `send` never waits with a fast or lost client. Otherwise an app that sends in a loop would
+        # block the event loop, and the runtime could not react to the deadline or SIGTERM.
         now = time.monotonic()
         if now - self._last_yield > _MAX_TURN:
             self._last_yield = now

@@ -65,7 +65,7 @@ class RuntimeApiCall:
         """Connect to the Runtime API and write the headers of a request. Raises OSError for a failed connection."""
         endpoint = urlsplit(f"//{address}")
         call = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
-        # The Runtime API's documentation requires that the connection is closed after a streamed response.
+        # Close the connection after a streamed response, as the Runtime API's documentation requires.
         general = [("Host", address), ("User-Agent", "aion-lambda-runtime"), ("Connection", "close")]
         call._send(h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers]))
         return call
@@ -108,7 +108,7 @@ class RuntimeApiCall:
         self._writer.transport.abort()
 
     def _send(self, event: h11.Event) -> None:
-        # Do not use writelines: in Python versions with CVE-2024-12254, drain() does not wait after writelines.
+        # Do not use writelines, because drain() does not wait after writelines in Python versions with CVE-2024-12254.
         self._writer.write(self._http.send(event) or b"")
 
 

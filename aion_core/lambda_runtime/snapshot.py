@@ -47,7 +47,7 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
 def _registered() -> tuple[list[Hook], list[Hook]]:
     """Return the hooks that agents' code has registered, before the snapshot and after a restore."""
     try:
-        # Lambda's Python runtime contains this library by AWS. Other machines take no snapshots.
+        # Import AWS's library here, because only Lambda's Python runtime contains it. Other machines take no snapshots.
         import snapshot_restore_py as library  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return [], []

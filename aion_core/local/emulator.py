@@ -180,7 +180,7 @@ class _RequestSerializer:
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
         if not _only_reads(environ, target):
-            # Concurrent requests make the number inexact, but it is only compared with an earlier number.
+            # Count without a lock: the number is only compared with an earlier number, so it may be inexact.
             self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
@@ -221,7 +221,7 @@ class _RequestSerializer:
         request = json.loads(content)
         wait = int(request.get("WaitTimeSeconds") or 0)
         if not 0 <= wait <= self.LONGEST_POLL:
-            return self._app(environ, start_response)  # moto responds with an error
+            return self._app(environ, start_response)  # let moto respond with an error
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
@@ -230,7 +230,8 @@ class _RequestSerializer:
         with self._sqs:
             while True:
                 if _is_disconnected(environ) or receiver in self._dismissed:
-                    # The receiving process has ended. A message sent to it would be invisible until its timeout.
+                    # Send no message: the receiving process has ended, so the message would stay hidden until its
+                    # timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
@@ -275,7 +276,7 @@ def _is_disconnected(environ: "WSGIEnvironment") -> bool:
     if connection is None or not select.select([connection], [], [], 0)[0]:
         return False
     try:
-        # A waiting client sends nothing, so its socket becomes readable only when the client closes the connection.
+        # Peek one byte: a waiting client sends nothing, so its socket becomes readable only when the client closes it.
         return not connection.recv(1, socket.MSG_PEEK)
     except OSError:
         return True
@@ -302,7 +303,7 @@ def _is_from_web_page(environ: "WSGIEnvironment") -> bool:
 class _QuietHandler(MotoRequestHandler):
     """moto's request handler without a log line for each request."""
 
-    # A response consists of several small writes. With Nagle's algorithm, each write would wait for an acknowledgement.
+    # Disable Nagle's algorithm, because each of a response's small writes would wait for an acknowledgement.
     disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

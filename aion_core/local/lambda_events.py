@@ -63,7 +63,7 @@ def schedule_event(kind: str, name: str, properties: Mapping[str, Any], place: P
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "region": place.region,
         "resources": [f"arn:aws:{source}:{place.region}:{place.account}:{resource}"],
-        # EventBridge Scheduler sends `detail` as text.
+        # Write `detail` as text for EventBridge Scheduler, and as an object for a rule, as AWS does.
         "detail": {} if is_rule else "{}",
     }
 

@@ -41,7 +41,7 @@ def speed_up_dynamodb(backend: "DynamoDBBackend") -> None:
         try:
             undo = [_undo(backend, action) for action in transact_items]
         except Exception:
-            # The request is invalid. Let moto return its error.
+            # Let moto return its own error, because the request is invalid.
             return transact(transact_items)
         with ExitStack() as uncopied:
             for table in {
@@ -119,7 +119,7 @@ def _start_message_move_task(response: SQSResponse) -> ActionResult:
     queues = {queue.queue_arn: queue for queue in backend.queues.values()}
     source, destination = (queues[response._get_param(name)] for name in ("SourceArn", "DestinationArn"))
     for message in source.messages:
-        # As on AWS, the moved message gets a new id and send time, and its receive count starts at zero.
+        # Send a new message: as on AWS, it gets a new id and send time, and its receive count starts at zero.
         backend.send_message(destination.name, message.body, group_id=message.group_id)
         source._messages.remove(message)
     return ActionResult({"TaskHandle": "moto"})

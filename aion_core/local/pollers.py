@@ -108,7 +108,7 @@ class QueuePoller:
     def stop(self) -> None:
         """Start no further invocation."""
         self._stopping.set()
-        self._slots.release()  # wakes the thread that waits for a free slot
+        self._slots.release()  # wake the thread that waits for a free slot
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running batches until this monotonic time. Return the function's name for each unfinished batch."""

@@ -111,7 +111,7 @@ def _create_buckets(template: Template, buckets: list[str], s3: "S3Client") -> N
         properties = _supported(template, bucket, _BUCKET_SUPPORTED, _BUCKET_IGNORED)
         name = template.attribute(bucket, None, bucket)
         region = template.place.region
-        # S3 rejects us-east-1 as a location constraint.
+        # Set no location in us-east-1, because S3 rejects us-east-1 as a location constraint.
         s3.create_bucket(
             Bucket=name,
             **({} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}),  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The emulator accepts any credentials. Without credentials, boto3 would look for them on the network.
+# Set arbitrary credentials: the emulator accepts any, and without credentials boto3 would search the network for them.
 SETTINGS = {
     "AWS_REGION": REGION,
     "AWS_DEFAULT_REGION": REGION,

@@ -85,7 +85,7 @@ class _Queue(Generic[B]):
     def _start(self, wake_up: B, delay: float) -> None:
         if self._closed:
             return
-        # Store the task: an event loop has only weak references to its tasks.
+        # Store the asyncio task, because an event loop has only weak references to its tasks.
         task = asyncio.get_running_loop().create_task(_LateCoroutine(partial(self._handle, wake_up, delay)))
         self._handling[task] = wake_up
         task.add_done_callback(self._handling.pop)
@@ -98,7 +98,7 @@ class _Queue(Generic[B]):
             try:
                 await self._handler(wake_up)
                 return
-            except Exception:  # A handler may raise anything.
+            except Exception:  # A handler may raise any exception.
                 logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
 
@@ -112,7 +112,7 @@ class _LateCoroutine(Coroutine[Any, Any, None]):
 
     def __init__(self, create: partial[Coroutine[Any, Any, None]]) -> None:
         self._create = create
-        # asyncio shows this name in the task's description.
+        # Copy the handler's name, because asyncio shows it in the task's description.
         self.__qualname__ = create.func.__qualname__
         self._work: Coroutine[Any, Any, None] | None = None
 

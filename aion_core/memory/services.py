@@ -71,7 +71,7 @@ class MemoryCipher:
 
     @cached_property
     def _aes(self) -> "AESGCM":
-        # Import late: the import takes 7 MB, and most processes encrypt nothing.
+        # Import late, because the import takes 7 MB and most processes encrypt nothing.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(self._key)

@@ -111,8 +111,8 @@ def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
             pass
 
 
-# The bytes written by marshal depend on reference counts, which vary with the files compiled before. So read the bytes
-# back and write them again: then only the code itself refers to its objects.
+# Read the compiled code back and write it again: then only the code itself refers to its objects. Otherwise marshal's
+# bytes would depend on reference counts, which vary with the files compiled before.
 NORMALIZED = """
 import gc, marshal, os, sys
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
@@ -165,7 +165,7 @@ def fix_times_and_modes(target: Path) -> None:
         found = os.stat(path)
         is_program = stat.S_ISDIR(found.st_mode) or path.endswith(".sh") or ".so" in os.path.basename(path)
         mode = 0o755 if is_program else 0o644
-        # Most files are hard links to files in the cache, and these have the fixed time and mode already.
+        # Change only other modes and times: most files are hard links to cached files with the fixed values.
         if stat.S_IMODE(found.st_mode) != mode:
             os.chmod(path, mode)
         if found.st_mtime != EPOCH:

@@ -106,7 +106,7 @@ def _is_there(name: str, places: Sequence[Path]) -> bool:
             folder /= step
             if not folder.is_dir():
                 break
-            # A folder without __init__.py is a namespace package: look in it for the next part of the name.
+            # Look in a namespace package, a folder without __init__.py, for the next part of the name.
             if (folder / "__init__.py").is_file():
                 return True
         else:
@@ -142,7 +142,7 @@ def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
     folders = [folder for root in roots for folder in (root, root / "src")]
     for path in paths:
         place = path.partition(":")[0]
-        # The agent's path in aion.yaml names a file, a module, a package, or an ADK agent's folder.
+        # Try each form of the agent's path in aion.yaml: a file, a module, a package, or an ADK agent's folder.
         parts = place if place.endswith(".py") else place.replace(".", "/")
         names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
         for file in (folder / name for folder in folders for name in names):

@@ -51,7 +51,7 @@ def install(planned: PackagePlan) -> list[Path]:
     Raises BuildError or UvMissing.
     """
     folders = {_folder(planned, line): line for line in _lines(planned.requirements)}
-    # Only one process installs at a time. Other processes wait, so that they need not install the same distributions.
+    # Let only one process install at a time, so that waiting processes need not install the same distributions.
     with file_lock(cache() / "distributions"):
         missing = {folder: line for folder, line in folders.items() if not (folder / "built").is_file()}
         if missing:
@@ -90,7 +90,7 @@ def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
         strip_libraries(scratch)
         compile_all(scratch, planned.python, [file.relative_to(scratch) for file in scratch.rglob("*.py")])
         fix_times_and_modes(scratch)
-        # Count the distributions of each top folder. A folder of only one distribution is moved as a whole.
+        # Count the distributions of each top folder, because a folder of only one distribution is moved as a whole.
         owners = Counter(top for each in files.values() for top in {place.parts[0] for place in each})
         for folder, line in missing.items():
             shutil.rmtree(folder, ignore_errors=True)

@@ -149,7 +149,7 @@ def plan(
         return PackagePlan(function, architecture, python, requirements, tuple(own_files()))
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
-    # Check the syntax first: the frameworks are found by imports, and a file with a syntax error has no known imports.
+    # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
     _check_syntax(found, folder, python)
     project = wanted(folder, found.requirements)
     installed = installed_frameworks(project)

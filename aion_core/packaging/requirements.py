@@ -236,7 +236,7 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
-    # Accept dependencies with a local source: the exported lock contains their paths instead of their names.
+    # Accept dependencies with a local source, because the exported lock contains their paths instead of their names.
     pyproject = read_pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
@@ -272,7 +272,7 @@ def _name_of_wheel(wheel: Path) -> str:
 def _extras(declared: Sequence[str]) -> frozenset[str]:
     """Return the extras of aion-lambda named in these requirements, except `local` and the frameworks' extras."""
     named = {extra for line in declared if _name(line) == DISTRIBUTION for extra in _requirement(line).extras}
-    # `local` is for development only, and the extras of frameworks follow from the agents' imports.
+    # Leave out `local`, an extra for development, and the extras of frameworks, which follow from the agents' imports.
     return frozenset(named) - {"local"} - extras()
 
 

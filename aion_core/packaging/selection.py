@@ -35,7 +35,7 @@ _STACKS = frozenset(
 )
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    # Between BEGIN line and key: plain or escaped line breaks, quotes, punctuation of code, or PEM headers.
+    # Match what separates BEGIN line and key: line breaks (also escaped), quotes, punctuation, or PEM headers.
     rb"(?:\\[nr]|\\u000[ad]|[\s\"'>+,()\\]|[A-Za-z-]+: [^\n]*\n)*"
     rb"[A-Za-z0-9+/=]{24}"
 )
@@ -188,7 +188,7 @@ def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    # Yield .aionignore last. The last match wins, so it overrides .gitignore.
+    # Yield .aionignore last, so that it overrides .gitignore: the last match wins.
     for name in reversed(IGNORE_FILES):
         file = folder / name
         if file.is_file():

@@ -86,7 +86,7 @@ class Claim(Struct, frozen=True):
 
 
 class ExpiredPushTimer(Struct, frozen=True):
-    """An expired timer of a task's push notifications, from an index that may be outdated."""
+    """Expired timer (time of a delivery attempt) of a push notification, read from an index that may be outdated."""
 
     task: TaskKey
     at: datetime

@@ -89,7 +89,7 @@ def plain(value: Any, depth: int = 0) -> Any:
             return {
                 name if type(name) is str and name else _name(name): (
                     member
-                    # Shortcut for most values: they are immutable, and the table can store them unchanged.
+                    # Return most values at once, because they are immutable and the table can store them unchanged.
                     if (kind := type(member)) is bytes
                     or kind is bool
                     or (kind is str and member.isascii())
@@ -158,7 +158,7 @@ def _digits(number: int) -> int:
 
 
 def _same(one: Any, other: Any) -> bool:
-    # Distinguish bool from int: True == 1 in Python, but a DynamoDB number never equals a BOOL.
+    # Distinguish bool from int, because True == 1 in Python, but a DynamoDB number never equals a BOOL.
     return (type(one) is bool) == (type(other) is bool) and one == other
 
 
@@ -269,7 +269,7 @@ def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
     for name, more in change.append.items():
         after[name] = [*_of_type(list, before, name, []), *plain(list(more))]
     for name in change.drop_first:
-        # DynamoDB's message: "The document path provided in the update expression is invalid for update".
+        # Refuse as DynamoDB: "The document path provided in the update expression is invalid for update".
         if name not in before:
             raise _invalid(f"there is no list {name}")
         after[name] = _of_type(list, before, name, [])[1:]
@@ -340,7 +340,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 return WriteOutcome(FINE, None)
             case ConditionCheck():
                 return WriteOutcome(FINE, item)
-        # Check a quick bound first: DynamoDB counts at most twice as many bytes as marshal writes.
+        # Count exactly only above a quick bound: DynamoDB counts at most twice as many bytes as marshal writes.
         if 2 * len(marshal.dumps(after, 2)) > MAX_ITEM_BYTES and item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)
@@ -375,7 +375,7 @@ def check_transaction(writes: Sequence[Write], token: str) -> None:
 
 def check_transaction_size(items: Sequence[Item]) -> None:
     """Raise StoreError if the items of a transaction together exceed DynamoDB's limit."""
-    # Count bytes only if there are enough items: most transactions have too few to exceed the limit.
+    # Count bytes only if there are enough items, because most transactions have too few to exceed the limit.
     if len(items) * MAX_ITEM_BYTES > MAX_TRANSACTION_BYTES < sum(item_size(item) for item in items):
         raise _invalid(f"the items of a transaction have more than {MAX_TRANSACTION_BYTES} bytes")
 

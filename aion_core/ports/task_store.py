@@ -62,7 +62,7 @@ class WhenBusy(StrEnum):
 
 
 class TurnStarted(Struct, frozen=True):
-    """Outcome: the caller now holds the lease of a turn and must run it."""
+    """Outcome: the caller now holds the lease of a turn (the right to run it) and must run the turn."""
 
     lease: Lease
     head: Head
@@ -84,7 +84,7 @@ class ContextInUse(Struct, frozen=True):
 
 
 class LeaseHeld(Struct, frozen=True):
-    """Outcome: another process has the lease of the context."""
+    """Outcome: another process has the lease of the context (the right to run its turns)."""
 
     fence: int
     """Fence of the other holder's lease."""
@@ -103,7 +103,7 @@ class TurnFinished(Struct, frozen=True):
 
 
 class ExpiredTimer(Struct, frozen=True):
-    """An expired timer of a context, from an index that may be outdated."""
+    """Expired timer (time of a wake-up) of a context, read from an index that may be outdated."""
 
     context: ContextKey
     at: datetime
@@ -129,10 +129,10 @@ MAX_WAITING = 20
 class TaskStore(Protocol):
     """Store of tasks: an event log per task, and at most one running turn per context.
 
-    Every method may raise StoreUnavailable; the caller may repeat the call. A lease and a queued turn have a timer, and
-    `expired_timers` finds it after it has expired. An event for push subscribers (`Head.push_epoch`,
-    `Head.push_events`) has a timer too: `PushConfigs.expired_timers` finds it. If the subscribers have changed, a
-    commit reads them again.
+    Every method may raise StoreUnavailable; the caller may repeat the call. A lease (right to run a turn) and a queued
+    turn have a timer (time of a wake-up), and `expired_timers` finds the timer after this time. An event for push
+    subscribers (`Head.push_epoch`, `Head.push_events`) has a timer too: `PushConfigs.expired_timers` finds it. If the
+    subscribers have changed, a commit reads them again.
     """
 
     # ── Messages ──────────────────────────────────────────────────────────────────────────────────────────────────────

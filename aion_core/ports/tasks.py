@@ -1,4 +1,4 @@
-"""Data types of a task: keys, head, turns, leases, and log entries."""
+"""Data types of a task: keys, head (current state), turns, leases (rights to run a turn), and log entries."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -40,7 +40,7 @@ class PushEvents(StrEnum):
 
 
 class Head(Struct, frozen=True):
-    """Head of a task: its state, newest event number, fence and push subscribers, without its log."""
+    """Current state of a task without its log: state, newest event number, fence (fencing token), push subscribers."""
 
     key: TaskKey
     context: ContextKey
@@ -85,7 +85,7 @@ class Turn(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """Right to run one turn of a context and to append to its task. It is lost when the fence grows."""
+    """Right to run one turn of a context and to append to its task. A higher fence (fencing token) revokes it."""
 
     context: ContextKey
     turn: Turn
@@ -107,7 +107,7 @@ class Numbered(Struct, frozen=True):
 
 
 class Log(Struct, frozen=True):
-    """A task's head and its stored events after some number, in order and without a gap."""
+    """A task's head (current state) and its stored events after some number, in order and without a gap."""
 
     head: Head
     events: tuple[Numbered, ...]
@@ -128,7 +128,10 @@ class Delta(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True, order=True):
-    """Position in a stream: after event `generation` and the first `n` chunks that follow it under `fence`."""
+    """Position in a stream: after event number `generation` and the first `n` chunks of text that follow this event.
+
+    `fence` is the fencing token of the turn that wrote these chunks.
+    """
 
     generation: int = 0
     fence: int = 0
@@ -136,7 +139,7 @@ class Cursor(Struct, frozen=True, order=True):
 
 
 class OpenText(Struct, frozen=True):
-    """Text of a stream delta that continues after an event."""
+    """Streamed text (stream delta) that began before an event and continues after it."""
 
     until: Cursor
     """Position of a reader that has exactly this text."""
@@ -147,7 +150,7 @@ class OpenText(Struct, frozen=True):
 
 
 class DeltaBatch(Struct, frozen=True):
-    """Consecutive chunks after event `generation`. `first` is the number of the first chunk, counted from 0."""
+    """Consecutive chunks of text after event number `generation`. `first` is the number of the first chunk, from 0."""
 
     generation: int
     fence: int

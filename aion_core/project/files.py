@@ -76,7 +76,7 @@ class Project:
     @property
     def local(self) -> str:
         """Requirement for aion-lambda's tools for development and deployment, quoted for a shell."""
-        # Name the source here too, because pip needs the same source in each requirement.
+        # Name the source here too, because pip needs it in each requirement of aion-lambda.
         direct = self.origin.direct
         return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
 
@@ -158,7 +158,7 @@ def shipped_files(folder: Path) -> dict[str, str]:
     """Return the texts of the folder's template.yaml, nested stacks and schema of aion.yaml, by their relative paths."""
     files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
     texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
-    # Leave out YAML files in infra/ other than stacks: a checkout of aion-lambda contains some.
+    # Leave out YAML files in infra/ that are no stacks, because a checkout of aion-lambda contains some.
     stacks = {path: text for path, text in texts.items() if "\nResources:" in text}
     return {**stacks, SCHEMA: (folder / SCHEMA).read_text(encoding="utf-8")}
 

@@ -68,7 +68,7 @@ def build_card(
             for binding in BINDINGS
         ],
         provider=provider,
-        # Leave a missing URL unset: a signature covers which fields are present, so an empty URL would differ.
+        # Leave a missing URL unset, because the card's signature distinguishes an empty field from a missing field.
         documentation_url=documentation_url or None,
         icon_url=icon_url or None,
         capabilities=AgentCapabilities(

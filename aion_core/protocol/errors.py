@@ -40,9 +40,9 @@ class MethodNotAllowedError(a2a.MethodNotFoundError):
 SDK_ERRORS: dict[type[ClientError], type[a2a.A2AError]] = {
     InvalidMessage: a2a.InvalidParamsError,
     TaskNotFound: a2a.TaskNotFoundError,
-    # The protocol has no error for a missing context, so use the error for a missing task.
+    # Use the error for a missing task, because the protocol has no error for a missing context.
     ContextNotFound: a2a.TaskNotFoundError,
-    # A2A 3.1.8: a missing push config is reported as a missing task.
+    # Report a missing push config as a missing task (A2A 3.1.8).
     PushConfigNotFound: a2a.TaskNotFoundError,
     TaskFinished: a2a.UnsupportedOperationError,
     TaskNotCancelable: a2a.TaskNotCancelableError,
@@ -129,7 +129,7 @@ def _refusal(error: AionError) -> a2a.A2AError:
 
 def invalid_params(message: str, *fields: str) -> a2a.InvalidParamsError:
     """Return the protocol error for invalid fields. `fields` are their paths in the request's JSON."""
-    # The SDK converts `errors` to a google.rpc.BadRequest (A2A 9.5).
+    # Name the fields in `errors`, because the SDK converts this list to a google.rpc.BadRequest (A2A 9.5).
     return a2a.InvalidParamsError(message, data={"errors": [{"field": field, "message": message} for field in fields]})
 
 
@@ -143,7 +143,7 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
         form, message, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
         message, data = str(error), error.data or {}
-    # The metadata of an ErrorInfo contain only texts. Invalid fields belong in a BadRequest.
+    # Take only texts, because the metadata of an ErrorInfo contain only texts. Invalid fields belong in a BadRequest.
     metadata = {key: _cut(value, MAX_MESSAGE) for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}

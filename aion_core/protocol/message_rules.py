@@ -53,7 +53,7 @@ def is_reserved(name: object) -> bool:
         return False
     left, invisible = RESERVED, 0
     for char in name:
-        # NFKD normalises variants, such as a fullwidth colon, and separates accents from their letters.
+        # Normalise by NFKD: it unifies variants, such as a fullwidth colon, and separates accents from their letters.
         for visible in unicodedata.normalize("NFKD", char).casefold():
             if visible in _BLANK or unicodedata.category(visible) in _INVISIBLE:
                 invisible += 1
@@ -147,7 +147,7 @@ _CONTENTS = "one of text, raw, url or data"
 def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
     """Check the fields of a SendMessage request. Raises InvalidMessage for the first invalid field, with a remedy."""
     if idempotency_key and not is_id(idempotency_key):
-        # Refuse an invalid key instead of changing it: a changed key could equal the key of another request.
+        # Refuse an invalid key instead of changing it, because a changed key could equal the key of another request.
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
@@ -290,7 +290,7 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
 
     Raises ContentTypeNotSupported for an unsupported part, and InvalidMessage for an invalid media type.
     """
-    # Import here: PushFunction uses this file to check ids, but must not load pydantic.
+    # Import here, because PushFunction uses this file to check ids, but must not load pydantic.
     from aion_core.protocol.aion.extensions import is_payload
 
     for index, part in enumerate(parts):
@@ -301,7 +301,7 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
                 f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        # An event of the Aion extensions is not content, so even an agent for text accepts a command.
+        # Accept an event of the Aion extensions, because it is not content: even an agent for text takes a command.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
@@ -333,7 +333,7 @@ def type_of(part: Part) -> str | None:
         case "data":
             return "application/json"
     guessed, encoding = guessed_type(part.filename)
-    # A file with an encoding has another type: `report.csv.gz` is not a CSV file.
+    # Ignore the guess for a file with an encoding: `report.csv.gz` is not a CSV file.
     return guessed if guessed and not encoding else ANY_FILE
 
 
@@ -364,7 +364,7 @@ def _matches(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
     if {one, other} in ({"text/plain", "text/markdown"}, {"text/plain", "text/html"}):
-        # A model reads and writes Markdown and HTML as plain text.
+        # Accept these pairs, because a model reads and writes Markdown and HTML as plain text.
         return True
     return all(a == b or "*" in (a, b) for a, b in zip(one.split("/"), other.split("/"), strict=True))
 

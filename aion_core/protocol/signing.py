@@ -115,7 +115,7 @@ def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str
                     (str(signature["protected"]), base64url_encode(payload).decode(), str(signature.get("signature")))
                 )
                 try:
-                    # Use the key's algorithm: the header of a signature is not trusted.
+                    # Use the key's algorithm, because the header of a signature is not trusted.
                     _jws.decode(token, key.public, algorithms=[key.algorithm])
                 except PyJWTError:
                     continue

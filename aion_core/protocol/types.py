@@ -43,7 +43,7 @@ from a2a.types.a2a_pb2 import (
 
 for _enum in (Role, TaskState):
     for _name, _number in _enum.items():
-        # Store the number as an attribute: otherwise protobuf searches the enum's descriptor at each access.
+        # Store the number as an attribute. Otherwise protobuf searches the enum's descriptor at each access.
         setattr(_enum, _name, _number)
 
 Event = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
@@ -184,7 +184,7 @@ def require_json(message: AnyMessage) -> None:
     for field, value in message.ListFields():
         if field.message_type is not None:
             for each in value if field.is_repeated else (value,):
-                # Such numbers occur only in data and metadata.
+                # Check data and metadata, because only they can contain a number such as NaN.
                 if isinstance(each, Struct | Value):
                     MessageToDict(each)
                 else:

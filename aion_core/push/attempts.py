@@ -60,8 +60,8 @@ class DeliveryAttempts:
             raise
         except Exception:
             labels = {"task_id": task.task_id, "config_id": config.id, "generation": entry.generation}
-            # Count this as a failed attempt: after several, the event is given up. An exception would block the later
-            # events forever.
+            # Return a failed attempt, so that the event is given up after several attempts. An exception would block
+            # the later events forever.
             logger.exception("A notification cannot be made.", extra=labels)
             return Unreachable("it cannot be made")
         began = self._clock.now()

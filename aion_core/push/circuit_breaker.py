@@ -42,7 +42,7 @@ class CircuitBreaker:
             return False
         if now < circuit.open_until:
             return True
-        # Only one probe at a time: skip the other attempts until the probe's outcome is recorded.
+        # Allow this probe, and skip other attempts until the outcome of the probe is recorded.
         circuit.open_until = now + timedelta(seconds=OPEN_SECONDS)
         return False
 

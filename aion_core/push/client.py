@@ -108,7 +108,7 @@ def retry_after(header: str, now: datetime) -> float | None:
         at = email.utils.parsedate_to_datetime(header)
         return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        # A hostile date may raise OverflowError, for example by its time zone.
+        # Ignore an invalid date. A hostile date may raise OverflowError, for example by its time zone.
         return None
 
 

@@ -85,7 +85,7 @@ class PushRegistry:
         check_config(
             config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        # In v0.3, a config without an id gets its task's id. This task may be new and have no id yet.
+        # In v0.3, use the task's id for a config without an id. The task id is empty if the message creates a task.
         config_id = config.id or _id_for(version, task_id)
         stored = await self._stored(call, config, TaskKey(call.owner, task_id), config_id, version)
         return replace(call, push=stored)
@@ -142,7 +142,7 @@ class PushRegistry:
             )
         key = TaskKey(call.owner, task_id)
         head = await self._tasks.head(key) if is_id(task_id) else None
-        # Another agent's task must look like a missing task.
+        # Report another agent's task as not found, because it must look like a missing task.
         if head is None or head.context.agent != call.agent:
             raise TaskNotFound(task_id)
         return key
@@ -163,7 +163,7 @@ class PushRegistry:
         try:
             return await self._configs.get(key, config_id)
         except StoreCorrupt:
-            # Continue: the new config replaces the unreadable config.
+            # Continue, because the new config replaces the unreadable config.
             logger.warning("The replaced push config cannot be read.", extra={"task_id": key.task_id})
             return None
 

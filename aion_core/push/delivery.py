@@ -118,7 +118,7 @@ class PushDelivery:
                 return
             if not self._has_time(until):
                 break
-            # Deliver to all webhooks concurrently: a slow receiver must not delay the others.
+            # Deliver to all webhooks concurrently, because a slow receiver must not delay the others.
             ended = await asyncio.gather(
                 *(self._deliver_to(delivery, head.generation, passed, until) for delivery in ready),
                 return_exceptions=True,
@@ -169,7 +169,7 @@ class PushDelivery:
         if claim is None:
             return
         try:
-            # Read the log after the claim: from now on, other processes leave new events to this process.
+            # Read the log after the claim, because other processes now leave new events to this process.
             while (log := await self._log(claim)) is None:
                 # Count an unreadable log as a failed attempt, so that the event is given up in the end: later events
                 # may be readable.
@@ -214,7 +214,7 @@ class PushDelivery:
             if not self._has_time(until):
                 await self._release(claim, cursor)
                 return
-            # Always post in the last attempt: an event may be given up only after a real post.
+            # Always post in the last attempt, because an event may be given up only after a real post.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
             outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
             match outcome:
@@ -250,7 +250,7 @@ class PushDelivery:
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
-        # If the wait exceeds the longest delay of the queue, the sweep of timers starts the retry.
+        # Leave the retry to the sweep of timers if the wait exceeds the longest delay of the queue.
         by_wake_up = wait.total_seconds() <= LONGEST_DELAY
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
         await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)

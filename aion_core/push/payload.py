@@ -34,7 +34,7 @@ def render(config: PushConfig, notification: Notification, *, at: datetime) -> W
 def _body(version: PushVersion, notification: Notification) -> bytes:
     """Return the JSON body: in v1.0 the event (A2A 4.3.3), in v0.3 the task after the event."""
     if version is PushVersion.V03:
-        # Import late: the conversions load slowly, and only receivers of v0.3 need them.
+        # Import late, because the conversions load slowly and only receivers of v0.3 need them.
         from a2a.compat.v0_3 import conversions
 
         assert notification.snapshot is not None  # noqa: S101  # the port's promise
@@ -52,6 +52,6 @@ def _authentication(config: PushConfig) -> Mapping[str, str]:
         return dict([header])
     credentials = config.credentials
     if config.scheme.lower() == "basic" and ":" in credentials:
-        # A plain user and password contain a colon; base64 never does.
+        # Encode a plain user and password. The colon between them marks them as plain, because base64 has no colon.
         credentials = base64.b64encode(credentials.encode()).decode()
     return {"Authorization": f"{config.scheme} {credentials}"}

@@ -60,7 +60,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
             try:
                 return await self._send(request, address, target.host, until - clock())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # The connection failed, so nothing was sent yet: try the next address.
+                # Try the next address, because the connection failed before the request was sent.
                 refused = error
             if clock() >= until:
                 break
@@ -71,7 +71,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         pinned = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
-            # The headers contain the Host header with the host's name.
+            # Keep the headers: their Host header contains the host's name, not the pinned address.
             headers=request.headers,
             stream=request.stream,
             extensions={
@@ -80,7 +80,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
                 "timeout": {**request.extensions.get("timeout", {}), "connect": max(seconds, 0.001)},
             },
         )
-        # Use a new transport for each request: two names with the same address must not share a connection.
+        # Use a new transport for each request, because two names with the same address must not share a connection.
         transport = httpx.AsyncHTTPTransport(verify=self._trusted(request.url.scheme), trust_env=False)
         try:
             response = await transport.handle_async_request(pinned)
@@ -96,7 +96,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 
     def _trusted(self, scheme: str) -> ssl.SSLContext:
         if scheme != "https":
-            # httpx requires a context, although http does not use it.
+            # Return an unused context, because httpx requires a context even for http.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._tls is None:
             # Create the context once, at the first request, because the certificate authorities load slowly.

@@ -38,7 +38,8 @@ def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
         return False
     if delivery.next_at is not None and delivery.next_at > now:
         return False
-    # Even if every event is delivered, a timer may be set: after a registration, or after a claiming process has died.
+    # Claim a delivery with a timer even if every event is delivered: a registration sets a timer, and a process that
+    # dies after its claim leaves a timer.
     return delivery.cursor < generation or delivery.due_at is not None
 
 

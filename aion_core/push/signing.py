@@ -54,7 +54,7 @@ def headers(notification_id: str, at: datetime, body: bytes, secrets: Sequence[s
     The signature header has one signature per secret, newest first: during a rotation the receiver may know only one of
     the secrets.
     """
-    # The standardwebhooks library ignores the time zone of the timestamp.
+    # Convert the time to UTC, because the standardwebhooks library ignores the time zone of the timestamp.
     at = at.astimezone(UTC)
     text = body.decode()
     return {

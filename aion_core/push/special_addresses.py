@@ -85,7 +85,7 @@ def leads_to_metadata(address: Address) -> bool:
 
 def ipv4_inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
     """Yield the IPv4 addresses that a translator or tunnel may extract from an IPv6 address."""
-    # RFC 6052 skips the ninth byte. IPv4-mapped, IPv4-compatible and ISATAP addresses have prefix length 96 too.
+    # Skip the ninth byte (RFC 6052). Length 96 also covers IPv4-mapped, IPv4-compatible and ISATAP addresses.
     around = address.packed[:8] + address.packed[9:]
     for length in _TRANSLATION_LENGTHS:
         start = length // 8

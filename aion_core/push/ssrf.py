@@ -108,7 +108,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
     if len(url) > MAX_URL_CHARACTERS:
         raise WebhookBlocked(f"it has {len(url)} characters; the limit is {MAX_URL_CHARACTERS}.")
     if any(not character.isprintable() or character in ' \\"<>^`{|}' for character in url):
-        # Different URL parsers read these characters differently.
+        # Refuse these characters, because different URL parsers read them differently.
         raise WebhookBlocked("it contains a character that is not allowed in URLs: percent-encode it.")
     whole = _URL.fullmatch(url)
     if whole is None:

@@ -101,8 +101,8 @@ class StoredSessions(BaseSessionService):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Parallel branches share one session object, so serialise appends: each needs the revision after the append
-        # before.
+        # Serialise appends, because parallel branches share one session object and each append needs the revision after
+        # the append before.
         self._append_lock = asyncio.Lock()
 
     # ── ADK's methods ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,7 +173,7 @@ class StoredSessions(BaseSessionService):
         """Return the session object's revision. If another service made the object, read the stored revision."""
         if session._storage_update_marker is not None:
             return Revision.of(session._storage_update_marker)
-        # Another service made the object, so check that its last event is also the last stored event.
+        # Check that the object's last event is also the last stored event, because another service made the object.
         record = await self._read(key, newest=1)
         if record is None:
             raise not_found(key)

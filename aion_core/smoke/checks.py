@@ -36,7 +36,7 @@ async def card(agent: AgentUnderTest) -> str:
     urls = [i.url for i in interfaces if i.protocol_version == VERSION]
     if not urls:
         raise CheckFailed(f"the card offers no {BINDING} {VERSION} interface")
-    # The default agent has two URLs: the deployment's root and a path below it. Its card may name either.
+    # Accept both URLs of the default agent in a card: the deployment's root, and a path below the root.
     if not any(url.rstrip("/") in (agent.url, agent.deployment) or url.startswith(f"{agent.url}/") for url in urls):
         raise CheckFailed(
             f"the card names {urls[0]}, not {agent.url}: deploy with BaseUrl={agent.deployment}, or check that URL instead. "

@@ -115,7 +115,7 @@ def missing_card_reason(error: BaseException, url: str) -> str:
     if isinstance(error, NoCredentials):
         return str(error)
     if isinstance(cause, httpx.TransportError):
-        # A time-out of httpx has no text.
+        # Name the error's class if the error has no text, as a time-out of httpx.
         return f"no response from {card}: {str(cause) or type(cause).__name__}"
     if not isinstance(cause, httpx.HTTPStatusError):
         return f"{card} is not an agent card: {cause or error}"

@@ -115,8 +115,8 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
-            # Take the write lock now (IMMEDIATE). SQLite refuses the first write of a transaction that began with a
-            # read if another process has written since.
+            # Take the write lock now (IMMEDIATE). Otherwise SQLite refuses the first write of a transaction that began
+            # with a read if another process has written since the read.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

@@ -23,7 +23,7 @@ class TableApiKeys:
         try:
             await self._table.write(Put(keys.api_key_key(key.id), _attributes(key), only_if=Absent()))
         except WriteRefused as error:
-            # An earlier attempt of this call may have stored the key, but its response was lost.
+            # Accept an identical key: an earlier attempt of this call may have stored it, but its response was lost.
             if await self.find(key.id) != key:
                 raise StoreError("An API key with this id exists already.") from error
 

@@ -97,7 +97,7 @@ class BlobArtifacts(BaseArtifactService):
     ) -> types.Part | None:
         """Return a version of the artifact (by default the newest), or None. Follow references to other artifacts."""
         key = _key(app_name, user_id, filename, session_id)
-        # Loop once more than ADK's limit of references: ADK raises its error in the last round.
+        # Loop once more than ADK's limit of references, so that ADK raises its error in the last round.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
             part = await self._part(key, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
@@ -156,13 +156,13 @@ class BlobArtifacts(BaseArtifactService):
         return _version(key, number, info) if info is not None else None
 
     async def _part(self, key: ArtifactKey, version: int | None) -> types.Part | None:
-        # Version and content belong together, because a stored version never changes.
+        # Read the description and the content in two calls. They match, because a stored version never changes.
         number, info = await self._found(key, version)
         content = await self._blobs.get(_folder(key) + str(number)) if info is not None else None
         if info is None or content is None:
             return None
         part = _part_of(info, content)
-        # If ADK has rewound the session, the newest version may be a tombstone: the artifact no longer exists.
+        # Return None for a tombstone, because ADK has rewound the session and the artifact no longer exists.
         return None if artifact_util._is_rewind_tombstone(part) else part
 
     # ── Blobs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -187,7 +187,8 @@ class BlobArtifacts(BaseArtifactService):
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # An earlier attempt of this save may have stored the version, but its response was lost.
+        # Compare the field `by`, because an earlier attempt of this save may have stored the version before its
+        # response was lost.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 

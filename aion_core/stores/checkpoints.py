@@ -1,11 +1,11 @@
 """LangGraph's checkpointer over the table.
 
-Each request of a super-step checks the fence of the CONTEXT:
+Each request of a super-step checks the fence (fencing token) of the CONTEXT:
 
-    aput_writes   update THREAD/CHECKPOINT#…#<task>    all writes of a task at its end, in one request
+    aput_writes   update THREAD/CHECKPOINT#…#<task>    all writes of a LangGraph task at its end, in one request
     aput          put THREAD/CHECKPOINT#…              the whole state at the end of the step
 
-A reader must never see only a part of a task's writes: LangGraph regards a task with one write as finished.
+A reader must never see only some writes of a LangGraph task: LangGraph regards a task with one write as finished.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         `skips_input`, the checkpoint of a graph's input is not stored, because the next checkpoint contains the input
         and no node runs before.
         """
-        # LangGraph's initializer is not called: it only checks that the serializer has its methods.
+        # Do not call LangGraph's initializer, because it only checks that the serializer has its methods.
         self.serde = serializer(frozenset(types))
         self._skips_input = skips_input
         self._input_id, self._before_input = "", ""
@@ -103,8 +103,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
-        # Parallel branches end at the same time, and two transactions on one CONTEXT conflict in DynamoDB. The lock is
-        # fair, so a subgraph's interrupt is stored before the interrupt of its parent node.
+        # Serialise writes: parallel branches end together, and two transactions on one CONTEXT item conflict in
+        # DynamoDB. The lock is fair, so a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
 
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +155,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         as an interrupt, no checkpoint follows. And a node may run for long after the writes of a task that it called.
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
-            return  # The next checkpoint has START's copy of the input.
+            return  # Skip START's writes, because the next checkpoint contains the input.
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
@@ -273,7 +273,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
-                    continue  # This checkpoint belongs to another branch of the thread.
+                    continue  # Skip a checkpoint of another branch of the thread.
                 ancestor = await self._tuple(thread_id, stored)
                 if target not in (None, this):
                     _add(history, ancestor)
@@ -302,7 +302,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        # Only the source `loop` ends a step. Checkpoints of other sources store an input or an update.
+        # Only the source `loop` ends a step, because checkpoints of other sources store an input or an update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
         return _config(thread_id, ns, checkpoint_id)
 
@@ -389,8 +389,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         return StoredPayload.of(self.serde.dumps_typed(value), channel)
 
     def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
-        # Keep one write per index: an update expression may set an attribute only once. For a special channel, the last
-        # write is valid.
+        # Keep one write per index, because an update expression may set an attribute only once. For a special channel,
+        # the last write is valid.
         return {
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)

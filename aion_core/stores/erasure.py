@@ -1,10 +1,12 @@
 """Deletion of all data of some owners. The order is safe against late workers and interruptions.
 
-    API keys      first, to prevent further calls
-    fences        are raised in the owner's contexts and running tasks, so that a worker's next write is refused
-    objects       with all versions and delete markers
-    items         such as events, checkpoints and sessions
-    references    last, since a survey needs heads, message ids and contexts to find hashed partitions
+    API keys      are deleted first, to prevent further calls
+    fences        (fencing tokens) of the owner's contexts and running tasks are raised, so that a worker's next write
+                  is refused
+    objects       are deleted with all versions and delete markers
+    items         such as events, checkpoints and sessions are deleted
+    references    are deleted last, since a survey needs task heads (current states), message ids and contexts to find
+                  hashed partitions
 
 After an interruption, a new survey finds the rest.
 """
@@ -118,7 +120,7 @@ class Erasure:
                 left = await retry_unavailable(partial(self._table.delete_all, left))
                 if not left:
                     break
-                # DynamoDB throttles the table: wait before deleting the other items.
+                # Wait before deleting the other items, because DynamoDB throttles the table.
                 await jitter(attempt)
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")

@@ -1,4 +1,4 @@
-"""Reads for operators: contexts with their timers, and scans of the table for tasks and push deliveries."""
+"""Reads for operators: contexts with their timers (times of wake-ups), and scans for tasks and push deliveries."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -18,7 +18,7 @@ HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "f
 
 
 class ContextStatus(Struct, frozen=True):
-    """Record of a context, with its timer."""
+    """Record of a context, with the time `due_at` of its timer (next wake-up), if it has one."""
 
     record: ContextRecord
     due_at: datetime | None

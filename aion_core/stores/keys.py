@@ -175,7 +175,7 @@ def _escaped(text: str) -> str:
 
 def listing_agent(owner: str, agent: str) -> str:
     """Return the partition of the index `by_agent` with an owner's tasks of one agent."""
-    # "#" is escaped in both parts, so that no two pairs of owner and agent share a partition.
+    # Escape "#" in both parts, so that no two pairs of owner and agent share a partition.
     return f"{_escaped(owner)}#{_escaped(agent)}"
 
 
@@ -253,7 +253,7 @@ def thread_partition(thread_id: str) -> str:
 
 def namespace_sort(ns: str | None) -> str:
     """Return the prefix of the sort keys in a checkpoint namespace, or in all namespaces if `ns` is None."""
-    # "|" and ":" are LangGraph's separators. "#" must be escaped, because a node name may contain it.
+    # Keep "|" and ":", because they are LangGraph's separators. Escape "#", because a node name may contain it.
     return "CHECKPOINT#" if ns is None else f"CHECKPOINT#{quote(ns, safe='|:')}#"
 
 
@@ -341,7 +341,7 @@ def memory_partition(owner: str) -> str:
 
 def memory_prefix(agent: str, namespace: tuple[str, ...]) -> str:
     """Return the prefix of the sort keys of all long-term memory in a namespace and its child namespaces."""
-    # A label is not empty and contains no ".", so ".." ends the namespace, and "." ends each label of the prefix.
+    # End each label with ".". Then ".." ends the namespace, because a label is not empty and contains no ".".
     return f"{_escaped(agent)}#" + "".join(f"{label}." for label in namespace)
 
 

@@ -32,7 +32,8 @@ class TableRateLimits:
             wait = rules.seconds_until_token(await self._table.get(key), now, per_minute)
             if wait > 0:
                 return wait
-            # A token has become available since the write: another request changed the bucket, or time has passed.
+            # Try again: a token has become available since the write, because time has passed or another request
+            # changed the bucket.
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
@@ -46,12 +47,12 @@ class TableRateLimits:
                 )
             counted = rules.open_streams(await self._table.get(key))
             if any(each.id == stream.id for each in counted):
-                return True  # An earlier attempt succeeded, but its response was lost.
+                return True  # An earlier attempt of this call succeeded, but its response was lost.
             if ended := [each for each in counted if each.until <= now]:
                 await self._is_written(key, rules.closed(ended))
             elif len(counted) >= most:
                 return False
-            # Another process has closed streams since the write, so there is room now.
+            # Try again, because another process has closed streams since the write, so there is room now.
         raise StoreUnavailable("Too many streams of one owner open at once.")
 
     async def close_stream(self, owner: str, stream: OpenStream) -> None:
@@ -62,7 +63,7 @@ class TableRateLimits:
         """Return True if the counted stream is within its task's limit; otherwise uncount it and return False."""
         counted, now = rules.open_streams(await self._table.get(keys.streams_key(owner))), self._clock.now()
         of_task = [each for each in counted if each.task_id == stream.task_id and each.until > now]
-        # A stream that creates its task has no task id yet.
+        # Accept a stream that creates its task, because the stream has no task id yet.
         if not stream.task_id or len(of_task) <= most:
             return True
         await self.close_stream(owner, stream)
@@ -78,10 +79,10 @@ class TableRateLimits:
                 return ()
             found = rules.open_tasks(owner, await self._table.get(key))
             if task in found:
-                return ()  # An earlier attempt succeeded, but its response was lost.
+                return ()  # An earlier attempt of this call succeeded, but its response was lost.
             if len(found) >= most:
                 return found
-            # Another process has removed tasks from the count since the write, so there is room now.
+            # Try again, because another process has removed tasks from the count since the write, so there is room now.
         raise StoreUnavailable("Too many tasks of one owner begin at once.")
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:

@@ -58,14 +58,14 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Skip the other items of a namespace that was found. If all items of the page have expired, read the next
-            # page.
+            # If the namespace was found, skip its other items. Otherwise its items so far have expired: read on after
+            # the last one.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 
     async def write(self, scope: MemoryScope, *changes: MemoryWrite) -> None:
         """See `ports.LongTermMemory.write`."""
-        # A transaction may write an item only once, so use only the last change of each item.
+        # Use only the last change of each item, because a transaction may write an item only once.
         writes = list({(change.namespace, change.key): self._write(scope, change) for change in changes}.values())
         for start in range(0, len(writes), WRITES_AT_ONCE):
             await self._writes.commit(*writes[start : start + WRITES_AT_ONCE])
@@ -102,7 +102,7 @@ class TableLongTermMemory:
         try:
             await self._table.write(Update(keys.memory_key(*scope, item.namespace, item.key), change))
         except WriteRefused:
-            return  # Another write has changed or deleted the item. A change has renewed the TTL too.
+            return  # renew nothing: another write has deleted the item, or has changed it and renewed its TTL
 
 
 def _item_of(item: Item) -> MemoryItem:

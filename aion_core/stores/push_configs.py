@@ -89,7 +89,7 @@ class PushItems:
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a push config's item from one delivery state to another."""
-        # Renew the TTL: a push config must live until its webhook has received all events of the task.
+        # Renew the TTL, because a push config must live until its webhook has received all events of the task.
         shard = keys.push_timer_shard(after.task)
         return deliveries.change(before, after, shard, expires=self._times().expires, **more)
 
@@ -162,7 +162,7 @@ class TablePushConfigs:
                 raise TaskNotFound(task.task_id)
             stored = deliveries.find(known, config.id)
             if stored is not None and stored.revision in mine:
-                return TransactionPlan(stored)  # An earlier attempt succeeded, but its response was lost.
+                return TransactionPlan(stored)  # An earlier attempt of this call succeeded, but its response was lost.
             head = lifecycle.head_of(task, item)
             registered = await self._items.register(task, config, known, after=head.generation)
             mine.add(registered.delivery.revision)
@@ -201,7 +201,7 @@ class TablePushConfigs:
         except StoreUnavailable:
             raise
         except StoreError:
-            # A retry would not help: the KMS key is deleted, or its use is forbidden.
+            # Return no config, because a retry would not help: the KMS key is deleted, or its use is forbidden.
             labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
             logger.exception("A push config cannot be read.", extra=labels)
             return Claim(claimed, None)
@@ -230,12 +230,12 @@ class TablePushConfigs:
 
     async def clear(self, task: TaskKey, generation: int) -> None:
         """See `ports.PushConfigs.clear`."""
-        # The table refuses the write if the event has expired. That is no error.
+        # Ignore a refused write, because a refusal means that the event has expired.
         await self._write(Update(keys.event_key(task, generation), Change(remove=contexts.NO_TIMER, only_if=Exists())))
 
     async def clear_subscribers(self, head: Head) -> None:
         """See `ports.PushConfigs.clear_subscribers`."""
-        # The table refuses the write if a push config was added or the task has expired. That is no error.
+        # Ignore a refused write, because a refusal means that a push config was added or the task has expired.
         await self._write(Update(keys.head_key(head.key), lifecycle.without_subscribers(head)))
 
     async def redrive(self, task: TaskKey, config_id: str) -> Delivery | None:
@@ -269,7 +269,7 @@ class TablePushConfigs:
             except WriteRefused as refused:
                 item = await self._reads.get(key)
                 if item is not None and item["revision"] == after.revision:
-                    return item  # An earlier attempt succeeded, but its response was lost.
+                    return item  # An earlier attempt of this call succeeded, but its response was lost.
                 if not refused.is_conflict:
                     return None
             except StoreUnavailable:

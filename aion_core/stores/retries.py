@@ -1,4 +1,4 @@
-"""Retries of writes after conflicts and lost responses, and writes that check the fence."""
+"""Retries of writes after conflicts and lost responses, and writes that check the fence (fencing token)."""
 
 import asyncio
 import random
@@ -108,14 +108,14 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
 
 
 class Fence(Struct, frozen=True):
-    """Condition of a turn's writes: the context's fence still has this number."""
+    """Condition of a turn's writes: the context's fence (fencing token) still has this number."""
 
     context: ContextKey
     number: int
 
 
 class FencedWrites:
-    """Writes of a turn. With a fence, each write checks the fence of the context."""
+    """Writes of a turn. With a `Fence`, each write checks that no other lease holder has the context."""
 
     def __init__(self, table: Table, fence: Fence | None) -> None:
         self._table, self._fence = table, fence

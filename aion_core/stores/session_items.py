@@ -127,8 +127,8 @@ class SharedState:
             try:
                 contents = await self._items.contents(found)
             except StoreCorrupt:
-                # Another turn may have replaced a value and deleted its blob after the query. Query again for the new
-                # blob.
+                # Query again for the new blob, because another turn may have replaced a value and deleted its blob
+                # after the query.
                 if found == previous:
                     raise
                 previous = found

@@ -1,13 +1,14 @@
 """ADK's sessions over the table.
 
-Each transaction of a session checks the fence of the CONTEXT:
+Each transaction of a session checks the fence (fencing token) of the CONTEXT:
 
     _make      put SESSION/HEAD and STATE                    creates the session
     _append    put SESSION/EVENT#n, update HEAD, put STATE   adds an event if HEAD is at n - 1
                put USER/STATE#…, APP/STATE#…                 stores the event's shared state, one item for each value
     _delete    delete HEAD and STATE, then the events        deletes the session before its events
 
-HEAD is small, since each append rewrites it. STATE is written only if the session's own state changes.
+HEAD holds the session's revision. It is small, since each append rewrites it. STATE is written only if the session's
+own state changes.
 
 HEAD expires one retention after the last append. The other items last half a retention longer and are renewed every
 quarter of a retention, so each outlives HEAD.
@@ -77,7 +78,7 @@ ROW = RETENTIONS[SESSIONS]
 
 
 class _Rows(Struct, frozen=True):
-    """Items of a session: its head, its state and the requested events, oldest event first."""
+    """Items of a session: its head (revision and times), its state and the requested events, oldest event first."""
 
     head: Item
     state: Item | None
@@ -127,7 +128,7 @@ class TableSessions(StoredSessions):
             await self._commit(record.key, state, *changes)
         except WriteRefused:
             there = await self._reads.get(keys.session_head_key(thread))
-            # An earlier attempt may have created the session, but its response was lost.
+            # Accept this call's own session: an earlier attempt may have created it, but its response was lost.
             if there is None or _revision_of(there).made != record.revision.made:
                 raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
@@ -165,7 +166,7 @@ class TableSessions(StoredSessions):
 
     async def _delete(self, key: SessionKey) -> None:
         thread = _thread(key)
-        # Delete the head first: after an interruption no session lacks events, and the remaining items expire.
+        # Delete the head first. If the deletion is interrupted, the session is gone and its remaining items expire.
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
         pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
@@ -198,7 +199,7 @@ class TableSessions(StoredSessions):
             BY_AGENT.partition: keys.listing_sessions(key.user_id, key.app_name),
             BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
         }
-        # DynamoDB deletes expired items late, so allow a new session to replace an expired session.
+        # Allow a new session to replace an expired session, because DynamoDB deletes expired items late.
         return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
 
     def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
@@ -236,7 +237,7 @@ class TableSessions(StoredSessions):
             try:
                 await self._writes.commit(*(Update(keys.key_of(row), change) for row in part))
             except WriteRefused:
-                return  # Another process has deleted one of the items.
+                return  # renew nothing, because another process has deleted one of the items
         self._renewed[thread] = self._ttl.now()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -288,7 +289,7 @@ class TableSessions(StoredSessions):
                         state = item
                     elif item[SORT] == keys.HEAD:
                         head = item
-                    # Ignore events with other numbers: a deleted session with the same id may have left them.
+                    # Ignore events with other numbers, because a deleted session with the same id may have left them.
                     elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
                         events.append(item)
                 if head is None or not self._reads.lives(head):
@@ -313,7 +314,7 @@ class TableSessions(StoredSessions):
         return await self._shared_state.of(app_name, user_id)
 
     async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
-        # The index may be outdated, so read each listed session from the table.
+        # Read each listed session from the table, because the index may be outdated.
         entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
         threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
         records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))

@@ -278,7 +278,7 @@ class _ScanResult:
 
     def is_leftover(self, item: Item) -> bool:
         """Return True if an item without a known owner is no longer in use."""
-        # Session items without a head are never read. They expire half a retention after the head.
+        # Count session items without a head: they are never read, and expire half a retention after the head.
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
@@ -287,20 +287,20 @@ class _ScanResult:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:
             return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
-        # The names are hashes, so each first hexadecimal digit selects a 16th of them.
+        # Return a prefix for each first hexadecimal digit, because the names are hashes (a 16th for each digit).
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
         """Return the owner of an object's version; NOBODY for a leftover, None for an object of another owner."""
         if folder.named_by is NamedBy.OWNER:
-            # The owner's name may contain slashes. It is followed by the task's id and the file name.
+            # Take the text before the task's id and the file name, because the owner's name may contain slashes.
             named = version.name.removeprefix(folder.prefix).rsplit("/", 2)[0]
             return named if named in self.owners else None
         hashed = version.name.removeprefix(folder.prefix).partition("/")[0]
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        # An agent's code may use sessions and threads that no context refers to, so keep new ones.
+        # Keep new objects without a context, because an agent's code may use its own sessions and threads.
         is_old = version.modified < self._now - self._retention
         return NOBODY if is_old and self._is_unreferenced(folder.named_by, hashed) else None
 
@@ -323,7 +323,7 @@ class _ScanResult:
             return hashed not in self._threads and hashed not in self._living_threads
         if named_by is NamedBy.SESSION:
             return hashed not in self._heads and hashed not in self._sessions
-        # A user's state and artifacts do not expire, so they are never leftovers.
+        # Keep a user's state and artifacts, because they do not expire.
         return False
 
     def _has_expired(self, item: Item) -> bool:

@@ -1,4 +1,4 @@
-"""Lists of an owner's tasks, read from two indexes over the tasks' heads.
+"""Lists of an owner's tasks, read from two indexes over the tasks' heads (current states).
 
 The indexes lag behind the table, so an entry may be outdated. The caller must load each task from the table.
 """
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableTaskList:
-    """`ports.TaskList` over the task heads in one table."""
+    """`ports.TaskList` over the task heads (current states) in one table."""
 
     def __init__(self, table: Table, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
@@ -44,7 +44,7 @@ class TableTaskList:
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
                 cursor = _cursor(entry)
-                # The index may still have a task's old entry beside the new one.
+                # Skip a task's old entry, because the index may still have it beside the new one.
                 if cursor != after and cursor.task_id not in found:
                     found[cursor.task_id] = cursor
             if len(found) >= limit:
@@ -67,7 +67,8 @@ class TableTaskList:
         try:
             await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
         except WriteRefused:
-            # Another process was first, or an earlier attempt of this process succeeded but its response was lost.
+            # Read the stored secret: another process has stored it, or an earlier attempt of this process whose
+            # response was lost.
             stored = await self._stored_secret()
             if stored is None:
                 raise StoreCorrupt("The secret of the page tokens exists but cannot be read.") from None
@@ -99,7 +100,7 @@ class TableTaskList:
                 index,
                 partition,
                 first,
-                # DynamoDB refuses a range if its end sorts before its start.
+                # Never end the range before its start, because DynamoDB refuses such a range.
                 max(first, last),
                 newest_first=True,
                 limit=limit,

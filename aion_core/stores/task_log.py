@@ -156,7 +156,7 @@ class TaskLog:
                 return QueuedMessage(_parsed(Message, packed), request_of(item))
         except StoreCorrupt:
             logger.exception("A queued message cannot be read.", extra={"task_id": task.task_id})
-        # Do not raise an error: the turn must begin and fail, because other turns are queued behind it.
+        # Do not raise an error, because the turn must begin and fail: other turns are queued behind it.
         logger.error("A queued message is missing.", extra={"task_id": task.task_id})
         return QueuedMessage()
 
@@ -277,7 +277,7 @@ def request_of(item: Item) -> Mapping[str, Any]:
 
 def chunks_text(chunks: tuple[Delta, ...]) -> str:
     """Return the chunks of a batch as JSON."""
-    # Escape to ASCII: a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
+    # Escape to ASCII, because a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
     return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
 
 
@@ -318,7 +318,7 @@ def cursor_of(batch: DeltaBatch) -> Cursor:
 
 def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
     """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
-    # DynamoDB deletes expired items late, so allow the write to replace an expired record.
+    # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
     return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
 

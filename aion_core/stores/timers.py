@@ -1,4 +1,4 @@
-"""Timers of items: found in an eventually consistent index, and claimed by a write to the item."""
+"""Timers (times of wake-ups) of items: found in an eventually consistent index, claimed by a write to the item."""
 
 import asyncio
 import logging
@@ -26,14 +26,14 @@ PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SH
 
 
 class Expired(NamedTuple):
-    """An expired timer: its time, and the key of its item."""
+    """Expired timer of an item: the time at which it expired, and the key of the item."""
 
     at: datetime
     key: Key
 
 
 class TimerIndex:
-    """Timers of one kind. `shards` are the index partitions of this kind: CONTEXTS or PUSHES."""
+    """Timers (times of wake-ups) of one kind. `shards` are the index partitions of this kind: CONTEXTS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._shards = table, shards
@@ -71,7 +71,7 @@ class TimerIndex:
         Return True if the claim succeeded. Return False if the timer is not due, its item has expired, or another
         process has claimed it.
         """
-        # The index may be outdated, so read the timer's current time from the item.
+        # Read the timer's current time from the item, because the index may be outdated.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
         change = contexts.claimed_timer(item, self._times(), is_alive=is_alive)

@@ -136,7 +136,7 @@ def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool
     """Return True if the task has changed since the head `before` was read, and the message must be admitted again."""
     if now is None:
         return True
-    # A commit notifies all push subscribers of the task, so it must have read all of them.
+    # Admit the message again if the push subscribers have changed, because the commit must notify all of them.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
         return True
     return now.generation != before.generation if takes else now.state in lifecycle.TERMINAL_OR_INTERRUPTED
@@ -176,7 +176,7 @@ def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transiti
     before = follow_up.head
     turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
-        # While a task requires input, the queue has no timer. The client's answer sets the timer.
+        # Set no timer while a task requires input, because the client's answer sets the timer.
         change = contexts.queued(turn, contexts.HAS_ROOM, times, timer=False)
     else:
         change = contexts.queued(turn, contexts.MAY_WAIT, times)
@@ -316,7 +316,7 @@ def holds_message(task: Task, message: Message) -> bool:
     held = next((each for each in task.history if each.message_id == message.message_id), None)
     if held is None or held.role != Role.ROLE_USER:
         return False
-    # The message may omit its taskId; the history always has it.
+    # Compare with the taskId of the message, because the message may omit it and the history always has it.
     as_sent = Message()
     as_sent.CopyFrom(held)
     as_sent.task_id = message.task_id

@@ -1,6 +1,7 @@
 """Output of a turn: live events and chunks for the same process, stored chunks and wake-up messages for others.
 
-A wake-up message may be lost. So the table also has a timer for its work, and the sweep finds expired timers.
+A wake-up message may be lost. So the table also has a timer (stored time) for each piece of work, and the sweep
+enqueues a new message when the timer has expired.
 """
 
 import asyncio
@@ -284,7 +285,7 @@ class DeltaWriter:
         return "".join(self._open) if sum(map(len, self._open)) <= OPEN_CHARACTERS else None
 
     def _stop_timer(self) -> None:
-        # Do not cancel the timer during a write: the next write would repeat the batch.
+        # Do not cancel the timer during a write, because the next write would repeat the batch.
         if self._timer is not None and not self._writing.locked():
             self._timer.cancel()
             self._timer = None
@@ -308,7 +309,7 @@ class DeltaWriter:
                 try:
                     await self._store.append_deltas(self._key, self._unwritten[0])
                 except StoreUnavailable as error:
-                    # The failed write may have stored the batch. So the next attempt must write the same batch.
+                    # Write the same batch in the next attempt, because the failed write may have stored it.
                     logger.warning(
                         "A batch of stream deltas could not be written; the next write repeats it: %s", error
                     )
@@ -396,7 +397,7 @@ class CommitNotifier:
         enqueuing = self._enqueuing.get(task)
         if enqueuing is not None:
             await asyncio.wait({enqueuing}, timeout=ENQUEUE_SECONDS)
-            # Lambda freezes the process after its response. The timers in the table replace the dropped messages.
+            # Drop unsent messages, because Lambda freezes the process soon. Timers in the table replace the messages.
             enqueuing.cancel()
 
     def _enqueue_beside(self, head: Head) -> None:

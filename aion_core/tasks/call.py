@@ -33,7 +33,7 @@ class CallContext(Struct, frozen=True):
 async def log_of(store: TaskStore, task_id: str, call: CallContext) -> Log:
     """Return the event log of one of the caller's tasks. Raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
-    # Another agent's task must look like a missing task.
+    # Report another agent's task as not found, because it must look like a missing task.
     if log is None or log.head.context.agent != call.agent:
         raise TaskNotFound(task_id)
     return log

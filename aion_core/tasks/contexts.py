@@ -1,7 +1,8 @@
-"""Record of a context (lease, queue of waiting turns, task that requires input) and its changes in the table. Pure.
+"""Record of a context and its changes in the table. Pure.
 
-The condition of each change covers those parts of the record that the decision depends on. `fence` counts the leases;
-`line` (`queue_version`) counts the changes of the queue.
+A record has the lease (right to run a turn), the queue of waiting turns, and the task that requires input. The
+condition of each change covers those parts of the record that the decision depends on. `fence` (fencing token) counts
+the leases; `line` (`queue_version`) counts the changes of the queue.
 
     acquired, acquired_for_input, acquired_next,    a turn runs: for a new message, for an answer, from the queue,
     acquired_abandoned, acquired_interrupting       after a suspension or a dead holder, or in place of a running turn
@@ -41,7 +42,7 @@ VERSION = 2
 
 
 class Times(Struct, frozen=True):
-    """Current time, lease term and retention for one write attempt. The clock is read only once."""
+    """Current time, lease term (time to expiry) and retention for one write attempt. The clock is read only once."""
 
     now: int
     """Current time in milliseconds since 1970."""
@@ -229,7 +230,7 @@ def _is_mine(lease: Lease) -> Condition:
 
 
 def _queue_as_read(record: ContextRecord) -> Condition:
-    # The attribute `line` is missing in items of version 1, and until the first change of the queue.
+    # Expect no `line` for version 0: items of schema version 1 and items with an unchanged queue lack this attribute.
     return Equals("line", record.queue_version) if record.queue_version else Absent("line")
 
 
@@ -383,7 +384,7 @@ def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
 def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
     """Return the change to suspend a turn, so that another holder can lease it."""
     return Change(
-        # Remove the holder and set the lease's end to 0: a process with a slow clock must not see a lease in force.
+        # Remove the holder and set the lease's end to 0, so that a process with a slow clock sees no lease in force.
         {"until": 0, "running": turn_value(turn), "expires": times.expires, "due_at": times.lease_until},
         remove=("holder",),
         only_if=_is_mine(lease),

@@ -98,7 +98,7 @@ class Conversations:
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
             page = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
-            # The index is eventually consistent and may list a task twice.
+            # Leave out tasks found before, because the index is eventually consistent and may list a task twice.
             found = [task_id for task_id in dict.fromkeys(entry.task_id for entry in page) if task_id not in seen]
             seen.update(found)
             for task in await asyncio.gather(*(self._load(tasks, task_id) for task_id in found)):
@@ -120,7 +120,7 @@ class Conversations:
         try:
             log = await self._store.log(TaskKey(tasks.owner, task_id))
         except StoreCorrupt as error:
-            # An operator must repair this task. The caller still gets the other tasks.
+            # Leave the task out, because an operator must repair it. The caller still gets the other tasks.
             logger.error("Task %s is left out of its conversation: %s", task_id, error)
             return None
         return lifecycle.fold(log.events) if log is not None and matches(log.head, tasks) else None

@@ -24,7 +24,7 @@ def registered(
     """Return the delivery state of a push config registered after event `after`. `before` is the state it replaces."""
     if before is None:
         return Delivery(task, config_id, after, after, due_at=due_at)
-    # Keep the count of dead letters. The client may have replaced the URL to have the dead letters posted again.
+    # Keep the count of dead letters, because the client may have replaced the URL to have them posted again.
     dead, dead_from = before.dead, before.dead_from
     return Delivery(task, config_id, before.after, before.cursor, dead=dead, dead_from=dead_from, due_at=due_at)
 

@@ -1,4 +1,4 @@
-"""Life cycle of a task: its states, its head (state, last event number, fence), and the effects of events. Pure."""
+"""Life cycle of a task: its states, its head (state, last event number, fencing token), effects of events. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -80,7 +80,7 @@ def advance(head: Head, event: Event) -> Head:
 
 def timestamp_of(status: TaskStatus) -> datetime:
     """Return the timestamp of a task status as a datetime in UTC."""
-    # This has the same result as protobuf's ToDatetime, but is faster.
+    # Calculate the time here, because protobuf's ToDatetime returns the same result more slowly.
     return _EPOCH + timedelta(seconds=status.timestamp.seconds, microseconds=status.timestamp.nanos // 1000)
 
 
@@ -141,14 +141,14 @@ def _apply_to(task: Task, entry: Numbered) -> None:
         case Message():
             _add_message(task, event)
         case TaskStatusUpdateEvent():
-            # `status.message` is the task's latest message. `history` has each earlier message once.
+            # Move the earlier message to `history`, because `status.message` is only the task's latest message.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
                 _add_message(task, task.status.message)
             if entry.message is not None:
                 _add_message(task, entry.message)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
-                # The turn's last status may repeat an earlier message of the turn as its answer.
+                # Remove the message from `history`: the last status may repeat a message of the turn as its answer.
                 _remove_message(task, event.status.message.message_id)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
@@ -292,14 +292,14 @@ class NewEvent(Struct, frozen=True):
 
 
 class HeadMove(Struct, frozen=True):
-    """A change of a task's head item, and the resulting head."""
+    """A change of a task's head item (current state), and the resulting head."""
 
     change: Change
     after: Head
 
 
 class Transition(Struct, Generic[T], frozen=True):
-    """The changes of one transaction (context record, task heads, new events), and its outcome for the caller."""
+    """The changes of one transaction to context, heads (current states of tasks) and logs, and the caller's outcome."""
 
     outcome: T
     context: Change | None = None

@@ -68,7 +68,7 @@ class TaskLister:
         bytes_left = MAX_PAGE_BYTES
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
-            # Read one more entry than the page can hold, to learn if another page follows.
+            # Read one more entry than the page can hold, to find out if another page follows.
             entries = await self._list.page(tasks, after=after, limit=room + 1)
             more = len(entries) > room
             for some in (entries[start : min(start + LOADS, room)] for start in range(0, room, LOADS)):
@@ -90,13 +90,13 @@ class TaskLister:
         try:
             log = await self._store.log(TaskKey(tasks.owner, listed.task_id))
         except StoreCorrupt as error:
-            # An operator must repair this task. The caller still gets the other tasks.
+            # Leave the task out, because an operator must repair it. The caller still gets the other tasks.
             logger.error("Task %s cannot be listed: %s", listed.task_id, error)
             return None
         if log is None or not matches(log.head, tasks):
             return None
-        # The index may be outdated. A task with a newer status belongs on an earlier page; only the first page may list
-        # it.
+        # Leave out a task with a newer status than in the index, because it belongs on an earlier page. Only the first
+        # page may list it.
         now = list_cursor_of(log.head)
         if now != listed and not (is_first and now > listed):
             return None

@@ -41,10 +41,10 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
     """
     signed = _bytes(token)
     content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    # Check the signature before parsing the content.
+    # Check the signature before parsing the content, because the client may have changed the content.
     if not hmac.compare_digest(signature, _sign(secret, content)):
         raise _unknown()
-    # Later formats must keep the version at the same offset.
+    # Keep the version at the same offset in later formats.
     version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
         raise _unknown()
@@ -79,7 +79,7 @@ def _list_of(tasks: TaskFilter) -> bytes:
 
 
 def _hash(of: Sequence[Any]) -> bytes:
-    # JSON encodes different lists differently, whatever characters they contain.
+    # Encode as JSON, because it encodes different lists differently, whatever characters they contain.
     return hashlib.sha256(json.dumps(of).encode()).digest()[:_HASH_BYTES]
 
 
@@ -98,8 +98,8 @@ def _bytes(token: str) -> bytes:
         signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise _unknown() from None
-    # The decoder ignores invalid characters and unused bits, so several texts decode to the same bytes. Accept only the
-    # text made by `_text`.
+    # Accept only the text made by `_text`, because the decoder ignores invalid characters and unused bits, so several
+    # texts decode to the same bytes.
     if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
         raise _unknown()
     return signed

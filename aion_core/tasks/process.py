@@ -1,4 +1,7 @@
-"""Process in which turns run: its deadline, background turns, lease heartbeats, and a guard against `sys.exit`."""
+"""Process in which turns run: its deadline, background turns, lease heartbeats, and a guard against `sys.exit`.
+
+A lease is the right to run one turn. A heartbeat renews the lease while the turn runs.
+"""
 
 import asyncio
 import heapq
@@ -103,13 +106,13 @@ _beating: set[int] = set()
 
 
 class LeaseSignal(Protocol):
-    """Signal of a lost lease."""
+    """Signal of a lost lease: `lost` completes when this process loses the right to run the turn."""
 
     lost: asyncio.Future[None]
 
 
 class LeaseKeeper(Protocol):
-    """Factory of context managers that renew a lease while its turn runs."""
+    """Factory of context managers that renew a lease (right to run a turn) while its turn runs."""
 
     def __call__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -124,7 +127,7 @@ def watch_seconds() -> float:
 
 
 class LeaseRenewal:
-    """Renewal and checks of one lease, in steps. It has no thread: the caller waits between the steps.
+    """Renewal and checks of one lease (right to run a turn), in steps. It has no thread: its caller waits between them.
 
     The first step enqueues a delayed wake-up message that arrives after the lease could expire. If this process dies,
     the receiver of the message takes over the turn. A turn that ends before its first step enqueues no message. A
@@ -158,9 +161,9 @@ class LeaseRenewal:
 
         The call blocks. After a StoreError the lease is regarded as held, and the next step tries again.
         """
-        # Read the clock instead of adding up the pauses: with a slow store, a check takes seconds.
+        # Read the clock instead of adding up the pauses, because a check takes seconds if the store is slow.
         at, self._hurries = self._now(), False
-        # Allow for rounding errors, and for a pause that ends a little early.
+        # Renew 0.01 s early, to allow for rounding errors and for a pause that ends a little early.
         renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:
             held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
@@ -177,7 +180,7 @@ class LeaseRenewal:
 
 
 class Heartbeat:
-    """Context manager that renews a lease in threads. It completes its future `lost` if the lease is lost."""
+    """Context manager that renews a lease (right to run a turn) in threads. Completes `lost` if the lease is lost."""
 
     def __init__(
         self, store: TaskStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -314,12 +317,12 @@ def exit_guard() -> Iterator[None]:
     except PROCESS_EXITS as error:
         raise AgentFailed(_EXIT_MESSAGE) from error
     finally:
-        # `reset` raises ValueError if the garbage collector closes the coroutine of an unfinished turn in another
-        # context.
+        # Ignore the ValueError of `reset`: the garbage collector may close an unfinished turn in another context.
         with suppress(ValueError):
             _in_a_turn.reset(token)
         factory.turns -= 1
-        # If other code has wrapped this factory, its wrapper stays in place, and this factory no longer guards tasks.
+        # Restore the previous factory, unless other code has wrapped this factory. A wrapped factory stays, but no
+        # longer guards asyncio tasks.
         if not factory.turns and loop.get_task_factory() is factory:
             loop.set_task_factory(factory.before)
 
@@ -344,7 +347,7 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self._work = work
-        # The `repr` of an asyncio task shows this name of the coroutine.
+        # Copy the name of the coroutine, because the `repr` of an asyncio task shows it.
         self.__qualname__ = getattr(work, "__qualname__", type(work).__qualname__)
 
     def send(self, value: Any) -> Any:

@@ -54,7 +54,7 @@ class OpenTasks:
         try:
             await self._counts.forget_tasks(caller, [task])
         except StoreError as error:
-            # After a minute, the next message at the limit removes this missing task from the count.
+            # Only log the error: after a minute, the next message at the limit removes the missing task from the count.
             logger.warning("A task that was not created is still counted: %s", error)
 
     async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:

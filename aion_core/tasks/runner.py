@@ -1,4 +1,4 @@
-"""Runner of turns: one turn at a time per context, under a lease, until the deadline of the process."""
+"""Runner of turns: one turn at a time per context, under a lease (right to run it), until the process's deadline."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ RENEWALS = 3
 
 
 class TaskRunner:
-    """Runner of leased turns, with the agents of this deployment."""
+    """Runner of turns whose lease (right to run) this process holds, with the agents of this deployment."""
 
     def __init__(
         self,
@@ -163,9 +163,9 @@ class TaskRunner:
                 try:
                     await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
-                        # The turn is being suspended, or it is releasing its lease, which may look like a loss to the
-                        # heartbeat. Wait for it: if it were cancelled between its write and its wake-up message, only
-                        # the sweep would find the next turn.
+                        # Wait until the work has suspended the turn or released its lease, although the heartbeat may
+                        # report the lease as lost. If the work were cancelled between its write and its wake-up
+                        # message, only the sweep would find the next turn.
                         if not work.done():
                             await asyncio.wait({work})
                     elif beat.lost.done():
@@ -202,7 +202,7 @@ class TaskRunner:
                 await turn.fail(UNREADABLE, run_next=self._has_time(deadline))
             except (LeaseLost, StoreError):
                 raise
-            except Exception as error:  # an agent may raise anything
+            except Exception as error:  # an agent may raise any exception
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), run_next=self._has_time(deadline))
@@ -217,12 +217,12 @@ class TaskRunner:
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:
-            # The next holder continues from the stored records, after a delay because the store has just failed.
+            # Suspend the turn with a delay, because the store has just failed. The next holder resumes from the log.
             logger.exception("The turn could not be recorded.")
             counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
             turn.stopped_by = StoppedBy.STORE if counts else None
             if not await self._suspend(turn, delay=self.lease_seconds / 2):
-                # The disk may be full for hours: the client must not wait for the next lease holder's events.
+                # Fail the stream: the disk may be full for hours, and the client must not wait for the next holder.
                 broadcast.fail(StoreUnavailable("The turn could neither be recorded nor suspended."))
 
     async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
@@ -298,7 +298,7 @@ class TaskRunner:
         """Record or stream each emission of the agent, and return the turn's ending."""
         async for emission in emissions:
             turn.agent_ran = True
-            # The agent's code may set up logging at any time.
+            # Restore the log handlers, because the agent's code may set up logging at any time.
             keep_handlers()
             match emission:
                 case Chunk():
@@ -325,7 +325,7 @@ class TaskRunner:
                     logger.warning("The agent emitted after its end; ignored.")
         except TimeoutError:
             logger.warning("The agent did not return after its end; it is canceled.")
-        except Exception:  # an agent may raise anything
+        except Exception:  # an agent may raise any exception
             logger.exception("The agent failed after its end.")
 
     def _reason(self, error: Exception) -> str:
@@ -337,7 +337,7 @@ class TaskRunner:
             return reason
         try:
             return f"{reason} {error}".rstrip()
-        except Exception:  # the error's `__str__` is the author's code
+        except Exception:  # the author's `__str__` may raise any exception
             return reason
 
 
@@ -361,9 +361,9 @@ class Worker:
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
-            # Each lease has a wake-up message with its fence. Drop the messages of earlier leases.
+            # Drop a wake-up message of an earlier lease, because each lease has its own wake-up message with its fence.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
-                # A living holder would have renewed the lease by now: this holder is dead, or its clock is slow.
+                # Look again when the lease ends, because its holder has not renewed it: a dead process or a slow clock.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
@@ -391,7 +391,7 @@ class Worker:
                 cause = None if isinstance(error, StoreUnavailable) else StoppedBy.STORE
                 await self._store.pause(begun.lease, made_progress=False, stopped_by=cause)
             except (LeaseLost, StoreError) as refused:
-                # The lease expires, and the sweep then finds the turn by its timer.
+                # Only log the error, because the lease expires and the sweep then finds the turn by its timer.
                 logger.warning("The turn could not be suspended: %s", refused)
             else:
                 await wake(self._work_queue, begun.lease.context, delay=self._runner.lease_seconds / 2)

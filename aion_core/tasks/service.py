@@ -137,8 +137,8 @@ class MessageAdmission:
                     try:
                         return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
                     except _InputNotRequired:
-                        # Another message has already answered the task. This message has no taskId, so it creates a new
-                        # task.
+                        # Try again to create a task: another message has answered the interrupted task, and this
+                        # message has no taskId.
                         continue
                 case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -155,7 +155,7 @@ class MessageAdmission:
             try:
                 return await self._follow_up(call, request, log, start, at_once=at_once)
             except LeaseLost:
-                # Another process has changed the task since it was read.
+                # Try again, because another process has changed the task since it was read.
                 continue
         raise ContextBusy("The task changes too fast to add a message to it. Send it again in a moment.")
 
@@ -171,8 +171,7 @@ class MessageAdmission:
         task = lifecycle.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # When the first copy of this message arrived, no task required input. So the copy created a task and is
-            # stored with that task.
+            # Return the task of this message's first copy. When the first copy arrived, no task required input.
             return self._existing(call, context, known.task_id, at_once=at_once)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once)
@@ -211,8 +210,8 @@ class MessageAdmission:
 
     def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
         """Return the admission to an existing task. Run its turn here if the lease holder is dead."""
-        # With an Idempotency-Key, the message belongs to the stored context, not to the contextId generated for this
-        # call.
+        # Run no turn for an Idempotency-Key, because the message then belongs to the stored context, not to the
+        # contextId generated for this call.
         if at_once and not call.idempotency_key:
             call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
@@ -334,7 +333,7 @@ class TaskService:
                 yield batch
             if admitted.broadcast.has_stopped():
                 return
-            # The turn was suspended or taken over. Its further events are in the log.
+            # Continue from the log, because the turn was suspended or taken over by another process.
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
             yield [StreamItem(str(after.generation), admitted.task)]
@@ -392,7 +391,7 @@ class TaskService:
             seconds = replies.seconds_left(broadcast.log, self._clock.now()) if quick else None
             await self._wait(call, broadcast.wait_for_decision(), seconds)
             if broadcast.replies_with_message:
-                # The turn is recording its last event. Wait for it: a repeated request gets the same Message then.
+                # Wait until the turn has recorded its last event, so that a repeated request gets the same Message.
                 await self._wait(call, broadcast.wait_for_end(), None)
             else:
                 broadcast.reply_with_task()

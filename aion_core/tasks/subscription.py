@@ -3,9 +3,9 @@
 The writer of the chunks (`deltas`) and their readers follow a protocol. By it, a stream is complete or restarts its
 text:
 
-- The chunks after event g under fence f are numbered 0, 1, 2, ... The first chunk of each model call starts a text
-  (`append: false`). Every other chunk continues the chunk before it. If a text is open at event g, chunk 0 continues
-  the text, and its batch has the text so far and the position of its last chunk.
+- The chunks after event g under fence (fencing token) f are numbered 0, 1, 2, ... The first chunk of each model call
+  starts a text (`append: false`). Every other chunk continues the chunk before it. If a text is open at event g, chunk
+  0 continues the text, and its batch has the text so far and the position of its last chunk.
 - The writer stores batches in the order of their numbers, and never changes a batch. After a failed write it writes the
   same batch again before any later one. So the stored batches under (g, f) hold the chunks from 0 on, without a gap.
 - A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
@@ -91,7 +91,7 @@ class SharedReads:
             self._reads[position] = shared
         shared.readers += 1
         try:
-            # Shield the read: if one reader is cancelled, the other readers still need it.
+            # Shield the read from the cancellation of one reader, because the other readers still need it.
             return await asyncio.shield(shared.read)
         finally:
             shared.readers -= 1

@@ -1,4 +1,4 @@
-"""Sweep of expired timers: enqueues a new wake-up message for each, because the first one may be lost."""
+"""Sweep of expired timers (times of wake-ups). Enqueues a new wake-up message for each: the first may be lost."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ PARALLEL = 16
 
 
 class Swept(Struct, frozen=True):
-    """Result of one sweep: the numbers of expired timers and of enqueued messages."""
+    """Result of one sweep: the numbers of expired timers (times of wake-ups) and of enqueued wake-up messages."""
 
     found: int
     """Number of expired timers of contexts and notifications, as found in the index."""
@@ -42,7 +42,7 @@ class Swept(Struct, frozen=True):
 
 
 class Sweep:
-    """Sweep of expired timers of contexts and of push notifications."""
+    """Sweep of expired timers (times of wake-ups or delivery attempts) of contexts and of push notifications."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Sweep:
         enqueued = 0
         for timer in found:
             try:
-                # Claim before enqueuing: if the message is lost, the claim expires, and a later sweep finds the context
+                # Claim before enqueuing. If the message is lost, the claim expires, and a later sweep finds the context
                 # again.
                 if await self._store.claim(timer):
                     await self._work_queue.enqueue(WakeUp(timer.context))
@@ -98,10 +98,10 @@ class Sweep:
         if self._push_configs is None or self._push_queue is None:
             return Swept(0, 0)
         found = await self._push_configs.expired_timers(limit=at_once)
-        # Count only the timers of events, which expire only if a wake-up message was lost. The timer of a push config
-        # is a planned retry.
+        # Count only the timers of events, because they expire only if a wake-up message was lost. The timer of a push
+        # config is a planned retry.
         self._metrics.count(Metric.SWEEP_FOUND, sum(1 for timer in found if timer.generation))
-        # The coroutines share one iterator: each takes the next timer from it.
+        # Share one iterator among the coroutines, so that each takes the next timer.
         left = iter(found)
         enqueued = await asyncio.gather(
             *(self._enqueue_for(left, self._push_configs, self._push_queue) for _ in range(min(PARALLEL, len(found))))

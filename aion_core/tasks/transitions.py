@@ -155,7 +155,7 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: St
 
 
 class TurnEnding(Struct, frozen=True, dict=True):
-    """Input for the end of a turn: its lease, the task's head, the last event, and the choice of the next holder."""
+    """Input for the end of a turn: its lease, the task's head (current state), its last event, and `run_next`."""
 
     lease: Lease
     head: Head
@@ -233,7 +233,7 @@ def finished(
     next_lease, next_move, events = _beginning(
         lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
     )
-    # A transaction may write each item only once, so one change of the task's head covers both events.
+    # Make one change of the task's head for both events, because a transaction may write each item only once.
     moves = (HeadMove(lifecycle.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
         TurnFinished(after, next=TurnStarted(next_lease, next_move.after)),
@@ -259,7 +259,7 @@ def finished_before(ending: TurnEnding, record: ContextRecord, next_head: Head |
 def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, times: Times) -> Transition[TurnFinished]:
     """Return the transition to cancel a task and remove its running and queued turns."""
     task_id = head.key.task_id
-    # Cancelling a queued task must not change the fence: another task's turn may be running.
+    # Cancelling a queued task must not change the fence, because another task's turn may be running.
     takes = record.running is None or record.runs(task_id)
     fence = record.fence + 1 if takes else record.fence
     after = replace(lifecycle.advance(head, event), fence=max(fence, head.fence))

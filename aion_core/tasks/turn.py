@@ -158,9 +158,9 @@ class TurnExecution:
         if chunk.breaks_off and self._open_call == chunk.message_id:
             self._close_delta(CUT)
         if self._open_call not in (None, chunk.message_id) and chunk.text:
-            # Readers receive one text at a time, so close the earlier one.
+            # Close the earlier text, because readers receive one text at a time.
             self._close_delta(COMPLETE)
-        # Split a long chunk into pages: the size of an item is limited.
+        # Split a long chunk into pages, because the size of an item is limited.
         for start in range(0, len(chunk.text), PAGE_CHARACTERS):
             opens = self._open_call is None
             page = chunk.text[start : start + PAGE_CHARACTERS]
@@ -222,7 +222,7 @@ class TurnExecution:
         if ending.metadata:
             event.metadata.update(ending.metadata)
         if self._ends_as_message(ending, event):
-            # Set this before recording the event: no reader receives the task afterwards.
+            # Set this flag before recording the event, so that no reader receives the task afterwards.
             self._broadcast.replies_with_message = True
             event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
@@ -235,7 +235,7 @@ class TurnExecution:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
-        # End the broadcast now: clients should not wait for the agent's remaining code.
+        # End the broadcast now, because clients should not wait for the agent's remaining code.
         self._broadcast.end()
 
     async def _answer(self, ending: Reply | InputRequired) -> Message | None:
@@ -251,8 +251,7 @@ class TurnExecution:
         key = f"{replies.NAME}:{self.lease.turn.id}"
         recorded = next((entry.event for entry in self._broadcast.log if entry.key == key), None)
         if isinstance(recorded, TaskArtifactUpdateEvent):
-            # An earlier try of the turn has recorded its answer. Return this answer, because the answers of two tries
-            # may differ.
+            # Return the answer recorded by an earlier try of the turn, because the answers of two tries may differ.
             message = replies.as_message(recorded.artifact, self._broadcast.task())
         else:
             turn = self.lease.turn
@@ -290,13 +289,13 @@ class TurnExecution:
         self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
-        # Refuse a value without a JSON form: no client could read the log.
+        # Refuse a value without a JSON form, because no client could read the log.
         require_json(event)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True
         self._publish(event, key)
-        # Give the readers time to send the event before the agent continues: this halves the time to the first event.
+        # Let the readers send the event before the agent continues, which halves the time to the first event.
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:

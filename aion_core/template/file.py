@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 try:
-    # PyYAML's loader in C is several times as fast, but not every build of PyYAML includes it.
+    # Prefer PyYAML's loader in C, because it is several times as fast. Not every build of PyYAML includes it.
     from yaml import CSafeLoader as _SafeLoader
 except ImportError:
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]

@@ -185,7 +185,7 @@ class Template:
     def _read_nested(self, name: str) -> "Template":
         given = (self._resources[name].get("Properties") or {}).get("Parameters") or {}
         parameters = {each: _ParentValue(self, value, f"{name}.Parameters.{each}") for each, value in given.items()}
-        # On AWS, CloudFormation also adds a random suffix to the name of a nested stack.
+        # Name the nested stack without the random suffix that CloudFormation adds on AWS.
         place = replace(self.place, stack_name=f"{self.place.stack_name}-{name}")
         return Template(self._nested_files()[name], place, parameters)
 
@@ -217,7 +217,7 @@ class Template:
         if given is not None:
             return str(self.resolve(given, f"{logical_id}.{NAME_PROPERTY[kind]}"))
         name = f"{self.place.stack_name}-{logical_id}"
-        # Bucket names must be in lower case and unique over all AWS accounts.
+        # Use lower case for a bucket, as S3 requires, and add the account, because the name must be unique on AWS.
         return f"{name}-{self.place.account}".lower() if kind == BUCKET else name
 
     def _parameter_values(self, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,7 +327,7 @@ class Template:
     def _condition(self, argument: Any, where: str) -> Any:
         if isinstance(argument, str):
             return self._holds(argument, where)
-        # This `Condition` is not the intrinsic function, but an ordinary key, for example of an IAM statement.
+        # Keep this `Condition`: it is an ordinary key, for example of an IAM statement, not the intrinsic function.
         return {"Condition": self.resolve(argument, where)}
 
 

@@ -114,12 +114,12 @@ def build_app(
     app = _new_app(background_task, startup)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
-    # The public routes need no credentials: clients read the card before they can authenticate (A2A 8.2).
+    # Add public routes without credentials: clients read the card before they can authenticate (A2A 8.2).
     public_routes = _public_routes(agents, at_root, publisher, keys)
     app.router.routes.extend(public_routes)
     counted = limits and limits.limits.of_streams
     streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
-    # Add the root last: a tenant's path at the root matches any path with one more segment.
+    # Add the root last, because a tenant's path at the root matches any path with one more segment.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         card, modes = served.extended_card, served.input_modes
@@ -129,7 +129,7 @@ def build_app(
             build_context = CallContextBuilder(agent_id, served.card).build
             app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
         _add_routes(app, services, agent_id, prefix, operations)
-    # The middleware that is added last runs first.
+    # Add the outermost middleware last, because the middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(TrailingSlashMiddleware)
     app.add_middleware(LargeResponseMiddleware)
@@ -153,8 +153,8 @@ def _new_app(background_task: BackgroundTask | None, startup: Startup | None) ->
         openapi_url=None,
         lifespan=_lifespan(background_task, startup),
         redirect_slashes=False,
-        # FastAPI's spans contain the query, and its log records contain the texts of exceptions. Both may be
-        # confidential.
+        # Turn off FastAPI's spans and log records, because they contain the query and the texts of exceptions, which
+        # may be confidential.
         telemetry={"tracing": False, "logs": False},
     )
 
@@ -169,7 +169,8 @@ def _add_routes(
         *RestV03(services, agent_id, operations).routes(prefix),
         *RestV1(services, agent_id, operations).routes(prefix),
     ]
-    # Starlette takes the first matching route, and most requests are JSON-RPC. No other POST route has the same paths.
+    # Insert the JSON-RPC routes first: Starlette takes the first matching route, and most requests are JSON-RPC. No
+    # other POST route has the same paths.
     app.router.routes[:0] = JsonRpcBinding(services, agent_id, operations).routes(prefix)
 
 
@@ -184,7 +185,7 @@ def _lifespan(
         if startup is not None:
             state = await asyncio.to_thread(startup)
         else:
-            # The list is empty if the server has loaded the agents itself.
+            # Load the agents in the background. The list is empty if the server has loaded them already.
             running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))

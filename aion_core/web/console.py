@@ -20,7 +20,7 @@ MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript
 API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
 """Files of the API's documentation, by their paths: a page, and the OpenAPI document that it shows."""
 
-# The page shows agents' texts as text nodes. If that fails, this policy still blocks any script or style in them.
+# Block scripts and styles in agents' texts, in case the page fails to show these texts as text nodes.
 SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; "

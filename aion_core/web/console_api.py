@@ -81,7 +81,7 @@ def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaita
         try:
             content = await answer(call_of(build(request)), request)
         except ConfigurationError as error:
-            # Return the text, because the caller is the developer of the code that cannot be loaded.
+            # Return the error's text, because the caller is the developer of the code that cannot be loaded.
             content = {"error": str(error)}
         except BodyRefused as refused:
             return rest_error(refused.error, refused.http)

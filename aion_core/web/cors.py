@@ -34,7 +34,7 @@ EXPOSED_HEADERS = (
     "ETag",
     "Retry-After",
     "WWW-Authenticate",
-    # The REST API of AWS sends the header above under this name.
+    # API Gateway's REST API sends WWW-Authenticate under this name.
     "X-Amzn-Remapped-WWW-Authenticate",
     "X-Amzn-RequestId",
 )
@@ -64,7 +64,7 @@ def cors_middleware(app: ASGIApp, policy: CorsPolicy, methods: Collection[str] =
         allow_methods=methods,
         allow_headers=[*REQUEST_HEADERS, *policy.headers],
         expose_headers=EXPOSED_HEADERS,
-        # A page of a public origin may call an agent in a private network only if the agent lists its origin.
+        # Allow private networks only to listed origins. Otherwise a page of any public origin could call the agent.
         allow_private_network="*" not in policy.origins,
         max_age=policy.max_age,
     )

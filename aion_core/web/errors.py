@@ -94,7 +94,7 @@ def _logged(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
     if form.http >= 500:
         count_internal_error()
         cause = error.__cause__ if isinstance(error, A2AError) and error.__cause__ else error
-        # Log the text only of a StoreError (operation and AWS error code): other texts may quote the request.
+        # Log only a StoreError's text (operation and AWS error code), because other texts may quote the request.
         text = f": {cause}" if isinstance(cause, StoreError) else ""
         level = logging.WARNING if isinstance(error, ServiceUnavailableError) else logging.ERROR
         logger.log(level, "A request failed with %s (%s)%s", form.code, form.reason, text, exc_info=cause)

@@ -95,5 +95,5 @@ class StreamLimits:
             try:
                 await self._counters.close_stream(call.caller, stream)
             except StoreError as error:
-                # The count of this stream then expires at `until`.
+                # Only log the error, because the count of this stream expires at `until`.
                 logger.warning("The end of a stream was not counted: %s", error)

@@ -52,7 +52,7 @@ class ObservabilityMiddleware:
         """Serve the request, then flush metrics and traces."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            # The process ends: flush the metrics of requests that did not end in time.
+            # Flush the metrics of requests that did not end in time, because the process ends.
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
@@ -95,7 +95,7 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
         if _CONFIDENTIAL.search(name.decode("latin-1")):
             value = raw.decode("latin-1").strip()
             yield value
-            # Redact the credentials also without the name of their scheme, for example without `Bearer`.
+            # Redact the credentials also without the scheme before them, such as `Bearer`.
             yield value.rpartition(" ")[2]
 
 
@@ -160,7 +160,7 @@ class CorsByPathMiddleware:
         """`policies` maps agent ids to policies. Responses of an agent without a policy have no CORS headers."""
         self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
         self._of_agents = {agent_id: cors_middleware(app, policy) for agent_id, policy in policies.items()}
-        # Allow all agents' headers: a client may send its credentials already when it reads the card.
+        # Allow all agents' headers, because a client may send its credentials already when it reads the card.
         headers = {header for policy in policies.values() for header in policy.headers}
         self._of_public = cors_middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
 
@@ -301,13 +301,13 @@ class AwaitBackgroundTurnsMiddleware:
             await self._app(scope, receive, send)
             return
         turns = BackgroundTurns()
-        # A server with a graceful shutdown has set a deadline already.
+        # Keep a deadline that is set already by a server with a graceful shutdown.
         deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
         async def send_after_turns(message: Message) -> None:
             if not message.get("more_body") and message["type"] == "http.response.body":
-                # Suspend the running turns, so that the queue hands them to a worker: Lambda sends a buffered response
-                # only at the end.
+                # Suspend the running turns, so that the queue hands them to a worker, because Lambda sends a buffered
+                # response only at the end.
                 deadline.now.set()
                 await turns.wait()
             await send(message)
@@ -320,8 +320,8 @@ class AwaitBackgroundTurnsMiddleware:
             )
             await turns.wait()
         except BaseException:
-            # The invocation ends. Cancel its turns: another worker resumes them, and they must not continue in the next
-            # invocation.
+            # Cancel the turns, because the invocation ends: another worker resumes them, and they must not continue in
+            # the next invocation.
             await turns.cancel()
             raise
 
@@ -362,7 +362,8 @@ class LargeResponseMiddleware:
             return
         accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
         if _REFUSED_GZIP.search(accepted):
-            # Starlette only searches for the word "gzip", so it would compress even with the weight zero.
+            # Remove the header: Starlette only searches it for the word "gzip", so it would compress even with the
+            # weight zero.
             headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
             scope = {**scope, "headers": headers}
         await self._compressing(scope, receive, send)

@@ -84,7 +84,7 @@ class StrictRequest(Request):
         if not hasattr(self, "_body"):
             encoding = self.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
-                # Refuse compression: the size of the request does not limit the size of the uncompressed body.
+                # Refuse compression, because the size of the request does not limit the size of the uncompressed body.
                 raise BodyRefused(
                     415, ContentTypeNotSupportedError("The body is compressed: send it without a Content-Encoding.")
                 )
@@ -96,7 +96,7 @@ class StrictRequest(Request):
                 async with asyncio.timeout_at(time() + BODY_IDLE_SECONDS) as limit:
                     async for chunk in self.stream():
                         if not chunk:
-                            continue  # an empty chunk marks the end of the body
+                            continue  # skip the empty chunk at the end of the body
                         size += len(chunk)
                         if size > MAX_BODY_BYTES:
                             message = f"The body is larger than {MAX_BODY_BYTES} bytes: send a part with the url of a file instead."
@@ -106,7 +106,7 @@ class StrictRequest(Request):
             except TimeoutError as error:
                 raise BodyRefused(408, InvalidRequestError("The body arrives too slowly: send it again.")) from error
             except ClientDisconnect as error:
-                # Do not log an error: the client has disconnected, and the operator cannot prevent this.
+                # Do not log an error, because the client has disconnected, and the operator cannot prevent this.
                 raise BodyRefused(400, InvalidRequestError("The connection was closed within the body.")) from error
             self._body = b"".join(chunks)
         return self._body
@@ -123,7 +123,7 @@ class StrictRequest(Request):
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         body = await self.body()
-        # Commas and brackets in texts are counted too. The count is still good enough to choose the thread.
+        # Estimate the number of values, to choose the thread. The estimate also counts commas and brackets in texts.
         self._is_large = len(body) > SMALL_BODY_BYTES or sum(map(body.count, (b",", b"{", b"["))) > SMALL_BODY_VALUES
         await self.convert(self._parse, body)
         self._json = self.read
@@ -149,10 +149,10 @@ class StrictRequest(Request):
 
 def check_values(body: bytes) -> None:
     """Raise InvalidParamsError for a JSON body with too many values. The body may otherwise be invalid JSON."""
-    # After removing the escapes, each quotation mark is the beginning or the end of a text.
+    # Remove the escapes, so that each quotation mark is the beginning or the end of a text.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    # Each member follows a comma or a bracket and has at most two texts, with two quotation marks each. So a body with
-    # more quotation marks than this has too many values.
+    # Refuse a body with too many quotation marks: each value follows a comma or a bracket and has at most two texts
+    # (its key and itself), with two quotation marks each.
     if plain.count(b'"') <= 4 * MAX_VALUES + 4:
         outside = b"".join(plain.split(b'"')[::2])
         if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
@@ -228,7 +228,7 @@ def _float(digits: str) -> float | _Unusable:
 
 
 def _integer(digits: str) -> int | _Unusable:
-    # Check the length first: Python raises ValueError above 4300 digits.
+    # Check the length first, because Python raises ValueError above 4300 digits.
     if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
         return _Unusable("The body has an integer above 2^53: send it as a string.")
     return number
@@ -309,7 +309,7 @@ def read_params(params: Any, model: type[M]) -> M:
 def is_base64(text: str) -> bool:
     """Return True if the text is base64 in the standard or the URL-safe alphabet, with or without padding."""
     found = _BASE64.fullmatch(text)
-    # Check the length with arithmetic: a regular expression with groups of four would need much memory for a long text.
+    # Check the length by arithmetic, because a regular expression for groups of four would need much memory.
     left = len(found[1]) % 4 if found else 1
     return found is not None and (left > 1 or (left == 0 and not found[2]))
 
@@ -400,7 +400,7 @@ def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
 def _check_enum(value: Any, field: Any, where: str) -> None:
     names = field.enum_type.values_by_name
     if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
-        return  # protobuf's JSON accepts numbers for enums
+        return  # accept a number, as protobuf's JSON does
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
         _refuse(where, f"one of {known}", value, is_text=True)
@@ -417,7 +417,7 @@ def _check_timestamp(value: Any, where: str) -> None:
 
 
 def _check_int32(value: Any, where: str) -> None:
-    # In JSON, 1.0 is a whole number. Protobuf's JSON also accepts a text of digits.
+    # Accept 1.0, which is a whole number in JSON, and a text of digits, as protobuf's JSON does.
     is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
         value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
     )

@@ -170,7 +170,7 @@ def entrypoint_url_of(scope: Scope) -> str:
     domain = event_text(event, "requestContext", "domainName").lower()
     prefix = _stage(event, domain) if event_text(event, "version") == "2.0" else _prefix(event)
     if _THIS_MACHINE.fullmatch(domain):
-        # In `sam local` the domain has a port, and requestContext.path is the route's path without a prefix.
+        # Return an http URL for `sam local`: its domain has a port, and its requestContext.path lacks the prefix.
         return f"http://{domain}{prefix or ''}"
     return f"https://{domain}{prefix}" if prefix is not None and _DOMAIN.fullmatch(domain) else ""
 
@@ -183,7 +183,7 @@ def _stage(event: Any, domain: str) -> str:
 
 def _prefix(event: Any) -> str | None:
     """Return the path prefix of a REST API's stage from a Lambda event; None for an invalid path."""
-    # Ignore a slash at the end: a client may omit the slash after the stage.
+    # Ignore a slash at the end, because a client may omit the slash after the stage.
     whole, path = (unquote(event_text(event, *names)).rstrip("/") for names in (("requestContext", "path"), ("path",)))
     prefix = whole.removesuffix(path)
     return prefix if whole.endswith(path) and _PREFIX.fullmatch(prefix) else None
@@ -244,7 +244,7 @@ class CallContextBuilder:
         principal = owner_of(caller)
         tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared
-        # If several headers have the same name, use the first.
+        # Reverse the headers, so that the first of several headers with the same name is used.
         headers = dict(reversed(request.headers.items()))
         call = CallContext(
             owner_in(principal, tenant),
@@ -268,7 +268,7 @@ class CallContextBuilder:
         if caller is None and not self._card.security_requirements:
             return None
         if caller is None or caller.agent_id != self._agent_id:
-            # The middleware and the routes disagree about the agent of this path: refuse the request.
+            # Refuse the request, because the middleware and the routes disagree about the agent of its path.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
 

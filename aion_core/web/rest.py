@@ -67,7 +67,8 @@ class HttpBinding(ABC):
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise path_not_found()
             if request.method not in by_method:
-                # An unknown custom method, such as `/tasks/{id}:nothing`, also matches the route of GET.
+                # Report an unknown path, because an unknown custom method, such as `/tasks/{id}:nothing`, matches the
+                # route of GET.
                 raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, partial(operation.first_path, V03 if self.version == V1 else V1))
@@ -84,7 +85,7 @@ class HttpBinding(ABC):
         except Exception as error:  # outermost handler: log an unexpected error and return it as an internal error
             response = self.refuse(error)
         response.headers.update(headers)
-        # Shared caches must not store a task or an extended card, because it is for one caller only.
+        # Forbid shared caches to store the response, because a task or an extended card is for one caller only.
         response.headers.setdefault("Cache-Control", PRIVATE)
         return response
 

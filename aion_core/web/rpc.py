@@ -64,8 +64,8 @@ class JsonRpcBinding:
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
-            # As the response of a streaming method, clients of v0.3 can read only a stream. SDKs of v1.0 in their v0.3
-            # mode state the version and can read a JSON document.
+            # Return a refusal as a stream, because clients of v0.3 can read only a stream as the response of a
+            # streaming method. SDKs of v1.0 in their v0.3 mode state the version and can read a JSON document.
             if operation.stream and version == V03 and not stated_version(strict):
                 refuse = refused_stream
             check_version(strict, version, partial(operation.method, V03 if version == V1 else V1))

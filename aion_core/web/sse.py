@@ -115,7 +115,7 @@ class Frames:
         frames = "".join([self._frame(item) for item in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
-        # UTF-8 cannot encode a lone surrogate, and a model may emit one at the edge of a chunk.
+        # Replace lone surrogates, because UTF-8 cannot encode them, and a model may emit one at the edge of a chunk.
         return frames.encode("utf-8", "replace")
 
     def error(self, error: Exception) -> bytes:
@@ -134,13 +134,13 @@ class Frames:
         if isinstance(what, Resumed):
             return COMMENT
         data = f"data: {self._encode(what)}\n\n"
-        # An event that is not stored has no id. A client therefore resumes after the last stored event.
+        # Send no id with an event that is not stored, so that a client resumes after the last stored event.
         return f"id: {item.id}\n{data}" if item.id else data
 
     def _template(self, delta: Delta) -> tuple[str, str]:
         """Render a text chunk. Return the parts of its frame before and after the text, for reuse by later chunks."""
         assert self._task is not None  # noqa: S101  # a stream begins with its task, or resumes it
-        # Use a random marker: the client controls the context id and the request id in the same frame.
+        # Use a random marker, because the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
         before, after = self._encode(event).split(marker)
@@ -154,7 +154,7 @@ def refused_stream(request_id: RequestId, error: Exception) -> Response:
     """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, as v0.3's clients expect."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
-    # Omit `event: error`: the Python SDK would treat the stream as broken.
+    # Omit `event: error`, because the Python SDK would treat the stream as broken.
     body = Frames(jsonrpc_v1(request_id)).error(error).removeprefix(b"event: error\n")
     return Response(body, rpc_status(error), headers, "text/event-stream; charset=utf-8")
 

@@ -35,7 +35,7 @@ def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
         _check_lists(params, params_model)
     _check_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
-        # Check the id here: the SDK's model ignores an invalid id and selects the task's first config.
+        # Check the id here, because the SDK's model ignores an invalid id and selects the task's first config.
         raise invalid_params("pushNotificationConfigId has to be a text.", "pushNotificationConfigId")
     try:
         read = model.model_validate(body)
@@ -116,8 +116,8 @@ def _bad_params(error: ValidationError) -> InvalidParamsError:
     for problem in error.errors(include_url=False, include_context=False, include_input=False):
         field, message = _field(problem["loc"]), problem["msg"]
         if part := _PART.match(field):
-            # A part is a union type. Pydantic has an error for each branch of the union, which does not help the
-            # client.
+            # Use one message for a part, because a part is a union type: pydantic has an error for each branch of the
+            # union, which does not help the client.
             field, message = part[0], _PART_RULE
         name = field or "params"
         is_missing = problem["type"] == "missing" and message is not _PART_RULE

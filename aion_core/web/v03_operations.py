@@ -70,7 +70,7 @@ async def answer_jsonrpc(
     conversion = CONVERSIONS[operation.name]
     if conversion.model is None:
         params = body.get("params", {})
-        # v0.3 has no tenants, but Aion's own methods do.
+        # Read the tenant for Aion's own methods, because v0.3 itself has no tenants.
         context = builder.build_in(request, tenant_of(params))
     else:
         if request_id is None:
@@ -133,7 +133,7 @@ async def _read_get(request: StrictRequest) -> pb.GetTaskRequest:
     query = read_query(request.query_params, pb.GetTaskRequest)
     params = read_params({**query, **request.path_params}, pb.GetTaskRequest)
     if params.history_length == 0:
-        # In v0.3, a history length of 0 means no limit.
+        # Remove a history length of 0, because it means no limit in v0.3.
         params.ClearField("history_length")
     return params
 
@@ -143,7 +143,8 @@ _CANCELED = {"TASK_STATE_CANCELLED": "TASK_STATE_CANCELED"}
 
 
 async def _read_list(request: StrictRequest) -> ListTasksRequest:
-    # The v0.3 specification defines no parameters for this path: accept v1.0's, also with v0.3's spelling of a state.
+    # Accept v1.0's parameters, also with v0.3's spelling of a state, because the v0.3 specification defines no
+    # parameters for this path.
     params = read_query(request.query_params, ListTasksRequest)
     if "status" in params:
         params["status"] = _CANCELED.get(params["status"], params["status"])
@@ -160,7 +161,8 @@ def _write_page(page: pb.ListTasksResponse, write: Callable[[Task], Any] = conve
 
 
 async def _read_cancel(request: StrictRequest) -> pb.CancelTaskRequest:
-    # Use the id in the path: the body has at most the task's resource name. Parse the body only to refuse invalid JSON.
+    # Use the id in the path, because the body has at most the task's resource name. Parse the body only to refuse
+    # invalid JSON.
     await request.json_object(optional=True)
     return pb.CancelTaskRequest(id=request.path_params["id"])
 
@@ -170,7 +172,7 @@ async def _read_cancel(request: StrictRequest) -> pb.CancelTaskRequest:
 
 async def _read_create_config(request: StrictRequest) -> pb.TaskPushNotificationConfig:
     body = await request.json_object()
-    # By the proto file the body has a field `config`. The JavaScript SDK (a2a-js) sends the config without this field.
+    # Accept a body without `config` too: the proto file has this field, but the JavaScript SDK (a2a-js) omits it.
     wrapped = read_params(body.get("config", body), pb03.TaskPushNotificationConfig)
     config = conversions.to_core_push_notification_config(
         FromProto.push_notification_config(wrapped.push_notification_config)

@@ -73,7 +73,7 @@ def to_proto(event: Event, convert: Callable[[Any], M]) -> M:
         if source.data.WhichOneof("kind") == "struct_value":
             target.data.data.CopyFrom(source.data.struct_value)
         else:
-            # In v0.3 the data of a part must be an object.
+            # Wrap the value in an object, because the data of a part must be an object in v0.3.
             target.data.data.fields["value"].CopyFrom(source.data)
         _remove_marker(target)
     return converted

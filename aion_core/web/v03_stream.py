@@ -52,7 +52,7 @@ def v03_event(event: Event) -> EventV03:
     """Convert an event to v0.3's types. Mark a stream's last status update as final (A2A v0.3 7.2.2)."""
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, v03.TaskStatusUpdateEvent):
-        # The SDK sets `final` only for terminal states, but an interrupted state also ends the stream.
+        # Set `final` for an interrupted state too: it ends the stream, but the SDK marks only terminal states.
         response.result.final = (
             isinstance(event, TaskStatusUpdateEvent) and event.status.state in lifecycle.TERMINAL_OR_INTERRUPTED
         )

@@ -54,7 +54,8 @@ from aion_core.ports import (
 from aion_core.stores.artifacts import BlobArtifacts
 from aion_core.stores.sessions import TableSessions
 
-# Ignore these warnings: the adapter always uses both features, and an operator cannot change that.
+# Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
+# cannot switch them off.
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] ResumabilityConfig", UserWarning)
 warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", UserWarning)
 
@@ -130,8 +131,8 @@ class AdkAgent:
         invocation = turn.invocation(session)
         restarted = self._starts_over(turn, invocation)
         outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
-        # Emit the stored events of earlier attempts again, because the task's event log may lack some of them. An agent
-        # that starts over emits its events again by itself.
+        # Emit the stored session events of earlier attempts again, because the task's event log may lack some of them.
+        # If the turn starts over, skip events of agents that cannot resume, because these agents emit them again.
         for event in earlier:
             if not restarted or self._is_resumable(event.author):
                 async with aclosing(outbound.translate(event)) as emissions:
@@ -155,7 +156,7 @@ class AdkAgent:
             return
         except (LeaseLost, StoreError):
             raise
-        except Exception:  # an agent may raise anything
+        except Exception:  # the agent's code may raise any exception
             for emission in outbound.before_failure():
                 yield emission
             raise
@@ -174,9 +175,10 @@ class AdkAgent:
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
-            # To resume an App without resumability, ADK needs the message again. ADK does not store the message twice.
+            # Pass the message again for an App without resumability, because ADK cannot resume its invocation without
+            # the message. ADK does not store the message twice.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
-            # An earlier attempt of the turn may have used only some of the answers.
+            # Pass the answers to all pending calls, because an earlier attempt may have used only some answers.
             return RunnerInput(message, earlier[0].invocation_id, answers)
         if answers:
             invocations = {each.event.invocation_id for each in pending}
@@ -196,7 +198,7 @@ class AdkAgent:
         self._check_agents(events)
         if has_transferred_workflow(self._root, events):
             raise AgentFailed(TRANSFER_NOT_RESUMABLE)
-        # ADK resumes an LLM agent even in an App without resumability.
+        # Do not start over if ADK can resume the turn. ADK resumes an LLM agent even in an App without resumability.
         if can_resume(self._root, events) and (turn.resumes_by_id or isinstance(self._root, LlmAgent)):
             return False
         if self._resume is AfterCrash.FAIL:
@@ -245,7 +247,7 @@ def agent_from_file(file: Path) -> BaseAgent:
     from google.adk.agents import config_agent_utils
 
     try:
-        # ADK declares the result as BaseAgent, but accepts a Workflow as well.
+        # Cast the result: ADK declares it as BaseAgent, but it may also be a Workflow.
         return cast("BaseAgent", config_agent_utils.from_config(str(file)))
     except Exception as error:  # the import of the author's tools may raise any error
         cause = error.__cause__ or error

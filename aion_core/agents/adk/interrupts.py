@@ -102,7 +102,7 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
         calls = [
             call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in pending)
         ]
-        # Further tasks of the same event begin after the waiting one.
+        # Skip an event with a waiting task, because the other tasks of this event begin after the waiting task.
         if calls and not waiting.intersection(call.id for call in calls):
             canceled = {"error": "canceled"}
             parts = [

@@ -262,13 +262,13 @@ class AdkOutbound:
         """
         yield from self._flow(self._streams.close_all())
         if (unfinished := self._unfinished()) is not None:
-            yield from self._emit_last()  # the text of the unfinished stream is newer
+            yield from self._emit_last()  # the last message is no answer: the unfinished text is newer
         last_parts = list(self._last[0].parts) if self._last is not None else None
         if self._output is not None and list(self._output.parts) != last_parts:
             yield from self._emit_last()
             self._last = self._output, ""
         if self._messages.reply is not None:
-            yield from self._emit_last()  # the reply is the answer
+            yield from self._emit_last()  # the last message is no answer: the reply is the answer
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             yield from self._emit_last()
@@ -276,7 +276,7 @@ class AdkOutbound:
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
-            # An earlier attempt may have recorded this message, under the id of its event.
+            # Prefer the event's recorded message, because an earlier attempt may have recorded it already.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             streamed=unfinished,
             emitted=self._messages.intermediate,
@@ -302,25 +302,25 @@ class AdkOutbound:
             return
         stream = self._end_stream(agent) if parts or event.error_code else ""
         if (outbox := outbox_of_event(event)) is not None:
-            # An outbox replaces the content of the event that contains it.
+            # End the event's stream without a message, because an outbox replaces the content of its event.
             yield from self._complete(CompleteMessage(stream, None, event.id))
             yield from self._emit_last()
             self._outboxes.append(outbox)
             self._failure = None
             return
         if event.error_code and not parts:
-            # A failed model call also ends its stream: an incomplete text is not an answer.
+            # Abort the stream of the failed model call, because an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
         message = None
         if visible := a2a_parts(parts) or _tool_results(event):
             self._failure = self._output = None
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
-        elif event.output is not None:  # of a node, or with finish_task of an agent in task mode
+        elif event.output is not None:  # output of a node, or of an agent that calls finish_task
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
         if message is not None or (stream and parts):
-            # The agent continues after tool calls, so this message is not the answer.
+            # A message with tool calls is not the answer, because the agent continues after the calls.
             continues = bool(event.get_function_calls())
             yield from self._complete(CompleteMessage(stream, message, event.id, continues))
 
@@ -338,7 +338,7 @@ class AdkOutbound:
         for item in items:
             if isinstance(item, Chunk):
                 if item.text:
-                    # More output follows, so the last complete message was not the answer.
+                    # Emit the last complete message: it is not the answer, because more output follows.
                     yield from self._emit_last()
                 yield item
             elif item.message is not None:
@@ -355,7 +355,7 @@ class AdkOutbound:
                 yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
             case AgentEnded(name=name, branch=branch):
                 if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
-                    # A custom agent may stream its text without sending a complete event.
+                    # Complete the message here, because a custom agent may stream its text without a complete event.
                     stream = self._end_stream((branch, name))
                     message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[Part(text=text)])
                     yield from self._complete(CompleteMessage(stream, message, stream))
@@ -365,7 +365,7 @@ class AdkOutbound:
             case StreamAborted():
                 yield from self._flow(self._streams.abort(call.message_id))
             case DurableReply():
-                # Record the reply now, so that it survives a crash. The last reply is also the turn's answer.
+                # Record the reply now, so that the reply survives a crash. The last reply is also the turn's answer.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
                 yield from self._flow(self._streams.discard(call.message.message_id))
@@ -419,7 +419,7 @@ def _tool_results(event: Event) -> list[Part]:
     if not actions.skip_summarization or actions.escalate or waits:
         return []
     results = [response.response for response in event.get_function_responses() if response.response]
-    # ADK wraps every result that is not a dict.
+    # Unwrap a result without a dict, because ADK puts such a result into a dict with the key `result`.
     return [_part_of(result["result"] if list(result) == ["result"] else result) for result in results]
 
 

@@ -58,7 +58,7 @@ class TurnSessionService(BaseSessionService):
             event.actions.state_delta = {
                 key: value for key, value in event.actions.state_delta.items() if key != OUTBOX
             }
-            # A tool has also set the outbox in the session object.
+            # Remove the outbox that a tool has set in the session object.
             session.state.pop(OUTBOX, None)
             if outbox is not None:
                 stored = outbox.model_dump(mode="json", exclude_none=True)
@@ -177,9 +177,9 @@ def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
         return False
     author = agent.find_agent(last.author)
     if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
-        # A single-turn agent answers the agent that called it.
+        # Return False, because the answer of a single-turn agent goes to the agent that called it.
         return False
-    # The answer of a sub-agent in a workflow does not end the workflow.
+    # Return True only for LLM agents, because the answer of a sub-agent in a workflow does not end the workflow.
     return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
 
 
@@ -191,7 +191,8 @@ def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
     """
     known = list(events)
     if isinstance(root, LlmAgent) and known and known[-1].actions.transfer_to_agent:
-        # The agent has ended by transferring to another. Without an end marker, ADK would call its model again.
+        # Mark the agent as ended, because it has transferred to another agent. Without this marker, ADK would call the
+        # first agent's model again.
         yield _marker(known[-1].author, known[-1], EventActions(end_of_agent=True))
     while (marker := _next_marker(root, known)) is not None:
         known.append(marker)

@@ -73,8 +73,8 @@ class CallbackPlugin(BasePlugin):
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
         if isinstance(sys.exception(), asyncio.CancelledError):
-            return  # ADK calls this for a canceled agent too, whose text is incomplete
-        # A custom agent may yield events without a branch.
+            return  # complete no message, because the text of a canceled agent is incomplete
+        # Send the end for the empty branch too, because a custom agent may yield events without a branch.
         for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
             await self._send(AgentEnded(agent.name, branch))
 
@@ -311,8 +311,8 @@ class AdkTurn:
                 self._abort.set()
             raise
         finally:
-            # Close the session first. Otherwise ADK would store that the invocation was aborted, and it could never
-            # resume.
+            # Close the session first. Otherwise ADK would store that the invocation was aborted, and the invocation
+            # could never resume.
             self._sessions.close()
             await self._stop(work)
 
@@ -359,7 +359,8 @@ class AdkTurn:
             work.cancel()
             await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled():
-            # Retrieve the exception, so that asyncio does not log it. It was raised already, or the stop has caused it.
+            # Retrieve the task's exception, so that asyncio does not log it. The exception was raised already, or the
+            # stop has caused it.
             work.exception()
 
 

@@ -88,7 +88,7 @@ class ExecutorAgent:
                 async for entry in entries:
                     for emission in outbound.translate(entry.event):
                         yield emission
-                    # When the runner requests the next emission, it has recorded the earlier ones.
+                    # Mark the event as recorded: the runner records an emission before it requests the next.
                     entry.set_recorded()
             _check_result(work, ended=outbound.ending is not None)
             if outbound.ending is None:
@@ -114,7 +114,7 @@ class ExecutorAgent:
         self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
     ) -> None:
         """Stop `execute()` after the turn has ended. If the client has canceled the task, call `cancel()` first."""
-        # A pending `enqueue_event` does not return: its event will not be recorded.
+        # A pending `enqueue_event` is blocked until `work.cancel()`, because its event will not be recorded.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
@@ -131,7 +131,8 @@ class ExecutorAgent:
         try:
             head = await self._tasks.head(TaskKey(request.context.owner, request.task.id))
             if head is None or head.state != TaskState.TASK_STATE_CANCELED:
-                # The task was not canceled: the turn has reached its deadline, or another process holds its lease.
+                # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
+                # another process holds its lease.
                 return
             # Use a closed queue: the task is in a terminal state, so events sent by `cancel()` cannot be recorded.
             closed = RecordingQueue()

@@ -202,8 +202,8 @@ class ExecutorOutbound:
             elif changes := self._changes(metadata):
                 yield AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
             if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
-                # execute() may wait for an out-of-band authorization and then continue (SDK: AgentExecutor). So notify
-                # the client at once. AUTH_REQUIRED ends the turn only if execute() returns.
+                # Notify the client at once, because execute() may wait for an out-of-band authorization and then
+                # continue (SDK: AgentExecutor). AUTH_REQUIRED ends the turn only if execute() returns.
                 shown = message or self._question("The agent waits for an authorization.")
                 self._authorization = InputRequired(shown, status.state, metadata)
             self._metadata |= metadata
@@ -224,11 +224,11 @@ class ExecutorOutbound:
         self, given: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any]
     ) -> Iterator[Emission]:
         if given.artifact_id in STREAM_DELTA_IDS:
-            # A stream delta is a preview of a message, not an artifact of the task.
+            # Stream the text without storing an artifact, because a stream delta is a preview of a message.
             text = "".join(part.text for part in given.parts)
             name = f"delta/{self._request.turn.id}"
             if not append:
-                # The new text replaces the earlier text of the delta.
+                # Close the delta's earlier text, because the new text replaces the earlier text.
                 yield from self._sequencer.close(name)
             yield from self._sequencer.add(Chunk(text, name))
             if last_chunk:
@@ -236,8 +236,8 @@ class ExecutorOutbound:
             return
         artifact = with_artifact_id(self._request, without_reserved_metadata(given))
         continues = append and artifact.artifact_id in self._earlier and artifact.artifact_id not in self._opened
-        # If a turn restarts, its artifacts replace those of its lost attempt. It cannot replace an artifact of an
-        # earlier turn, so an idempotency key prevents appending the same chunk twice.
+        # Use an idempotency key for a chunk of an earlier turn's artifact, because a restarted turn would append the
+        # chunk twice. Other artifacts need no key, because a restarted turn replaces them.
         key = self._key(artifact.SerializeToString(deterministic=True)) if continues else ""
         append = append and (continues or artifact.artifact_id in self._opened)
         if not continues:

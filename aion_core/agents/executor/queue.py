@@ -57,15 +57,15 @@ class RecordingQueue(EventQueue):
     async def send(self, event: ExecutorEvent) -> None:
         """Enqueue an event of the SDK or a helper call. See `enqueue_event`."""
         if asyncio.get_running_loop() is not self._loop:
-            # The executor has called `asyncio.run` in a thread. Its events are ordered by their arrival in this event
-            # loop.
+            # Send the event from the turn's event loop, because the executor has called `asyncio.run` in a thread. The
+            # events are ordered by their arrival in the turn's loop.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.send(event), self._loop))
             return
         if self._closed:
             level = logging.DEBUG if self._warned else logging.WARNING
             logger.log(level, "The turn is over: a %s of its executor is dropped.", type(event).__name__)
             self._warned = True
-            # Let other tasks run, in case the sender sends in an endless loop.
+            # Yield to other asyncio tasks, because the executor may send events in an endless loop.
             await asyncio.sleep(0)
             return
         await self.put(event).recorded

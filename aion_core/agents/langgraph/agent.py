@@ -110,7 +110,7 @@ class LangGraphAgent:
                 failure = error
                 raise
         if failure is not None:
-            # Raise it here: the author's context manager has suppressed the exception, but the turn must fail.
+            # Raise the exception here, because the author's context manager has suppressed it and the turn must fail.
             raise failure
 
     @asynccontextmanager
@@ -320,12 +320,13 @@ def _required(schema: Any) -> list[str]:
         return [field.name for field in fields if field.default is unset and field.default_factory is unset]
     if issubclass(schema, BaseModel):
         return [field.alias or name for name, field in schema.model_fields.items() if field.is_required()]
-    # A TypedDict has no default values and does not enforce its fields.
+    # Require no fields of a TypedDict, because a TypedDict does not enforce its fields.
     return []
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # The base class's methods raise NotImplementedError, and so do the async stubs of LangGraph's synchronous savers.
+    # Search the method's code for NotImplementedError, because the base class's methods raise this error, and so do the
+    # async stubs of LangGraph's synchronous savers.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 

@@ -226,7 +226,8 @@ class GraphAnswer:
         for name, written in update.items():
             for values in updates_in(written) if name != _METADATA else ():
                 self._written.update(values)
-                # LangGraph calls the stored result of a node beside an interrupted one cached, too.
+                # Check the cache policies, because LangGraph also calls the stored result of a node cached if another
+                # node of the same step was interrupted.
                 if _METADATA in update and (self._graph.cache_policy or self._graph.nodes[name].cache_policy):
                     self._cached += messages_of(values)
 
@@ -336,7 +337,7 @@ def _differs(value: Any, other: Any) -> bool:
     try:
         return bool(value != other)
     except ValueError:
-        # Arrays, such as NumPy's, are compared per element, and the result has no truth value.
+        # Treat arrays, such as NumPy's, as different, because the comparison of two arrays has no single truth value.
         return True
 
 
@@ -364,7 +365,7 @@ def _state_names(graph: Graph) -> list[str]:
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
     for node in graph.nodes.values():
-        # Recognise a ToolNode by its attribute, because its import is slow and most graphs have none.
+        # Recognise a ToolNode by its attribute, because its import is slow and most graphs have no ToolNode.
         tools = getattr(node.bound, "tools_by_name", None)
         if isinstance(tools, dict):
             yield from (name for name, tool in tools.items() if tool.return_direct)

@@ -18,7 +18,7 @@ async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *,
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         if setup.savers is None:
             return None
-        # The fence does not matter here: reads ignore it, and nothing is written.
+        # Pass any fence, because reads ignore the fence and nothing is written.
         saver = setup.savers(fence=Fence(context, 0), before_put=_never, types=setup.types)
         graph = graph.copy(update={"checkpointer": saver})
     thread = thread_id(context)

@@ -150,7 +150,7 @@ def _media_part(block: Any) -> Part | None:
         block = block["value"]
     image = block.get("image_url")
     if block.get("type") == "image_url" and image:
-        # OpenAI's chat completions have images in this form.
+        # Convert the image form of OpenAI's chat completions to a standard image block.
         block = {"type": "image", "url": image.get("url", "") if isinstance(image, Mapping) else str(image)}
     if block.get("type") not in MEDIA:
         return None
@@ -169,7 +169,7 @@ def _media_part(block: Any) -> Part | None:
     elif url:
         part.url = url
     else:
-        # Skip a file_id: only the model's provider knows it.
+        # Skip a file_id, because only the model's provider can resolve it.
         return None
     part.media_type = part.media_type or (type_of(part) or "")
     return part
@@ -346,7 +346,7 @@ def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
     try:
         hints = typing.get_type_hints(schema, include_extras=True)
     except (NameError, TypeError):
-        # The name in an annotation cannot be resolved.
+        # Return no field, because a name in an annotation cannot be resolved.
         return None, False
     texts = {name: _is_text(hint) for name, hint in hints.items() if name in names}
     possible = [name for name, is_text in texts.items() if is_text]

@@ -63,7 +63,7 @@ class ModelStreams:
         if call not in self._namespaces:
             self._namespaces[call] = path = tuple(namespace.split("|"))
             if self._sequencer.open in self._failed and self._namespaces.get(self._sequencer.open) == path:
-                # The node is tried again. Its failed attempt has left a text unfinished.
+                # Abort the unfinished text of the node's failed attempt, because the node now runs again.
                 yield from self.abort(self._sequencer.open)
             self._speakers[call] = self._speaker(call, namespace)
         if not emitted and call not in self._streamed:
@@ -170,7 +170,7 @@ class LangChainCallbacks(BaseCallbackHandler):
     and each node's checkpoint_ns and return value to `returned`.
     """
 
-    run_inline = True  # keep the log lines in the order of the events
+    run_inline = True  # run callbacks inline, so that the log lines keep the order of the events
 
     def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
         self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
@@ -202,7 +202,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.llm_call()
         self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
         if parent_run_id in self._within_tools and metadata is not None:
-            # LangGraph's handler for the mode "messages" runs later and gets the same dict.
+            # Mark the model call as quiet in its metadata, because LangGraph's handler for the mode "messages" runs
+            # later and gets the same dict.
             mark_quiet(metadata)
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)
@@ -220,7 +221,7 @@ class LangChainCallbacks(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Mark the model call as streaming, and store its message id."""
-        # Check `_visible` first: it is empty for most tokens, and Python computes a UUID's hash again each time.
+        # Check for an empty `_visible` first, because it is empty for most tokens and hashing a UUID takes time.
         if self._visible and run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
@@ -241,7 +242,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._visible.discard(run_id)
         self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
-            # There is no stream writer outside of a node, or after the end of the stream.
+            # Ignore errors, because there is no stream writer outside of a node or after the end of the stream.
             with suppress(Exception):
                 get_stream_writer()(StreamAborted(message_id))
 
@@ -278,7 +279,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         if namespace and not isinstance(error, GraphBubbleUp):
             for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
                 self._streamed.discard(self._called.pop(caller))
-            # A cancelled attempt, as by the node's `timeout`, does not report the error of its model call.
+            # Discard the open calls of the attempt too, because a canceled attempt, as by a node's `timeout`, reports
+            # no error of its model call.
             cut = [run for run in self._message_ids if f"{self._callers.get(run, '')}|".startswith(f"{namespace}|")]
             self._streamed.discard([self._message_ids.pop(run) for run in cut])
 

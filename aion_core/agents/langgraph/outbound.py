@@ -293,7 +293,8 @@ class LangGraphOutbound:
         the history has the order of speech. If it becomes the answer nevertheless, the answer keeps its id.
         """
         for earlier in self._answer.added.of_models() if self._resumed else ():
-            # An earlier process has streamed this text, and may have crashed before recording it.
+            # Restore the text that an earlier process has streamed, because that process may have crashed before
+            # recording the text.
             if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
                 self._model_streams.restore(earlier.id or "", str(earlier.text))
         texts = self._model_streams.ended_texts(self._is_done, every=every)
@@ -307,8 +308,8 @@ class LangGraphOutbound:
                 continue
             if self._emitted.get(key) is not None:
                 continue
-            # Compare with the emitted texts too: two model calls may produce equal texts, and a call of an earlier
-            # process may run again.
+            # Compare with the emitted texts, because two model calls may produce equal texts, and a model call of an
+            # earlier process may run again.
             known = self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)
             message = self._as_stated(call, text)
             if message is None or any(_is_same(each, message, call) for each in known):
@@ -340,14 +341,15 @@ class LangGraphOutbound:
     def _under_its_id(self, returned: Message | None) -> Message | None:
         """Return the message with the same content that the turn has emitted, or else the returned message."""
         if returned is not None and not returned.message_id:
-            # The text that a functional graph returns may be that of an earlier `@task`.
+            # Use the id of an earlier model call with this text, because a functional graph may return the text of an
+            # earlier `@task`.
             call = self._model_streams.latest_call(_text(returned))
             if self._emitted.has(call) and not self._emitted.has_other(call, returned):
                 returned.message_id = call
                 return returned
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
         if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
-            # The emitted message belongs to another model call, which has produced the same text.
+            # Return the given message, because the emitted message is another model call's equal text.
             return returned
         if message is not None and message is not returned:
             self._in_state.add(message.message_id)
@@ -371,7 +373,7 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                # The complete message ends the stream of its chunks.
+                # Close the stream of the message's chunks, because the complete message follows.
                 yield from self._model_streams.close(message.id or "", self._unnamed_id(payload.node))
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
@@ -382,7 +384,8 @@ class LangGraphOutbound:
             case StreamAborted():
                 yield from self._model_streams.abort(payload.message_id)
             case DurableReply():
-                # Record the reply now, so that it survives a crash. At the end of the turn it is also the answer.
+                # Record the reply now, so that the reply survives a crash of the process. At the end of the turn it is
+                # also the answer.
                 yield from self._message(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._model_streams.discard_reply(payload.message.message_id)
             case Reaction():
@@ -390,7 +393,8 @@ class LangGraphOutbound:
             case TypingSignal():
                 yield AgentTyping()
             case _:
-                # A graph may write any value to its stream. Only values from aion's helpers become A2A events.
+                # Ignore other values, because a graph may write any value to its stream. Only values from aion's
+                # helpers become A2A events.
                 logger.debug("A custom event of the graph is not for A2A.")
 
     def _message(self, message: Message, key: str) -> Iterator[AgentMessage]:
@@ -414,7 +418,7 @@ class LangGraphOutbound:
         """Return the idempotency key of an emission, made of its node's run and a counter."""
         if not node:
             return ""
-        # A retried node repeats its emissions from the first one on, so restart the counter.
+        # Restart the counter for a new attempt of the node, because the retried node repeats all its emissions.
         name, _, attempt = node.rpartition("#")
         tried, ordinal = self._ordinals.get(name, (attempt, 0))
         ordinal = ordinal if tried == attempt else 0

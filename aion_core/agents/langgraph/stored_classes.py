@@ -30,13 +30,13 @@ def state_types(graph: Graph) -> frozenset[type]:
         if _is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
-        # Include the modules' classes: a functional graph has no annotated state, and its tasks mostly return such
-        # classes.
+        # Include the classes of the author's modules, because a functional graph has no annotated state and its tasks
+        # mostly return such classes.
         found.update(
             kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
         )
     for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):  # a RemoteGraph stores its state itself
+        if isinstance(nested, Pregel):  # skip a RemoteGraph, because it stores its own state
             found |= state_types(nested)
     return frozenset(found)
 
@@ -66,7 +66,7 @@ def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
 
 
 def _tasks(module: ModuleType) -> list[Any]:
-    # If langgraph.func is not imported, there are no tasks.
+    # Do not import langgraph.func. If the author's code has not imported this module, there are no LangGraph tasks.
     task = getattr(sys.modules.get("langgraph.func"), "_TaskFunction", None)
     return [value for value in vars(module).values() if isinstance(value, task)] if task is not None else []
 
@@ -119,5 +119,5 @@ def _annotations(schema: Any) -> Iterator[Any]:
     try:
         yield from typing.get_type_hints(schema).values()
     except (NameError, TypeError):
-        # The name in an annotation cannot be resolved. Values of this class are restored as plain data.
+        # Skip the schema if a name in an annotation cannot be resolved. Its values are restored as plain data.
         return

@@ -73,7 +73,7 @@ def needs_no_input_checkpoint(graph: Graph) -> bool:
 def _names(graph: Graph) -> Iterator[str]:
     yield from graph.nodes
     for namespace, nested in graph.get_subgraphs(recurse=True):
-        if isinstance(nested, Pregel):  # a RemoteGraph is deployed separately
+        if isinstance(nested, Pregel):  # skip a RemoteGraph, because it is deployed separately
             yield from (f"{namespace}|{name}" for name in nested.nodes)
 
 
@@ -218,8 +218,9 @@ def config_of(
     return {
         **limit,
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
-        # If the newest checkpoint has this run_id, LangGraph resumes its run. So the same call starts a turn, resumes
-        # it, or does nothing after its end. See tests/unit/agents/langgraph/test_langgraph_assumptions.py.
+        # LangGraph resumes the run of the newest checkpoint if that checkpoint has this run_id. So the same call starts
+        # a turn, resumes the turn, or does nothing after the turn's end. See
+        # tests/unit/agents/langgraph/test_langgraph_assumptions.py.
         "metadata": {"run_id": turn_id},
     }
 
@@ -409,7 +410,7 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     human = [HumanMessage(content=content, id=request.message.message_id)] if content else []
     given: dict[str, Any] = {MESSAGES: [*cancelled_tool_calls(before), *human]}
     if not isinstance(graph, CompiledStateGraph):
-        # A functional graph has no state: its entrypoint gets the message and the inbox as its input.
+        # Pass the message and the inbox as input, because a functional graph has no state.
         return {**given, INBOX: inbox_of(request)}
     if INBOX in graph.channels:
         given[INBOX] = inbox_of(request)

@@ -142,8 +142,8 @@ STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates", "ta
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Stream modes of `astream` for a graph with a checkpointer, whose steps are logged for the operator."""
 
-# LangChain dumps the arguments of a tool with `runtime: ToolRuntime`. pydantic then warns that the context is not None,
-# and its warning quotes the whole input of the turn.
+# Ignore pydantic's warning about the AionContext, because the warning quotes the whole input of the turn. pydantic
+# emits it when LangChain dumps the arguments of a tool with `runtime: ToolRuntime`.
 warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_type=AionContext", UserWarning)
 
 
@@ -157,8 +157,8 @@ class _NothingToStore:
         """Return at once. See `Future.result`."""
 
 
-# With durability "sync", LangGraph waits for a checkpoint of each subgraph after each step. A subgraph that was compiled
-# with `checkpointer=False` has none, and LangGraph fails without this default.
+# Set a default, because LangGraph with durability "sync" waits for a checkpoint of each subgraph after each step. It
+# would fail for a subgraph without a checkpoint, which was compiled with `checkpointer=False`.
 PregelLoop._put_checkpoint_fut = _NothingToStore()  # type: ignore[assignment]
 
 
@@ -176,7 +176,7 @@ class GraphTurn:
         self._graph = graph = copy.copy(graph)
         saver = None if own_saver is None else lambda: own_saver
         if own_saver is None and setup.savers is not None:
-            # Do not wait for recorded emissions here: storing streamed text does not depend on them.
+            # Use a saver that does not wait for recorded emissions, because streamed text is stored without them.
             saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
         self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         if own_saver is None and setup.savers is not None:
@@ -218,12 +218,12 @@ class GraphTurn:
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
         """Return the translator of the turn's stream, initialised with the turn's earlier output."""
-        # If a turn with an answer was lost within its first step, the stored state still belongs to the earlier,
-        # interrupted turn.
+        # Treat a turn with an answer as begun: if the turn was lost within its first step, the stored state still
+        # belongs to the interrupted turn before it.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
         if question is None and (given := state_values(self._graph, self._request.message.parts)):
-            # The message's values are not an answer: the client knows its own input.
+            # Count the message's values as earlier state, because the client's own input is not part of the answer.
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,
@@ -244,19 +244,20 @@ class GraphTurn:
                 stream = graph.astream(
                     graph_input,
                     self._config,
-                    # A graph with its own context schema gets the AionContext by get_aion_context().
+                    # Pass the author's context to a graph with its own context schema. Such a graph gets the
+                    # AionContext by get_aion_context().
                     context=context if self._setup.context is None else copy.deepcopy(self._setup.context),
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # The run control stops the graph at the deadline. The next process resumes from the stored step.
+                    # Stop the graph by this run control at the deadline. The next process resumes from the stored step.
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
                 pending.reading = True
                 async for event in stream:
                     if event[1] == "tasks" and "result" not in event[2]:
-                        continue  # the start of a run
+                        continue  # skip the event for the start of a run
                     pending.event_received()
                     for emission in outbound.translate(*event):
                         yield emission
@@ -272,7 +273,7 @@ class GraphTurn:
                             self._join_step(event[2])
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # When the runner requests the next emission, it has recorded the earlier ones.
+                    # Mark the emissions as recorded: the runner records an emission before it requests the next.
                     if isinstance(event[2], NODE_EMISSIONS):
                         pending.mark_recorded(event[2])
                     pending.reading = True
@@ -294,7 +295,7 @@ class GraphTurn:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
 
 
-# Use functions: if the turn referred to its own bound methods, only the garbage collector could free it.
+# Define the callbacks as functions: with bound methods, only the garbage collector could free the turn.
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:

@@ -107,7 +107,7 @@ class ApiKeyVerifier:
         """Return the principal of the API key, or the reason for the failure. Raises StoreError."""
         if not credentials.has_header(self._header):
             return AuthFailure.MISSING
-        # Redact the key: the log filter does not know the name of the configured header.
+        # Redact the key here, because the log filter does not know the name of the configured header.
         log.keep_out(*credentials.values(self._header))
         text = credentials.header(self._header)
         match = _KEY.fullmatch(text)

@@ -66,18 +66,19 @@ class IamVerifier:
         if not arn:
             return AuthFailure.INVALID if credentials.has_authorization(AWS4) else AuthFailure.MISSING
         role = _ASSUMED_ROLE.fullmatch(arn)
-        # Ignore the session name by default: the client chooses it, and a new name must not lose or reach other tasks.
+        # Leave the session name out by default, because clients choose it: with a new session name, a client would lose
+        # its tasks or reach the tasks of another session.
         subject = role[1] if role and not self._per_session else arn
-        # The users of a Cognito identity pool share a role, but each of them has an identity id.
+        # Add the Cognito identity id, because all users of an identity pool share one role.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)
 
 
 def _signer(event: Mapping[str, Any]) -> tuple[str, str]:
     """Return the signer's ARN and Cognito identity id from a Lambda event. Each is "" if it is missing."""
     if event.get("version") == "2.0":
-        # The event comes from a Function URL.
+        # Read the signer from the event of a Function URL.
         signer = ("requestContext", "authorizer", "iam")
         return event_text(event, *signer, "userArn"), event_text(event, *signer, "cognitoIdentity", "identityId")
-    # The event comes from a REST API.
+    # Read the signer from the event of a REST API.
     identity = ("requestContext", "identity")
     return event_text(event, *identity, "userArn"), event_text(event, *identity, "cognitoIdentityId")

@@ -91,7 +91,7 @@ class BasicUsers:
         """Return the password hashes by user name. Raises UsersUnavailable."""
         now = self._clock.now()
         if now >= self._next_read_at:
-            # Set the time before this read, so that concurrent requests use the users read before.
+            # Set the time of the next read first, so that concurrent requests do not read, but use the earlier users.
             self._next_read_at = now + USERS_RETRY
             try:
                 self._hashes = await asyncio.to_thread(self._read)
@@ -109,7 +109,7 @@ def parse_users(text: str, source: str) -> dict[str, str]:
     try:
         users = json.loads(text)
     except ValueError:
-        # Raise without the cause: its text quotes the secret.
+        # Raise without the cause, because the cause's text quotes the secret.
         raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
     if not isinstance(users, dict) or not all(
         isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
@@ -154,8 +154,8 @@ class BasicVerifier:
             hashes = await self._users.hashes()
         except UsersUnavailable:
             return AuthFailure.UNAVAILABLE
-        # For an unknown name, compare with another user's hash and ignore the result: both cases must take the same
-        # time.
+        # For an unknown name, compare with another user's hash and ignore the result, so that the response time does
+        # not reveal whether a name exists.
         hashed = hashes.get(name) or next(iter(hashes.values()), "")
         credential = hmac.digest(self._process_key, json.dumps([name, password]).encode(), hashlib.sha256)
         if name in hashes and self._right.contains(credential, hashed):
@@ -168,7 +168,7 @@ class BasicVerifier:
                 return AuthFailure.TOO_MANY_ATTEMPTS
             comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
             self._in_progress[credential, hashed] = comparing
-        # Shield the comparison: if this request is cancelled, other requests may still wait for it.
+        # Shield the comparison from this request's cancellation, because other requests may wait for the result.
         return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else AuthFailure.INVALID
 
     async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:

@@ -147,7 +147,7 @@ class JwtVerifier:
         except KeysUnavailable:
             return AuthFailure.UNAVAILABLE
         except (PyJWTError, ValueError, RecursionError) as error:
-            # Log only the type of the error: its text may quote the token.
+            # Log only the type of the error, because its text may quote the token.
             logger.info("Refused a bearer token of %s: %s", self._scheme.issuer, type(error).__name__)
             return AuthFailure.INVALID
 
@@ -158,7 +158,7 @@ class JwtVerifier:
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._scheme.algorithms or not isinstance(key_id, str):
             return AuthFailure.INVALID
-        # Check the issuer first: another issuer's token must not cause a request for keys.
+        # Check the issuer first, because another issuer's token must not cause a request for keys.
         unverified = jwt.decode(token, options={"verify_signature": False})
         if unverified.get("iss") != self._scheme.issuer:
             return AuthFailure.INVALID

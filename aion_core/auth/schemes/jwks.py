@@ -62,9 +62,9 @@ class IssuerKeys:
             if self._age() > FRESH:
                 self._read_unless_recent()
             return self._keys[key_id]
-        # The issuer may have added or withdrawn this key, so read the keys again.
+        # Read the keys again, because the issuer may have added or withdrawn this key.
         if reading := self._read_unless_recent():
-            # Shield the read: if this request is cancelled, other requests may still wait for it.
+            # Shield the read from the cancellation of this request, because other requests may wait for the read.
             await asyncio.shield(reading)
         if self._age() > STALE_IF_ERROR:
             raise KeysUnavailable
@@ -76,8 +76,8 @@ class IssuerKeys:
     def _read_unless_recent(self) -> asyncio.Task[None] | None:
         """Return the running read of the keys, or start one. Return None if the last read was a moment ago."""
         if self._reading is None or self._reading.done():
-            # The pause limits requests for invented key ids. They would burden the issuer and delay callers with other
-            # tokens.
+            # Pause between reads. Otherwise requests with invented key ids would burden the issuer and delay callers
+            # with other tokens.
             pause = BETWEEN_COLD_READS if self._read_at is None else BETWEEN_READS
             if self._tried_at is not None and self._clock.now() - self._tried_at < pause:
                 return None
@@ -95,11 +95,12 @@ class IssuerKeys:
         else:
             self._read_at = self._clock.now()
         finally:
-            # Drop the asyncio task: it refers to the context of its request, with the caller's credentials.
+            # Drop the asyncio task, because it refers to the context of its request, with the caller's credentials.
             self._tried_at, self._reading = self._clock.now(), None
 
     def _failure_level(self) -> int:
-        # A failure may be harmless: Lambda freezes a background read between invocations, so it may time out.
+        # Log only a warning while the keys are recent, because a background read may time out when Lambda freezes the
+        # process between invocations.
         return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
@@ -126,7 +127,7 @@ def _by_id(document: Any) -> dict[str, PyJWK]:
         try:
             key = PyJWK(members)
         except (PyJWTError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # PyJWT does not know this kind of key; the other keys are usable
+            continue  # Skip the key, because PyJWT does not know its kind. The remaining keys are usable.
         if isinstance(members.get("kid"), str):
             keys[members["kid"]] = key
     return keys
@@ -148,7 +149,7 @@ async def fetch(url: str, seconds: float = FETCH_SECONDS) -> Any:
 
 
 async def _download(url: str, seconds: float) -> bytes:
-    # Create a client for each request: requests are rare, and a client belongs to the event loop of its first request.
+    # Create a client for each (rare) request, because a client belongs to the event loop of its first request.
     async with (
         httpx.AsyncClient(timeout=seconds, follow_redirects=False, trust_env=False) as client,
         client.stream("GET", url, headers={"Accept": "application/json", "Accept-Encoding": "identity"}) as response,
@@ -156,7 +157,7 @@ async def _download(url: str, seconds: float) -> bytes:
         if response.status_code != 200:
             raise DocumentUnreadable(f"the answer is {response.status_code}")
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            # Refuse compression: MAX_BYTES limits only the received bytes, not the uncompressed document.
+            # Refuse compression, because MAX_BYTES limits only the received bytes, not the uncompressed document.
             raise DocumentUnreadable("the document is compressed")
         content = b""
         async for chunk in response.aiter_raw():

@@ -124,7 +124,7 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
     try:
         discovered, declared = discover(config), read_deployment_config(config)
     except ConfigurationError:
-        # `check_config` reports it.
+        # Report no problem here, because `check_config` reports the invalid configuration.
         return {}, []
     try:
         variables, warnings = agents_variables(discovered, os.environ)
@@ -234,7 +234,7 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     try:
         also = discover(config).requirements
     except ConfigurationError:
-        # `check_config` reports it.
+        # Report no problem here, because `check_config` reports the invalid configuration.
         also = ()
     try:
         check(folder, also)

@@ -211,7 +211,7 @@ def _refuse(error: ValidationError, field: str) -> NoReturn:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     why = first["msg"].lower() if first["type"] == "missing" else f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    # Omit the values: they may be secrets, and the error is logged.
+    # Omit the values from the error, because they may be secrets and the error is logged.
     raise InvalidMessage(f"{field}{path} cannot be used: {why}.", field=f"{field}{path}") from None
 
 

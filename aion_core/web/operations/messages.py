@@ -65,7 +65,7 @@ async def _subscribe(
     _require_streaming(services, "Ask for the task until it has ended")
     require_task_id(request.id)
     call = call_of(context)
-    # In v0.3 an interrupted state has `final: true`, so no event may follow it (A2A v0.3 7.2.2).
+    # End a v0.3 stream at an interrupted state: it has `final: true`, so no event may follow (A2A v0.3 7.2.2).
     is_v03 = context.state[REQUEST_VERSION] == V03
     ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_v03 else lifecycle.TERMINAL
     subscribed = services.tasks.subscribe(call, request.id, ends=ends)
@@ -167,7 +167,7 @@ SUBSCRIBE_TO_TASK = Operation(
     pb.SubscribeToTaskRequest,
     stream=_subscribe,
     response=StreamResponse,
-    # Accept both methods: A2A 11.3 has POST, but the proto file has GET.
+    # Accept POST and GET, because A2A 11.3 has POST, but the proto file has GET.
     routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
     v03=V03Form(
         "tasks/resubscribe",

@@ -14,7 +14,7 @@ from aion_core.web.operations.operation import (
 from aion_core.web.request_context import call_of, push_version_of
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-# The config id is chosen by the client and may contain a slash, so use a path parameter.
+# Use a path parameter, because the client chooses the config id, which may contain a slash.
 _CONFIG = f"{_CONFIGS}/{{id:path}}"
 _CONFIGS_V03 = "/v1/tasks/{id}/pushNotificationConfigs"
 _CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:path}}"

@@ -49,7 +49,7 @@ def _write_page(page: pb.ListTasksResponse, request: ListTasksRequest) -> Any:
     listed: dict[str, Any] = {"nextPageToken": "", "pageSize": 0, "totalSize": 0, **to_json(page)}
     listed["tasks"] = listed.get("tasks", [])
     if request.include_artifacts:
-        # A2A 3.1.4: if the client requests artifacts, the field must be present, even if it is empty.
+        # Add the field `artifacts` even if it is empty, because the client requests artifacts (A2A 3.1.4).
         for task in listed["tasks"]:
             task.setdefault("artifacts", [])
     return listed
