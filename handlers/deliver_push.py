@@ -18,7 +18,7 @@ telemetry = build_telemetry()
 delivery = build_push(telemetry=telemetry)
 
 
-# The parameters need these names, because Powertools passes them as keyword arguments.
+# Keep the names of the parameters, because Powertools passes them as keyword arguments.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Deliver the pending push notifications of the task in a wake-up message, until the invocation's timeout."""
     # Label the log lines about this record, including the line about a failure.
@@ -31,7 +31,7 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
-    # Use a new processor for each batch, and raise no error if the whole batch fails: see handlers/run_task.py.
+    # Use a new processor for each batch, and raise no error if the whole batch fails (reasons: handlers/run_task.py).
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):
         return async_process_partial_response(event, deliver_one, processor, context)

@@ -21,7 +21,7 @@ worker = build_worker(telemetry=telemetry)
 Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 
 
-# The parameters need these names, because Powertools passes them as keyword arguments.
+# Keep the names of the parameters, because Powertools passes them as keyword arguments.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Run the next turn of the context in a wake-up message, until the invocation's timeout."""
     # Label the log lines about this record, including the line about a failure.
@@ -35,7 +35,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
     # Use a new processor for each batch: a processor stores failures, and `aion dev` handles several batches at once.
-    # Lambda reduces concurrency after a failed invocation, so a batch with only failed messages must not raise.
+    # Do not raise for a batch with only failed messages, because Lambda reduces concurrency after a failed invocation.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):
         return async_process_partial_response(event, answer, processor, context)

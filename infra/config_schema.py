@@ -30,13 +30,13 @@ def build_schema() -> Schema:
     schema = ConfigFile.model_json_schema(schema_generator=_Generator)
     for part in _schemas(schema):
         part.pop("title", None)
-        # Remove the default `null`: it means an omitted section, and authors do not write it.
+        # Remove the default `null`, because it means an omitted section and authors do not write it.
         if part.get("default", ...) is None:
             del part["default"]
         if "patternProperties" in part:
             part.setdefault("additionalProperties", False)
         for reference in part.pop("discriminator", {}).get("mapping", {}).values():
-            # Require a scheme's `type`: it has a default in the model, but aion.yaml must contain it.
+            # Require a scheme's `type`, because aion.yaml must contain it, although it has a default in the model.
             scheme = schema["$defs"][reference.removeprefix("#/$defs/")]
             scheme["required"] = sorted({"type", *scheme.get("required", [])})
             scheme["properties"]["type"]["description"] = scheme["description"]

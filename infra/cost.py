@@ -129,7 +129,7 @@ async def _blocking(world: World) -> None:
 
 async def _streamed(world: World) -> None:
     await world.send("SendStreamingMessage", " ".join(f"word{number}" for number in range(100)))
-    # Wait for the wake-up message at the end of the lease. By then the turn has ended, so it has no work.
+    # Wait for the wake-up message at the end of the lease, to count it too. The turn has ended by then.
     await asyncio.sleep(31)
     await world.answer("TaskFunction", "handlers.run_task", "TaskQueue")
 
@@ -141,7 +141,7 @@ async def _queued(world: World) -> None:
 
 
 async def _subscribed(world: World) -> None:
-    # No worker runs the queued turn, so the subscription receives no events.
+    # Measure a subscription without events, because no worker runs the queued turn.
     task = (await world.send("SendMessage", "Hello", returnImmediately=True))["task"]
     world.meter.take()
     await world.call("SubscribeToTask", {"id": task["id"]}, seconds=60)
@@ -160,7 +160,7 @@ SCENARIOS = (
     Scenario("a sweep without expired timers", _swept, 0, 1, 0.05),
 )
 SWEEPS_A_MONTH = 60 * 24 * 30
-# Lambda polls an idle queue with five parallel long polls of 20 s each.
+# For each of the two queues, Lambda runs five parallel long polls of 20 s, even while the queue is empty.
 POLLS_A_MONTH = 2 * 5 * 3 * SWEEPS_A_MONTH
 
 
@@ -251,7 +251,7 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
 
 def monthly_resources() -> Counter[str]:
     """Count the template's resources with a monthly price, by kind of resource."""
-    # The sweep emits two metrics each minute.
+    # Count the two metrics that the sweep emits each minute.
     made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
     for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
         for resource in (parsed(path.read_text(encoding="utf-8")).get("Resources") or {}).values():
@@ -299,7 +299,7 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
     about = {name: prices[name] for name in ("date", "region", "currency")}
     data = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
-    # With an existing key or topic as its parameter, the stack creates one KMS key fewer.
+    # Subtract one KMS key for each of these two parameters, because the stack uses the given key or topic.
     data["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
     return json.dumps(data, indent=2) + "\n"
 
@@ -345,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
         IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
-    # Inexact scenarios are not run for the check, so their counts are empty.
+    # Use empty counts for inexact scenarios, because the check does not run them.
     all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
     inexact = {each.name for each in SCENARIOS if not each.exact}
     rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]

@@ -54,7 +54,7 @@ class Meter:
             if status.startswith("200"):
                 self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            # Do not count polls that return no message: the price of an idle month includes Lambda's empty polls.
+            # Do not count polls without a message, because the price of an idle month includes Lambda's empty polls.
             self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1

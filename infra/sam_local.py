@@ -65,7 +65,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     host, reached_at = addresses or _addresses()
     base_url = f"http://127.0.0.1:{port}"
     with LocalStack.start(ROOT / "template.yaml", host=host) as stack, _env_vars(stack, reached_at, base_url):
-        # SAM does not poll queues, so this process invokes the functions for messages and schedules.
+        # Invoke the functions for messages and schedules from this process, because SAM does not poll queues.
         os.environ.pop("AWS_PROFILE", None)
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")
@@ -91,7 +91,7 @@ def _addresses() -> tuple[str, str]:
     if gateway:
         with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
             return gateway, gateway
-    # Docker Desktop runs in a virtual machine and forwards the host name DESKTOP to the loopback address.
+    # Use the name DESKTOP: Docker Desktop runs in a virtual machine and forwards it to the loopback address.
     return "127.0.0.1", DESKTOP
 
 

@@ -21,7 +21,7 @@ CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
-# uv options that select packages a deployment may contain. The audit also covers packages for tests and builds.
+# uv options to select the packages of deployments. The audit also covers packages for tests and builds.
 _SHIPPED = [
     "--no-default-groups",
     "--group",

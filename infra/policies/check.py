@@ -113,7 +113,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
     part, _, rest = path.removesuffix("/.").partition("/")
     members = node if isinstance(node, dict) else {}
     if isinstance(node, list):
-        # In a path, a policy statement is found by its id (Sid), not by its index.
+        # Name a policy statement in a path by its id (Sid), not by its index.
         ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
         members = dict(zip(ids, node, strict=True))
     keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
@@ -121,7 +121,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
         if rest:
             yield from values_at(members.get(key), rest, f"{name}/{key}")
         else:
-            # Leave the resource type out of the name.
+            # Leave the resource type out of the yielded name.
             yield f"{name}/{key}".split("/", 2)[2], members.get(key)
 
 
@@ -142,7 +142,7 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
             holder["CodeUri"] = CODE
     # Hide the transform's warning about missing feature toggles, which only AWS has.
     logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
-    # Without this loader, the transform would look up the names of managed policies in IAM.
+    # Pass an empty loader, because the transform would otherwise look up the names of managed policies in IAM.
     no_policies = SimpleNamespace(load=dict, get_managed_policy=lambda name: None)
     with patch.dict(os.environ, {"AWS_DEFAULT_REGION": os.environ.get("AWS_DEFAULT_REGION", PLACE.region)}):
         plain: dict[str, Any] = transform(template, dict(parameters), no_policies)

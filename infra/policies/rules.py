@@ -46,7 +46,7 @@ NOT_DEPLOYED = {
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda, `sam local` or a function's LoggingConfig sets these variables.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
-    # OTEL_EXPORTER_OTLP_ENDPOINT is enough, because aion exports only traces. PushFunction is not in a VPC.
+    # The template sets OTEL_EXPORTER_OTLP_ENDPOINT instead. It sets no networks, because PushFunction is not in a VPC.
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
 }  # fmt: skip
 
@@ -266,7 +266,7 @@ def _metrics(deployment: ResolvedDeployment) -> Iterator[Compared]:
         for widget in json.loads(body)["widgets"] if isinstance(body, str) else ():
             above: list[str] = []
             for row in widget["properties"]["metrics"]:
-                # In a row, "." repeats the word above. "..." repeats all words above except the last ones.
+                # Expand a row: "." repeats the word above, and "..." repeats all words above except the last ones.
                 words = [word for word in row if isinstance(word, str)]
                 if words[0] == "...":
                     words = above[: len(above) - len(words) + 1] + words[1:]
