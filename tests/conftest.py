@@ -22,7 +22,8 @@ from tests.support.clock import ManualClock
 if TYPE_CHECKING:
     from aion_core.local.stack import LocalStack
 
-# pytest's collection creates almost no garbage; searching for it costs two seconds of CPU in each worker.
+# Disable garbage collection while pytest collects tests, because the search for garbage takes two seconds of CPU in
+# each worker and finds almost nothing.
 gc.disable()
 
 settings.register_profile(
@@ -30,10 +31,10 @@ settings.register_profile(
     # Before Python 3.12, Hypothesis's phase `explain` traces every line of every example, which takes ten times as
     # long.
     phases=[phase for phase in Phase if phase is not Phase.explain],
-    # No deadline, because a Hypothesis example takes longer on a busy machine.
+    # Set no deadline, because a Hypothesis example takes longer on a busy machine.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    # `make test` plays the same Hypothesis examples in each run, `make test-deep` plays new ones.
+    # Play the same Hypothesis examples in each run of `make test`, and new examples in `make test-deep`.
     derandomize=not os.environ.get("SIMULATION_DEEP"),
 )
 settings.load_profile("aion")
@@ -41,7 +42,7 @@ settings.load_profile("aion")
 
 @pytest.fixture(scope="session")
 def moto() -> "Iterator[LocalStack]":
-    # boto3 and moto take two seconds to import.
+    # Import late, because boto3 and moto take two seconds to import.
     from aion_core.local.stack import LocalStack
 
     with LocalStack.start("template.yaml") as stack:
@@ -84,7 +85,7 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     fork_workers(specs)
 
 
-# ── Order ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Order of the tests ────────────────────────────────────────────────────────────────────────────────────────────────
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -151,7 +152,7 @@ def pytest_collection_finish() -> None:
         transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
-    # With the default thresholds, garbage collection takes a tenth of the tests' CPU time.
+    # Raise the thresholds, because garbage collection takes a tenth of the tests' CPU time with the default thresholds.
     gc.set_threshold(10_000, 20, 20)
     gc.enable()
 

@@ -50,7 +50,7 @@ def _tests_of(file: str, tests: dict[str, str]) -> Iterator[tuple[int, str]]:
     if file in tests:
         yield 0, file
     elif path.suffix == ".py" and path.parts[0] == "tests":
-        # The nearest tests of support code import the code; those of a conftest are in its folder.
+        # Choose the tests in the folder of a conftest. For other support code, choose the tests that import the code.
         beside = [test for test in tests if Path(test).parent == path.parent] if path.name == "conftest.py" else []
         yield from ((2, test) for test in beside or _importing(path, tests))
     elif path.suffix == ".py":

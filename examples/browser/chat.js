@@ -57,7 +57,7 @@ function show({ task: created, statusUpdate, artifactUpdate, message }, answer) 
   if (whole && textOf(whole)) answer.textContent = textOf(whole);
   const state = statusUpdate?.status.state;
   if (state && state !== "TASK_STATE_SUBMITTED" && state !== "TASK_STATE_WORKING") {
-    // A task that waits for input gets the next message; a terminal task gets no more messages.
+    // Keep a task that waits for input, because it gets the next message. Forget a terminal task.
     if (state !== "TASK_STATE_INPUT_REQUIRED") task = undefined;
     if (state !== "TASK_STATE_COMPLETED") add("state", state.replace("TASK_STATE_", "").toLowerCase());
   }

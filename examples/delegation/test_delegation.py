@@ -33,7 +33,7 @@ def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     config = str(HERE / "weather" / "aion.yaml")
     environ = {**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}
     if request.param == "slow":
-        # With this limit the weather agent answers a request before its task has ended.
+        # Let the weather agent respond before its task has ended, so that the planner must poll the task.
         environ["AION_BLOCKING_WAIT"] = "0.001"
     app = build_app(Settings.from_environ(environ))
     monkeypatch.setenv("WEATHER_URL", url)

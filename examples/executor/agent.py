@@ -17,7 +17,7 @@ class TableExecutor(AgentExecutor):
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Stream one artifact with a line for each column."""
-        assert context.task_id  # noqa: S101  # the server sets both for every request
+        assert context.task_id  # noqa: S101  # the server sets task_id and context_id of every request
         assert context.context_id  # noqa: S101
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         rows = list(csv.reader(table_of(context).splitlines()))
@@ -27,7 +27,7 @@ class TableExecutor(AgentExecutor):
         names, *lines = rows
         await updater.start_work(updater.new_agent_message([Part(text=f"Reading {len(lines)} rows.")]))
         for place, name in enumerate(names):
-            # In a thread: a long column must not block the event loop.
+            # Summarise the column in a thread, because a long column must not block the event loop.
             summary = await asyncio.to_thread(summed_up, [line[place] for line in lines if place < len(line)])
             await updater.add_artifact(
                 [Part(text=f"{name}: {summary}\n")],

@@ -42,7 +42,7 @@ def connection() -> Connection:
     """Return the connection to the MCP server."""
     if url := os.environ.get("MCP_URL"):
         return {"transport": "streamable_http", "url": url}
-    # The MCP server's process gets only these variables, so it cannot read the model's key.
+    # Pass only these variables to the MCP server's process, so that the process cannot read the model's key.
     needed = {"PYTHONPATH": os.pathsep.join(sys.path), "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
     server = str(Path(__file__).with_name("server.py"))
     return {"transport": "stdio", "command": sys.executable, "args": [server], "env": needed}

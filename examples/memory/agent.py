@@ -11,7 +11,7 @@ FACTS = ("facts",)
 
 async def remember(state: MessagesState, runtime: Runtime) -> dict[str, Any]:
     """Store the text after "remember", or list the stored facts."""
-    # The server gives the graph a store of its own for each owner. The owner is the authenticated caller.
+    # The store has only the authenticated caller's data, because the server gives each caller a separate store.
     store, text = runtime.store, state["messages"][-1].text
     assert store is not None  # noqa: S101  # the server provides it
     command, _, fact = text.partition(" ")

@@ -14,7 +14,7 @@ if (!token) {
   console.error("WEBHOOK_TOKEN is missing: the token of the push config.");
   process.exit(1);
 }
-// A token without the prefix `whsec_` is used as a key as it is.
+// Use a token without the prefix `whsec_` as the key itself, without decoding it.
 const webhook = token.startsWith("whsec_") ? new Webhook(token) : new Webhook(Buffer.from(token), { format: "raw" });
 const handled = new Set<string>(); // a real receiver stores an id and the effect of its event in one transaction
 
@@ -33,15 +33,15 @@ function receive(headers: Record<string, string>, body: Buffer): number {
   try {
     event = webhook.verify(body, headers);
   } catch {
-    return 401; // without a reason, which could help a forger
+    return 401; // send no reason, because a reason could help a forger
   }
-  // Compare ids, not sequence numbers: an abandoned event may be sent again after later ones.
+  // Compare ids, not sequence numbers, because the server may send an abandoned event again after later events.
   const id = headers["webhook-id"];
   if (!handled.has(id)) {
     handle(event as Record<string, Update>);
     handled.add(id);
   }
-  return 204; // also for a repeated event: otherwise the server would send it again
+  return 204; // acknowledge a repeated event too: otherwise the server would send it again
 }
 
 /** Return the body of a request, or undefined if it is too large or has no stated length. */

@@ -25,7 +25,7 @@ class Inbox:
     """Signature check and memory of handled events."""
 
     def __init__(self, token: str) -> None:
-        # A token without the prefix `whsec_` is used as a key as it is.
+        # Use a token without the prefix `whsec_` as the key itself, without decoding it.
         self._webhook = Webhook(token if token.startswith("whsec_") else token.encode())
         self._handled: set[str] = set()
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Inbox:
             event = self._webhook.verify(body, dict(headers))
         except ValueError as error:
             raise WebhookVerificationError(str(error)) from error
-        # Compare ids, not sequence numbers: an abandoned event may be sent again after later ones.
+        # Compare ids, not sequence numbers, because the server may send an abandoned event again after later events.
         event_id = headers["webhook-id"]
         with self._lock:
             if event_id in self._handled:
@@ -67,12 +67,12 @@ def serve(inbox: Inbox, port: int, act: Callable[[Any], None] = print_event) -> 
                 return
             body = self.rfile.read(length)
             try:
-                inbox.receive(self.headers, body, act)  # type: ignore[arg-type]  # case-insensitive names
+                inbox.receive(self.headers, body, act)  # type: ignore[arg-type]  # headers ignore the case of names
             except WebhookVerificationError:
-                # Answer without a reason, which could help a forger.
+                # Send no reason, because a reason could help a forger.
                 self._respond(401)
             else:
-                # The same status for a repeat: otherwise the server would send it again.
+                # Acknowledge a repeated event too: otherwise the server would send it again.
                 self._respond(204)
 
         def _respond(self, status: int) -> None:

@@ -19,7 +19,8 @@ def test_each_source_file_has_docstring() -> None:
         assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
 
 
-# The AWS adapters, the local emulator, the smoke test, `aion deploy`, the repository's tools, and an example with signed requests.
+# Folders that may import boto3: the AWS adapters, the local emulator, the smoke test, `aion deploy`, the repository's
+# tools, and an example with signed requests.
 KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra", "examples/delegation")
 
 
@@ -44,9 +45,9 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
 @pytest.mark.parametrize(
     ("module", "never"),
     [
-        # The app starts without a framework or a database driver; an agent loads its framework.
+        # The app imports no framework and no database driver, because each agent loads its own framework.
         ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
-        # The SDK's request handlers are not used: they would load the SDK's client and queues.
+        # The API does not use the SDK's request handlers, because they would load the SDK's client and queues.
         (
             "handlers.api",
             {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc", "a2a.server.request_handlers", "cryptography"},
@@ -59,7 +60,7 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
         ("aion_core.stores.checkpoints", {"google.adk"}),
         ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
         ("aion_core.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
-        # `aion card` loads no agent; unsigned cards need no cryptography.
+        # `aion card` does not load the agent, and an unsigned card needs no cryptography.
         ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],

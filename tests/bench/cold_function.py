@@ -53,7 +53,7 @@ async def _start(code: Path, environ: dict[str, str], scratch: Path) -> tuple[fl
                 "AWS_LAMBDA_RUNTIME_API": api.address,
                 "AWS_LAMBDA_FUNCTION_NAME": "api",
                 "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
-                # Let an unsigned caller in, as `sam local` does.
+                # Accept a caller without a signature, as `sam local` does.
                 "AION_AUTH": "off",
                 "AWS_SAM_LOCAL": "true",
                 "AION_CONFIG": "aion.yaml",

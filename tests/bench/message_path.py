@@ -75,15 +75,15 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
     path, is_traced = MessagePath(), False
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        # Trace the asyncio tasks of the message (they inherit _is_message) and threads. Leave out background tasks, and the
-        # lease threads, because one of them may renew the lease of the first message.
+        # Trace the message's asyncio tasks (they inherit _is_message) and its threads. Leave out background tasks and
+        # the lease threads, because a lease thread may renew the lease of the first message.
         thread = threading.current_thread()
         is_of_message = _is_message.get() or not (thread is main_thread or thread.name.startswith("lease-"))
         if is_traced and event == "call" and is_of_message:
             path.enter(frame)
 
     main_thread = threading.current_thread()
-    # setprofile traces only threads that start after this call, so call it before the app is built.
+    # Call setprofile before the app is built, because it traces only threads that start later.
     threading.setprofile(profile)
     try:
         app = build_app(Settings.from_environ(environ))

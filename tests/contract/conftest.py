@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         above = engines.chosen() if on_each else engines.chosen(default=())
         metafunc.parametrize("adapter", [*local, *above], indirect=True)
-    # A test with the fixtures `stack` and `table` builds its table on the stack.
+    # Skip tests that use `stack` as well as `table`, because such a test builds its table on the stack.
     if {"table", "stack"} & {*metafunc.fixturenames} == {"table"}:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 

@@ -21,7 +21,7 @@ def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
 
 def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:
     made = make_key(principal, now=clock.now(), **more).record  # type: ignore[arg-type]
-    # The table stores milliseconds.
+    # Cut off the microseconds, because the table stores milliseconds.
     return replace(made, created=made.created.replace(microsecond=made.created.microsecond // 1000 * 1000))
 
 

@@ -93,7 +93,7 @@ async def test_put_new_may_reuse_deleted_blobs_name(blobs: Blobs, name: str) -> 
 
 
 async def test_listed_blob_names_have_requested_prefix(blobs: Blobs, name: str) -> None:
-    # Wildcards of SQL and globs are plain characters.
+    # Use the wildcards of SQL and of globs in the names, because a prefix must treat them as plain characters.
     names = [f"{name}/{end}" for end in ("a/1", "a/2", "ab/1", "a_/1", "a%/1", "a*/1", "A/1", "[a]/1", "ä/1")]
     for each in names:
         await blobs.put(each, b"-")
@@ -137,7 +137,7 @@ async def test_blob_name_may_have_any_characters(
     blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
 ) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
-        # moto's routes are regular expressions; a dot in them does not match a line break.
+        # Expect a failure: moto's routes are regular expressions, and a dot does not match a line break.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
     name = f"{name}/{odd}"
     await blobs.put(name, odd.encode())

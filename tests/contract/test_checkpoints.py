@@ -179,7 +179,7 @@ async def test_many_checkpoint_writes_are_one_request(table: DynamoDBSavers, con
     assert line.requests == {"TransactWriteItems": 1}
     assert await pending(saver, config) == [("task-1", INTERRUPT, "?"), *(("task-1", *write) for write in many)]
     [(_, request), *_] = line.bodies
-    # The emulator does not check these limits of DynamoDB.
+    # Check DynamoDB's limits of an expression here, because the emulator does not check them.
     for expression in (write["Update"]["UpdateExpression"] for write in request["TransactItems"]):
         assert len(expression) < 4096
         assert expression.count("if_not_exists") + expression.count("=") < 300
@@ -197,7 +197,7 @@ async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, conf
     assert (found.config["configurable"], found.pending_writes) == (older["configurable"], [])
 
 
-# ── The fence ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Fenced writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_resumed_former_lease_holder_changes_no_checkpoint(
@@ -454,7 +454,7 @@ async def test_interrupt_in_subgraph_is_resumed(savers: Savers, config: Any) -> 
     def asks(_: Any) -> Any:
         return {"trail": [interrupt("well?")]}
 
-    # "#" separates the parts of keys, but node names may contain "#" too.
+    # Use "#" in node names, because "#" also separates the parts of keys.
     inner = chain(**{"a#": leaves("a"), "a": asks}).compile()
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Trail)
     builder.add_node("sub#%graph", inner)

@@ -64,15 +64,15 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     call = CallContext(new_owner(), "test")
     begun = time.monotonic()
     heard = [spoken.payload async for batch in service.stream(call, request()) for spoken in batch]
-    # The service writes a batch of deltas at intervals, so a slow machine writes more batches.
+    # Allow more requests on a slow machine, because the service writes a batch of deltas at fixed intervals.
     seconds = time.monotonic() - begun
     at_most = max(at_most, at_most * seconds * a_second / 1000, 5 * seconds)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
-    # Each UpdateItem is a renewal of the lease, every ten seconds.
+    # Do not count UpdateItem, because each UpdateItem is a renewal of the lease, every ten seconds.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most
     chunks = [what.text for what in heard if isinstance(what, Delta)]
     assert chunks == [*(f"word{number:04d} " for number in range(1000)), ""]
-    task = await service.get(call, heard[0].id)  # type: ignore[union-attr]  # the first is the task
+    task = await service.get(call, heard[0].id)  # type: ignore[union-attr]  # the first item is the task
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
     assert not task.artifacts
     assert len(task.SerializeToString()) < 2 * len("".join(chunks)), "the answer once, and no deltas"
@@ -87,7 +87,8 @@ async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> N
         pass
     seconds = max(1.0, time.monotonic() - begun)
     print(f"100 chunks in {seconds:.1f} s: {dict(counted.requests)}")
-    # Deltas are written four times a second, and the lease is checked each second: a slow machine needs more requests.
+    # Allow five more requests for each second after the first, because a turn writes deltas four times and checks its
+    # lease once in each second.
     assert sum(counted.requests.values()) <= 12 + 5 * (seconds - 1)
 
 
@@ -97,7 +98,7 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
     service = parts(talking(1), counted.store).service
     begun = time.monotonic()
     task = await service.send(CallContext(new_owner(), "test"), request(context_id=context_id))
-    # The turn checks its lease with one request each second.
+    # Allow one more request for each second, because the turn checks its lease each second.
     checks = int(time.monotonic() - begun)
     assert isinstance(task, Task)
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -112,7 +113,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
     owner = new_owner()
     await made.service.send(CallContext(owner, "test"), request(context_id="rests"))
     agent = GatedAgent()
-    # A separate counter, because the running turn checks its lease each second.
+    # Use a separate counter for the running turn, because this turn checks its lease each second.
     held = parts(agent, CountedStore(stack).store)
     sending = asyncio.create_task(held.service.send(CallContext(owner, "test"), request(context_id="runs")))
     asks = parts(AskingAgent(), counted.store)

@@ -269,7 +269,8 @@ async def test_used_session_keeps_all_events(
             assert int(row["expires"]["N"]) >= int(head["expires"]["N"])
         assert len(written) == 2
         for at in written.values():
-            # The bucket's lifecycle rule deletes a session's object after one and a half times the retention.
+            # The session must expire before its objects, because the bucket's lifecycle rule deletes an object after
+            # one and a half times the retention.
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 

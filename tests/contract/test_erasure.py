@@ -166,7 +166,7 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
     assert [tenant in each for each in left] == [False, False]
-    # The principal's item of open tasks stays, without the tenant's tasks.
+    # The command keeps the principal's item of open tasks, and removes the tenant's tasks from this item.
     assert f"'LIMIT#{principal}'" in left[0]
     assert f"tasks/{principal}/" in left[1]
 
@@ -312,7 +312,7 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
     needed: set[str] = {
-        "dynamodb:GetItem",  # to find the tenants of API keys
+        "dynamodb:GetItem",  # the command reads API keys to find their tenants
         "cloudformation:DescribeStacks",
     }
 

@@ -252,7 +252,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: StoreConversatio
     for message_id, options in repeats:
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
-            # The first message was sent without a task id, so its content hash differs.
+            # Expect an error, because the first message was sent without a task id and so has another content hash.
             with pytest.raises(MessageIdReused):
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:

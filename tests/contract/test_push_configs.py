@@ -41,7 +41,7 @@ async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
     return begun
 
 
-# ── Configs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Push configs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_push_config_is_read_as_stored(push: Pushes) -> None:
@@ -138,7 +138,7 @@ async def test_push_config_of_answer_starts_with_that_answer(push: Pushes) -> No
 async def test_push_config_of_queued_message_starts_after_current_event(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
-    # The task has new events since the client's read.
+    # Append another event after the client's read of the task, so that the push config must start after the new event.
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     assert isinstance(await push.chat.store.follow_up(more, holder="holder-2"), TurnQueued)
     await push.chat.ends(replace(begun, head=head), push.chat.says(head).status.state)

@@ -201,7 +201,8 @@ async def test_clear_of_missing_push_timer_stores_nothing(here: Pushes) -> None:
 async def test_push_config_write_with_lost_response_succeeds(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
-        # boto3 repeats a request without a response; the repeated request finds the write of the first one.
+        # Lose two responses, because boto3 repeats a request without a response. The repeated request finds the write
+        # of the first request.
         configs.lose_answers("TransactWriteItems", times=2)
         delivery = await here.configs.put(here.key(), a_config())
         assert delivery == await here.delivery()

@@ -129,7 +129,7 @@ async def test_undecryptable_push_config_exhausts_retry_schedule(
     assert len(given_up) == 2, "the alarm counts them"
     push.clock.move(100_000)
     assert await push.expired_timers() == []
-    # An operator restores the content, then redrives the config.
+    # Restore the content and redrive the config, as an operator would do.
     await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
     await push.configs.redrive(push.key(), "bad")
     await delivery.deliver(PushWakeUp(push.key()))

@@ -304,7 +304,8 @@ async def test_message_received_during_finish_keeps_task_open(
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
-    # The first write fails because a turn is queued; the second write knows that turn.
+    # Queue a message during the second write. The first write fails because of the queued turn m-2, and the second
+    # write knows only m-2.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, run_next=run_next)

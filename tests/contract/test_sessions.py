@@ -172,7 +172,7 @@ async def test_deleted_session_refuses_events(place: SessionPlace, app: str, use
     assert await service.get_user_state(app_name=app, user_id=user) == {"y": 2}
 
 
-# ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Session state ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_session_state_is_shared_by_scope(place: SessionPlace, app: str, user: str) -> None:
@@ -250,7 +250,7 @@ async def test_stored_session_state_is_a_copy(place: SessionPlace, app: str, use
     assert found.state == {"x": [1], "user:x": [1], "app:x": [1]}
 
 
-# ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Session events ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_unserializable_tool_result_is_named_in_error(place: SessionPlace, app: str, user: str) -> None:
@@ -370,7 +370,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # The same event, appended through a Session object that lacks this event.
+    # Append the same event again, through a Session object that lacks this event.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))
@@ -408,7 +408,7 @@ async def test_recreated_session_refuses_old_session_object(place: SessionPlace,
     assert found.state == {}
 
 
-# ── Lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Lists of sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_sessions_are_listed_by_last_change(place: SessionPlace, app: str, user: str) -> None:
@@ -450,7 +450,7 @@ async def test_session_names_with_separators_do_not_collide(place: SessionPlace,
         assert found.state == {"user:of": user}
 
 
-# ── Size ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Large values ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_session_content_larger_than_item_is_stored(place: SessionPlace, app: str, user: str) -> None:
@@ -460,7 +460,7 @@ async def test_session_content_larger_than_item_is_stored(place: SessionPlace, a
         app_name=app, user_id=user, session_id="c-1", state={"x": large, "user:x": large + "u"}
     )
     await service.append_event(session, said(large, state={"y": large, "app:y": large + "a"}))
-    # Replacing a shared value also deletes its blob.
+    # Replace a shared value, so that the service deletes the blob of the old value.
     await service.append_event(session, said("small", state={"user:x": large + "v", "app:y": 1}))
     found = await read_session(place, session)
     assert texts(found) == [large, "small"]

@@ -346,7 +346,7 @@ async def test_expired_tasks_are_not_listed(
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
-        # The tasks that expire have the latest statuses, so they come first in the list.
+        # Give the latest statuses to the tasks that will expire, so that these tasks come first in the list.
         await kept.add(f"old-{number}", 10 + number)
     clock.move(10 * DAY)
     for number in range(3):
@@ -374,7 +374,7 @@ class Lag:
 
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
         asked = context["asked"] = params["body"]
-        # Reads of the log are consistent.
+        # Change only reads of an index, because reads of the log are consistent.
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
@@ -459,12 +459,12 @@ async def test_lagging_index_entry_of_moved_task_is_skipped(
 async def test_task_list_page_is_filled_despite_deleted_tasks(
     kept: ListedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The store tries to read each missing event eight times, with pauses.
+    # Shorten the pauses, because the store tries to read each missing event eight times.
     monkeypatch.setattr(retries, "FIRST_WAIT_SECONDS", 0.0002)
     lister = TaskLister(kept.store, kept.tasks)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
     for number in (19, 18, 17, *range(1, 14)):
-        # DynamoDB deletes the items of an expired task one by one.
+        # Delete one event only, because DynamoDB deletes the items of an expired task one by one.
         await kept.table.write(Delete(keys.event_key(tasks[number], 1)))
     assert await listed(lister, kept, page_size=3) == ["t-16", "t-15", "t-14"]
     found: list[str] = []

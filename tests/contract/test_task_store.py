@@ -168,7 +168,7 @@ async def test_known_message_id_returns_its_task(chat: StoreConversation) -> Non
         await chat.store.known(new.context, "m-1", b"other")
 
 
-# ── In a busy context ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A new task in a busy context ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_queueing_turn_returns_expiry_of_current_lease(chat: StoreConversation) -> None:
@@ -187,7 +187,7 @@ async def test_turns_run_in_order_of_arrival(chat: StoreConversation) -> None:
     await chat.waits("m-3", holder=None)
     await chat.ends(first)
 
-    await chat.waits("m-4", holder="holder-2")  # no turn overtakes queued ones
+    await chat.waits("m-4", holder="holder-2")  # the new turn waits behind the queued turns
     for fence, message_id in enumerate(("m-2", "m-3", "m-4"), start=2):
         turn = await chat.begins()
         assert turn.head.key.task_id == f"t-{message_id}"
@@ -367,7 +367,7 @@ async def test_task_is_visible_to_owner_only(chat: StoreConversation) -> None:
     assert await chat.store.log(stranger) is None
 
 
-# ── The log ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Log of a task ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation) -> None:
@@ -456,7 +456,7 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
     assert len(log.events) == 2, "deltas are no part of the log"
 
 
-# ── A snapshot ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Snapshot of a task ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_log_begins_at_snapshot_unless_cursor_is_older(chat: StoreConversation) -> None:

@@ -129,7 +129,7 @@ async def swept(
             await held(conversation, GRAPHS[name](first), cut, last_first=last_first)
         except (LeaseLost, StoreError):
             pass
-        except Exception as error:  # an error of any type would fail the turn
+        except Exception as error:  # report each type, because any other error would fail the turn
             problems.append(f"the agent raised {error!r}")
         if not line.is_cut:
             return at - 1, wrong
@@ -177,7 +177,7 @@ async def test_turn_killed_before_any_write_has_same_result(name: str, last_firs
 
 
 @pytest.mark.long
-# With `deep`, test_torn_writes.py cuts interrupted turns at each DynamoDB request too.
+# Run `asking_within` only in `deep`, like test_torn_writes.py, which cuts interrupted turns at each request.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
 async def test_turn_killed_before_any_dynamodb_write_has_same_result(
     name: str, stack: Stack, clock: ManualClock

@@ -79,7 +79,7 @@ class TornWork:
     def _node(self, name: str) -> Any:
         async def node(_: TornState) -> Any:
             self.done.append(name)
-            # The node writes three channels, so that the test detects a reader that finds only some of these writes.
+            # Write three channels, so that the test detects a reader that finds only some of these writes.
             return {"messages": [AIMessage(name)], "trail": [name], "known": {name: "…"}}
 
         return node
@@ -109,7 +109,7 @@ async def run(graph: Any, config: Any) -> Any:
         if state.created_at and not state.tasks and state.metadata["run_id"] == "turn-1":
             return summary(state.values)
         answers = {question.id: ANSWERS[question.value] for question in questions(state)}
-        # The message has no id, so that a repeated message would be visible.
+        # Send a message without an id, so that the test detects a message that is added twice.
         given: Any = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
         async for _ in graph.astream(given, config, durability="sync"):
             pass
@@ -164,7 +164,7 @@ async def cut_off(
     async def before_put() -> None:
         news = [*first.done]
         if news != recorded:
-            # The turn may be cut before this request too.
+            # Send a request before the record of emissions, so that the test can cut the turn before this record.
             await savers.table.get(keys.message_key(begun.lease.context, "log"))
             recorded[:] = news
 

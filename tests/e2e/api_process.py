@@ -25,7 +25,8 @@ class ApiProcess:
 @contextmanager
 def api_process(stack: LocalStack, config: Path, **environ: str) -> Iterator[ApiProcess]:
     """Serve the agents of `config` with the resources of `stack`; yield the process after its first response."""
-    # The test binds the port and passes it on, so that no other process can take it. The first request waits in the backlog.
+    # Bind the port in the test's process and pass it on, so that no other process can take it. The first request waits
+    # in the backlog until the server has started.
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         process = ForkedProcess(

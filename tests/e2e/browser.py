@@ -19,7 +19,7 @@ from tests.support.server import ROOT
 SECONDS = 60.0
 """Longest wait for a page; it expires only on a failure."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-# Another process may be installing a package.
+# Wait for the lock of dpkg, because another process may be installing a package.
 APT = ["apt-get", "--quiet", "--option", "DPkg::Lock::Timeout=300"]
 COMMANDS = [[*APT, "update"], [*APT, "install", "--yes", "--no-install-recommends", "chromium"]]
 

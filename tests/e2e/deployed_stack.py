@@ -34,8 +34,8 @@ SERVICES = (
 STACK = "aion-dev"
 TIMEOUT = 120
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-# Webhook receivers run on this machine, so plain HTTP and 127.0.0.0/8 are allowed. BaseUrl tells `aion deploy`
-# the URL of the test's entry point; the functions run without it.
+# Allow plain HTTP and 127.0.0.0/8, because the webhook receivers run on this machine. Run the functions without a base
+# URL, because BaseUrl only tells `aion deploy` the URL of the test's entry point.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_BASE_URL": ""}
 
 
@@ -180,7 +180,7 @@ def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
 def _linked(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # a hard link needs both files on one device
+    except OSError:  # copy the file, because a hard link needs both files on one device
         shutil.copy2(source, target)
 
 
@@ -229,7 +229,7 @@ def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
             "Queue": mapping["EventSourceArn"],
             "BatchSize": mapping["BatchSize"],
             "FunctionResponseTypes": mapping["FunctionResponseTypes"],
-            # The runtime emulator has one execution environment.
+            # Allow only one concurrent invocation, because the runtime emulator has one execution environment.
             "ScalingConfig": {"MaximumConcurrency": 1},
         }
         function = Function(

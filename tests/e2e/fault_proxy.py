@@ -155,7 +155,7 @@ async def reset(call: Call) -> bytes | None:
     if len(answer) % 2:
         call.writer.write(answer[: len(answer) // 2])
         await call.writer.drain()
-    # SO_LINGER of 0 seconds makes the close send a TCP reset.
+    # Set SO_LINGER to 0 seconds, so that closing the connection sends a TCP reset.
     call.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     call.writer.transport.abort()
     return None

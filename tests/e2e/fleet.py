@@ -94,7 +94,7 @@ class Fleet:
         names, begun = {turn.name for turn in turns}, dict[tuple[str, str, int], Note]()
         for note in read_notes(self.notes):
             if note.word == "begin":
-                # When a process begins a step, its earlier steps of that turn no longer run.
+                # Remove the process's earlier steps of this turn, because a process runs one step of a turn at a time.
                 begun = {key: each for key, each in begun.items() if key[::2] != (note.turn, note.pid)}
                 begun[note.turn, note.step, note.pid] = note
             else:
@@ -126,7 +126,7 @@ def fleet(notes: Path, *, sweep_seconds: float = SWEEP_SECONDS, **environ: str) 
         here = {
             "NOTED_IN": str(notes),
             "AION_LEASE_SECONDS": str(LEASE_SECONDS),
-            # Longer than the default, so that AWS calls on a busy test machine do not time out.
+            # Use a longer timeout than the default, so that AWS calls on a busy test machine do not time out.
             "AION_STORE_TIMEOUT": "10",
             "AION_PUSH_HTTP": "true",
             "AION_PUSH_NETWORKS": "127.0.0.0/8",

@@ -180,7 +180,7 @@ def _server() -> str:
         return _shared
     folder = TemporaryDirectory(prefix="forked")
     address = f"{folder.name}/server"
-    # The first test starts the server, but its AION_ and AWS_ variables must not reach other tests.
+    # Remove AION_ and AWS_ variables, because the variables of the first test must not reach other tests.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -204,7 +204,7 @@ def _server() -> str:
 def fork_workers(specs: Iterable[Any]) -> None:
     """Let pytest-xdist fork its local workers from the fork server. The workers use the same server."""
     if Path.cwd() != ROOT:
-        # A worker can import this module only in the root folder.
+        # Fork no workers in another folder, because a worker can import this module only in the root folder.
         return
     os.environ[ADDRESS] = _server()
     for spec in specs:
@@ -231,7 +231,7 @@ def serve(listener: socket.socket) -> None:
     imported = {name: value for name, value in os.environ.items() if before.get(name) != value}
     service_models.share()
     for service in ("dynamodb", "kms", "s3", "sqs"):
-        # This loads botocore's service models, so that forked processes need not.
+        # Create a client to load botocore's service models once, before other processes are forked.
         Session().create_client(service, "us-east-1", aws_access_key_id="none", aws_secret_access_key="none")
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()

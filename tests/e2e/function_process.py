@@ -66,9 +66,9 @@ def main(handler: str, source: str) -> None:
             try:
                 handle({}, LambdaContext("function", "arn", 256, 60))
             except Exception as error:
-                # As on AWS, a failed invocation does not stop the schedule.
+                # Print the error and continue, because a failed invocation does not stop the schedule on AWS.
                 print(f"{name}: {error!r}", file=sys.stderr)
-    # On AWS, Lambda polls the queue, so the poller does not call it through the function's proxy.
+    # Poll the queue directly, not through the function's proxy, because the Lambda service polls the queue on AWS.
     sqs = client_of("sqs", os.environ.get(POLLED_AT, os.environ["AWS_ENDPOINT_URL"]))
 
     def work(message: dict[str, object]) -> None:

@@ -13,7 +13,7 @@ from tests.e2e.policy import Need, Statement, is_allowed, refusal
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-# A transaction needs the permission for each kind of action in it.
+# Map each kind of write to its IAM action, because a transaction needs the permissions of all its writes.
 _IN_TRANSACTIONS = {
     "Put": "PutItem",
     "Update": "UpdateItem",
@@ -78,7 +78,7 @@ class Recorder:
 
 
 def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
-    # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
+    # Read the scope of the signature: AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
     scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
     return Request(
         caller=scope[0],
@@ -104,7 +104,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
         case "dynamodb":
             yield from _of_dynamodb(request.operation, asked, lambda name: arn("dynamodb", f"table/{name}"))
         case "sqs":
-            # SendMessageBatch needs the permission sqs:SendMessage, for example.
+            # Remove the suffix Batch, because SendMessageBatch, for example, needs the permission sqs:SendMessage.
             yield Need(
                 f"sqs:{request.operation.removesuffix('Batch')}", arn("sqs", asked["QueueUrl"].rpartition("/")[2])
             )
@@ -114,7 +114,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
             yield Need(f"kms:{request.operation}", asked["KeyId"], context)
         case "secretsmanager":
             named = asked["SecretId"]
-            # Secrets Manager adds a hyphen and six random characters to the name in an ARN.
+            # Add a suffix to a name: in an ARN, Secrets Manager adds a hyphen and six random characters.
             is_arn = named.startswith("arn:")
             yield Need(
                 f"secretsmanager:{request.operation}",
@@ -134,7 +134,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
 
 def _of_dynamodb(operation: str, asked: dict[str, Any], arn: Any) -> Iterator[Need]:
     if operation.startswith("Transact"):
-        # IAM evaluates all actions of one kind in a transaction together, with the keys of all.
+        # Group the actions of the transaction by kind, because IAM evaluates the actions of one kind together.
         together: dict[tuple[str, str], set[tuple[str, str]]] = {}
         for item in asked["TransactItems"]:
             ((action, what),) = item.items()
@@ -156,7 +156,7 @@ def _context(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if item:
         yield "dynamodb:LeadingKeys", item["pk"]["S"]
     else:
-        # Our queries begin with the partition key: `#0 = :0 AND …`.
+        # Take the partition key from the beginning of the query's condition: `#0 = :0 AND …`.
         comparison = re.match(r"#\w+ = (:\w+) AND ", asked["KeyConditionExpression"])
         assert comparison, asked
         yield "dynamodb:LeadingKeys", values[comparison[1]]["S"]
@@ -173,5 +173,5 @@ def _of_s3(request: Request) -> Iterator[Need]:
     assert "versionId" not in parse_qs(request.query), "a version needs an action of its own"
     yield Need(f"s3:{_OF_OBJECTS[request.method]}", f"arn:aws:s3:::{bucket}/{re.sub(r'[*?[]', '_', key)}")
     if request.status == 404 and request.method in ("GET", "HEAD"):
-        # Without the permission s3:ListBucket, S3 answers AccessDenied for a missing object instead of NoSuchKey.
+        # Require s3:ListBucket, because S3 answers AccessDenied instead of NoSuchKey without this permission.
         yield Need("s3:ListBucket", f"arn:aws:s3:::{bucket}")

@@ -50,7 +50,7 @@ def elements(statement: Statement) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{part} {value}", {**statement, part: [each for each in listed(statement[part]) if each != value]}
     for operator, key, values in _conditions(statement):
         if "Not" in operator:
-            # A value of a negated operator, such as StringNotEquals, narrows the statement.
+            # Keep the values of a negated operator, such as StringNotEquals, because these values narrow the statement.
             continue
         for value in values:
             less = deepcopy(dict(statement))

@@ -60,7 +60,8 @@ def rest_api() -> Iterator[RestApi]:
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
         body = _asked(entrypoint_url, body)
-        # API Gateway puts its own domain name into the event, not the client's Host header.
+        # Use the server's address as the domain, because API Gateway puts its own domain name into the event, not the
+        # client's Host header.
         domain = ":".join(map(str, request.scope["server"]))
         event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)

@@ -22,7 +22,7 @@ from tests.support.server import ROOT
 CLIENT = Path(__file__).with_name("runtime-client.txt")
 LAMBDA_PYTHON = "3.13"
 
-# Like /var/runtime/bootstrap, which starts an exec wrapper if the function has one.
+# Start an exec wrapper if the function has one, as /var/runtime/bootstrap does on Lambda.
 BOOTSTRAP = """#!/bin/sh
 exec ${AWS_LAMBDA_EXEC_WRAPPER:+"$AWS_LAMBDA_EXEC_WRAPPER"} "$@"
 """
@@ -79,7 +79,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
     command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
-    # A container has the code in /var/task, which is also on Python's path.
+    # Replace /var/task, the code's folder in a container, by the folder of the code on this machine.
     here = {name: value.replace("/var/task", str(code)) for name, value in environ.items()}
     with subprocess.Popen(
         [*command, str(bootstrap), alone(python, scratch), "-m", "awslambdaric", handler],
@@ -97,7 +97,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
             _wait_for(invoke_port, process)
             yield f"http://127.0.0.1:{invoke_port}/2015-03-31/functions/function/invocations"
         finally:
-            # SIGTERM first: a killed emulator makes the runtime log a long error.
+            # Send SIGTERM first, because the runtime logs a long error if the emulator is killed.
             for number in (signal.SIGTERM, signal.SIGKILL):
                 os.killpg(process.pid, number)
                 time.sleep(0.1)

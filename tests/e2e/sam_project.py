@@ -88,7 +88,7 @@ class SamProject:
             stderr=theirs,
         )
         os.close(theirs)
-        # The terminal buffers the lines until they are read.
+        # Write all answers at once, because the terminal buffers the lines until the command reads them.
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
         shown, end = b"", time.monotonic() + TIMEOUT
         while time.monotonic() < end:

@@ -147,7 +147,7 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
 
 
-class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # only its stubs are generic
+class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # fdspawn is generic only in its stubs
     """Pseudo-terminal that runs `aion chat`."""
 
     def __init__(self, *arguments: str, **environ: str) -> None:

@@ -116,7 +116,7 @@ def lines_of_curl(url: str, version: str) -> Iterator[str]:
     task = ""
     for block in of("curl", version):
         yield f"## {block.section}"
-        # Leave out the page's URL: the test server has another port.
+        # Leave out the page's URL, because the test server has another port.
         code = "set -eu\n" + re.sub(r"^export AGENT=.*$", "", block.code, flags=re.MULTILINE)
         for line in lines_of(["bash"], code, {"AGENT": url, "AION_KEY": "aion_key", "TASK": task}):
             yield line

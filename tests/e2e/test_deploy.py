@@ -19,7 +19,7 @@ from tests.support import ministack
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test installs SAM, if necessary.
+    # Allow fifteen minutes, because the first test installs SAM if necessary.
     pytest.mark.timeout(900),
 ]
 
@@ -59,7 +59,7 @@ def test_deploy_stores_answers_and_keeps_samconfig_comments(project: SamProject)
     assert code == 1, shown
     assert "to create" in shown
     assert "Deploy mine to account 000000000000, us-east-1?" in shown
-    # The user has not confirmed the deployment: no stack is created, but the answers are stored.
+    # The command stores the answers, but creates no stack, because the user has not confirmed the deployment.
     assert project.status("mine") == ""
     comments = [line for line in before.splitlines() if line.startswith("#")]
     assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
@@ -180,7 +180,7 @@ def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
     deployed.deployed("standing", *chosen)
     again = deployed.deployed("standing")
     assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    # The build uses the stack's Architecture, which only the first deployment set by a flag.
+    # Expect the stack's Architecture in the build, although only the first deployment set it by a flag.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
@@ -231,7 +231,7 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
 
-    # The deleted stack's events name the retained resources, so a second `aion destroy --data` can delete them.
+    # Delete the retained resources, whose names the command finds in the deleted stack's events.
     deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert deleted.returncode == 0, deleted.stdout + deleted.stderr
     assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout

@@ -37,7 +37,7 @@ from tests.support.tasks import orphan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test installs SAM, if necessary, and builds four packages.
+    # Allow fifteen minutes, because the first test installs SAM if necessary, and builds four packages.
     pytest.mark.timeout(900),
 ]
 
@@ -202,7 +202,7 @@ def test_smoke_reports_missing_push_notification(breakable_stack: DeployedStack,
 
 def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("TaskFunction")
-    # Warm up ApiFunction first: its cold start may take longer than 4 s.
+    # Call ApiFunction once before, because its cold start may take longer than 4 s.
     assert checked(ONLY="card")["card"][0] == "ok"
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"

@@ -208,7 +208,7 @@ def test_ctrl_c_leaves_no_dev_server_process() -> None:
         endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
         assert endpoint is not None
         server.stop()
-        # multiprocessing's helper processes end shortly after the server, so wait for them.
+        # Wait for multiprocessing's helper processes, because they end shortly after the server.
         assert has_ended(server.process.pid)
         for place in (address, urlsplit(endpoint[1])):
             with socket.socket() as attempt:
@@ -318,6 +318,6 @@ def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
         answer = httpx.post(server.url + "/", json=body, timeout=TIMEOUT).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
-        # Agents get the developer's AWS profile unless `aion dev` emulates AWS. docs/models.md uses this for Bedrock.
+        # Expect the developer's AWS profile unless `aion dev` emulates AWS: docs/models.md uses it for Bedrock.
         profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

@@ -365,7 +365,7 @@ def test_killed_dev_server_loses_no_task(project: Path) -> None:
         whole = ask(server)
         streams = [StreamingEdit(server, "wait") for _ in range(4)]
         worker = worker_of(server)
-        # Two notes are those of the completed tasks; the other four turns now wait in their second step.
+        # Wait for six notes: two of the completed tasks, and four of the turns that now wait in their second step.
         until(lambda: notes(project).count("wait") >= 6, server)
         until(lambda: all(is_watched(project, stream) for stream in streams), server)
         os.kill(server.process.pid, signal.SIGKILL)

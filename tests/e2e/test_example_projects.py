@@ -16,7 +16,7 @@ from tests.support.server import ROOT
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the packages and the forked processes are for Linux"),
-    # With an empty cache, a test builds a package.
+    # Allow fifteen minutes, because a test builds a package if the cache is empty.
     pytest.mark.timeout(900),
 ]
 

@@ -73,7 +73,7 @@ async def test_wake_up_message_resumes_turn_of_dead_worker(stack: LocalStack) ->
     await enqueue(stack, WakeUp(head.context))
     assert "who is there?" in await answer_of(stack, head)
     await asyncio.to_thread(stack.stop_polling)
-    # The queue must not make the wake-up message available again.
+    # Check that the queue is empty, so that it cannot deliver the wake-up message again.
     with ThreadPoolExecutor(1) as executor:
         sqs = AwsClient("sqs", executor, client=stack.client("sqs"))
         state = await queue_state(sqs, stack.physical_id("TaskQueue"))

@@ -24,7 +24,7 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
         environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "1.5"}
-        # Without authentication, which only AWS_SAM_LOCAL allows here, both processes see the same caller.
+        # Disable authentication, so that both processes see the same caller. Only AWS_SAM_LOCAL allows this here.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
         there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)

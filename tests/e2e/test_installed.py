@@ -34,11 +34,11 @@ from tests.support.recorded import recorded_event
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),
-    # The first test installs an environment, and the build several packages.
+    # Allow fifteen minutes, because the first test installs an environment, and the build several packages.
     pytest.mark.timeout(900),
 ]
 
-# This is the start of a private key without its content.
+# Beginning of a private key, without the key's content.
 PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
 PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
 ANSWERS = """
@@ -164,7 +164,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
         environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true"}
         event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
         message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
-        event["requestContext"]["identity"]["userArn"] = ARN  # API Gateway puts the signer here
+        event["requestContext"]["identity"]["userArn"] = ARN  # API Gateway puts the signer's ARN here
         event["body"] = json.dumps({"message": message})
         with emulated(code, "handlers.api.handler", environ, scratch) as url:
             answer = httpx.post(url, json=event, timeout=120).json()

@@ -101,7 +101,7 @@ async def test_app_receives_invocation_context(api: FakeRuntimeApi, runtime: Run
         "process": runtime.pid,
         "same_loop": True,
     }
-    # The second invocation has the same process and event loop, but not the first one's lifespan state.
+    # The second invocation has the same process and event loop, but its own copy of the lifespan state.
     assert again == first | {"request_id": "invocation-2", "trace": None}
 
 
@@ -124,11 +124,11 @@ async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: Runti
         "stackTrace": [],
     }
     assert await still_serves(api)
-    # The error is one line of the log.
+    # Expect the whole error in one line of the log.
     [story] = map(json.loads, await runtime.logged("the secret reason"))
     assert story["message"] == "Invocation invocation-1: the app failed"
     assert "midstream_error" in story["stackTrace"]
-    # With LogFormat JSON, Lambda reads the fields `level` and `timestamp` of each line.
+    # Check `level` and `timestamp`, because Lambda reads these fields of each line with LogFormat JSON.
     assert story["level"] == "ERROR"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", story["timestamp"])
 
@@ -354,7 +354,7 @@ async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, g
 async def test_app_startup_failure_is_reported(
     api: FakeRuntimeApi, tmp_path: Path, app: str, error_type: str, reason: str
 ) -> None:
-    # The package `handlers` exists without the module `api`, the loop's default app.
+    # Create the package `handlers` without the module `api`, so that the loop's default app is missing.
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "__init__.py").touch()
     path = f"{tmp_path}:{Path.cwd()}"
@@ -486,7 +486,7 @@ async def test_exec_wrapper_uses_runtime_python(api: FakeRuntimeApi, gates: Gate
     command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
     async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
         assert await still_serves(api)
-        # The wrapper replaces itself by exec, so SIGTERM reaches the loop.
+        # SIGTERM reaches the loop, because the wrapper replaces itself by exec.
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines

@@ -160,7 +160,7 @@ async def test_stream_outlasts_its_invocation(
     """Stream a turn of four steps. Its invocation ends during the third; the client continues at another process."""
     turn = FleetTurn(processes, "graph", "streaming", f"long-{step:.0f}", seconds=step)
     here = {**processes.stack.environment("ApiFunction"), **processes.environ}
-    # Without authentication, which only AWS_SAM_LOCAL allows here, all processes see the same caller.
+    # Disable authentication, so that all processes see the same caller. Only AWS_SAM_LOCAL allows this here.
     here |= {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true", "AION_CONFIG": str(CONFIG)}
     here.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
     began = time.monotonic()

@@ -28,7 +28,7 @@ from tests.support.queues import messages_in, received
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
-# Reached only if a test fails.
+# Seconds. A test waits this long only if it fails.
 TIMEOUT = 60
 
 
@@ -546,7 +546,7 @@ def test_stopped_stack_leaves_no_thread() -> None:
         silent.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
-        stack.stop()  # a second stop is allowed
+        stack.stop()  # stop again, because a second stop is allowed
 
 
 def requests_being_answered() -> list[threading.Thread]:

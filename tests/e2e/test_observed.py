@@ -59,7 +59,7 @@ async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str)
 def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the log lines and the metrics lines, without the first `before` lines of output."""
     lines = [json.loads(line) for line in runtime.lines[before:]]
-    # With AION_STORE=memory, this process also runs the sweep and records its metric.
+    # Leave out the sweep's metric, because this process also runs the sweep with AION_STORE=memory.
     metrics = [line for line in lines if "_aws" in line and "SweepFound" not in line]
     return [line for line in lines if "_aws" not in line], metrics
 

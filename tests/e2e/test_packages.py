@@ -31,7 +31,7 @@ from tests.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
 ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}
 """ELF names of Lambda's processors."""
-# With an empty cache, a test builds several packages.
+# Allow fifteen minutes, because a test builds several packages if the cache is empty.
 pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
 has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
@@ -55,7 +55,7 @@ def run_build(folder: Path, function: str, target: Path, **environ: str) -> "sub
 # --- Budgets ---
 
 
-# `make package-check`, run by CI after the tests, checks all packages for both processors.
+# Check only the smallest package here, because CI runs `make package-check` for all packages and both processors.
 SMALLEST = "sweep"
 
 
@@ -133,7 +133,7 @@ def test_package_has_project_files_and_agents_group(tmp_path_factory: pytest.Tem
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
     lock = project / "uv.lock"
-    # The result of `uv add --group agents click`, without a network.
+    # Edit uv.lock as `uv add --group agents click` does, because the test has no network.
     groups = "[package.dev-dependencies]\n"
     lock.write_text(lock.read_text().replace(groups, groups + 'agents = [{ name = "click" }]\n'))
     pyproject = project / "pyproject.toml"
@@ -209,7 +209,7 @@ def test_package_includes_license_metadata(tmp_path: Path) -> None:
 def used_services() -> set[str]:
     """Return the AWS services that aion_core creates clients of, read from its source."""
     asked = set()
-    # The operator's commands do not run on Lambda.
+    # Skip the operator's commands, because they do not run on Lambda.
     for file in (file for file in (ROOT / "aion_core").rglob("*.py") if not {"cli", "operator.py"} & set(file.parts)):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "AwsClient":
@@ -358,7 +358,7 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
 
 
 def test_dependency_without_wheel_is_named() -> None:
-    # PyPI has no wheel of docopt.
+    # Require docopt, because PyPI has no wheel of it.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):
@@ -386,7 +386,7 @@ def test_agent_with_syntax_error_is_named(copied: Path, tmp_path: Path) -> None:
     right = agent.read_text()
     try:
         agent.write_text(right + "def (\n")
-        # Reuse the dependencies of other tests' builds.
+        # Share the package cache, so that this build reuses the dependencies of other tests' builds.
         shared = {"AION_ARCHITECTURE": machine_architecture(), "AION_PACKAGE_CACHE": str(cache())}
         done = run_build(copied, "TaskFunction", tmp_path, **shared)
     finally:

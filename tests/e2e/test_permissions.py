@@ -44,7 +44,7 @@ from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 
 CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "everything.yaml"
-# A short lease, so that timers expire soon, but long enough for slow machines.
+# Use a lease that is short, so that timers expire soon, but long enough for slow machines.
 HERE = {
     "AION_PUSH_HTTP": "true",
     "AION_PUSH_NETWORKS": "127.0.0.0/8",
@@ -54,9 +54,9 @@ HERE = {
 FUNCTIONS = Template(ROOT / "template.yaml", BUILD_PLACE).resources(FUNCTION)
 WITH_AGENTS = ("ApiFunction", "TaskFunction")
 TIMEOUT = 120
-# The fixture `recorded` exercises all functions in the first test.
+# Allow fifteen minutes, because the fixture `recorded` exercises all functions in the first test.
 pytestmark = pytest.mark.timeout(900)
-# Statements for requests of the Lambda service itself: it writes logs and reads the queue. test_policies.py checks them.
+# Statements that test_policies.py checks: the Lambda service itself writes logs and reads the queue.
 LAMBDAS = ("Logs", "Receive")
 
 
@@ -208,7 +208,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         assert by_password.status_code == 200, by_password.text
         client = SignedClient(http)
         await exercise_api(client, receiver)
-        # No worker runs yet. Only the sweep can find these turns and events: their wake-up messages are purged below.
+        # Start no worker yet, because only the sweep may find these turns and events.
         forgotten, expired = await orphan(stack, "hello", agent="graph"), await orphan(stack, "hello", agent="graph")
         expire(stack, context_key(expired.context))
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
@@ -221,7 +221,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
         unsubscribed = await exercise_unsubscribed(client, receiver)
-        # The session of this context was encrypted by another function.
+        # Send a message to this context, because another function has encrypted its session.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
         for _ in range(TIMEOUT * 10):
@@ -282,7 +282,7 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     answered = (await client.rpc("graph", "SendMessage", message=answer))["task"]
     assert answered["status"]["state"] == "TASK_STATE_COMPLETED"
     asked = await client.send("graph", "ask")
-    # A subscription to an interrupted task stays open until the task ends.
+    # Subscribe in the background, because a subscription to an interrupted task stays open until the task ends.
     begun = asyncio.Event()
     subscribed = asyncio.create_task(client.stream("graph", "SubscribeToTask", begun, id=asked["id"]))
     await begun.wait()
@@ -434,7 +434,7 @@ def unused(policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
     for n, statement in enumerate(policy):
         services = {resource.split(":")[2] for resource in listed(statement["Resource"])}
         for name, less in elements(statement):
-            # A statement for a secret allows the actions of Secrets Manager and of Parameter Store; one of them is unused.
+            # Skip actions of the other service: one statement allows Secrets Manager and Parameter Store for a secret.
             is_of_other_service = name.startswith("Action ") and name.split()[1].split(":")[0] not in services
             if not is_of_other_service and not refused([*policy[:n], less, *policy[n + 1 :]], needed):
                 yield f"{statement['Sid']}: {name}"
@@ -453,7 +453,7 @@ def wide(function: str, policy: Sequence[Statement], needed: Set[Need]) -> Itera
                 f"{statement['Sid']}: {kind}" for kind in {*values_of(statement, "dynamodb:LeadingKeys")} - kinds
             )
         if function in WITH_AGENTS:
-            # Agents may use everything in their deployment except API keys.
+            # Skip functions with agents, because agents may use everything in their deployment except API keys.
             continue
         if "dynamodb:UpdateItem" in statement["Action"]:
             yield from (

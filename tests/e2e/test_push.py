@@ -83,7 +83,7 @@ async def test_webhook_receives_task_events_in_order(stack: LocalStack, client: 
         assert generations[0] == generations[1], "the first was refused, and came again under its id"
         assert generations[1:] == sorted(set(generations)), "each once, in order"
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
-    # Some wake-up messages may be left: their events have been delivered by an earlier message. Wait until they are deleted.
+    # Wait until the queue is empty. A wake-up message may be left, because an earlier message delivered its events.
     for _ in range(TIMEOUT * 20):
         if messages_in(stack, "PushQueue") == 0:
             break

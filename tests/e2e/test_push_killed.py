@@ -61,12 +61,12 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
         delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
         await delivery.deliver(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
-        # The killed process used the machine's clock, which is ahead of the test's clock: move further than the claim.
+        # Move the clock further than the claim, because the killed process used the machine's clock, which is ahead.
         clock.move(CLAIM_SECONDS + 3600)
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
-            # The first delivery may have sent the events of the later timers too.
+            # Deliver only if the claim succeeds: the first delivery may have sent the later timers' events too.
             if await configs.claim_expired(each):
                 await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)

@@ -93,7 +93,7 @@ async def test_killed_turns_resume_soon_after_their_lease(
                 watching.append(asyncio.create_task(watch(cut[-1])))
             loads.append(os.getloadavg()[0])
             await asyncio.to_thread(processes.add_api if is_api else processes.add_worker)
-            # Wait for the recovery: another kill could lose the wake-up messages that the next process has received.
+            # Wait for the recovery, because another kill could lose the wake-up messages that a process has received.
             await asyncio.gather(*watching)
 
     figures = await played(turns, kill())

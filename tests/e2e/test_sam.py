@@ -30,7 +30,7 @@ TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
-    # The first test installs SAM, if necessary, and builds four packages.
+    # Allow fifteen minutes, because the first test installs SAM if necessary, and builds four packages.
     pytest.mark.timeout(900),
 ]
 
@@ -66,7 +66,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(sam: Path, copied: Path) -> Path:
     """Return the folder of `sam build`, for this machine's processor and an installed Python."""
-    # Without samconfig.toml, SAM builds in a copy of the folder. This must work too.
+    # Build without samconfig.toml, because SAM then builds in a copy of the folder, and this build must work too.
     config = copied / "samconfig.toml"
     config.rename(config.with_name(".samconfig.aside"))
     architecture = machine_architecture()

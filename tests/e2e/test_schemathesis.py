@@ -30,14 +30,14 @@ WEBHOOK = "https://example.com/webhook"
 
 schema = schemathesis.pytest.from_fixture("document")
 if not DEEP:
-    # /message:stream would add 1,235 requests, the same as for /message:send.
+    # Leave out /message:stream, because it would add the same 1,235 requests as /message:send.
     schema = schema.exclude(path="/message:stream")
 
 
 @pytest.fixture
 def document(request: pytest.FixtureRequest) -> Any:
     """Read docs/openapi.yaml only when the test runs, because generating its requests takes seconds."""
-    # Schemathesis sets a test's `_nodeid`, an attribute that pytest has removed.
+    # Set the attribute `_nodeid`, because Schemathesis uses it and pytest has removed it.
     request.node._nodeid = request.node.nodeid
     return schemathesis.openapi.from_path(DOCUMENT)
 
@@ -75,8 +75,9 @@ def task(url: str) -> str:
 def test_rest_binding_matches_openapi_document(url: str, task: str, case: schemathesis.Case[Any]) -> None:
     if case.meta is not None and case.meta.generation.mode == GenerationMode.POSITIVE:
         use_existing_ids(case, task)
-    # A completed task refuses cancel and subscribe. Invalid requests are not checked here, because the server accepts more JSON
-    # than the schema (null, a number as text): tests/unit/protocol/test_variations.py has the refused forms.
+    # Accept a refusal of cancel and subscribe, because the task is completed. Do not check the refusal of invalid
+    # requests here, because the server accepts more JSON than the schema (null, a number as text):
+    # tests/unit/protocol/test_variations.py has the refused forms.
     refused = ":cancel" in case.path or ":subscribe" in case.path
     case.call_and_validate(
         base_url=url,
@@ -98,7 +99,7 @@ def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
         assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
-    # A new key and context for each request: the server refuses a key that was used with another message.
+    # Use a new key and context for each request, because the server refuses a key that was used with another message.
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = str(uuid.uuid4())
     message = case.body.get("message") if isinstance(case.body, dict) else None

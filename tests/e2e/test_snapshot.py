@@ -18,7 +18,7 @@ async def test_restore_hooks_run_before_first_request() -> None:
         answer = await api.invoke(function_url_event("/")).answered()
     restores, number = answer.body.decode().split()
     assert restores == "1"
-    # The restore seeds the random generator anew: otherwise all copies of the snapshot have the same numbers.
+    # Expect another number, because the restore must seed the random generator anew in each copy of the snapshot.
     assert number != str(random.Random(1).random())
 
 

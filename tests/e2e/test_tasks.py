@@ -51,7 +51,7 @@ async def check_subscription(sender: Client, subscriber: Client) -> None:
 
     async def subscribe(task: Task) -> list[StreamResponse]:
         heard = [response async for response in subscriber.subscribe(SubscribeToTaskRequest(id=task.id))]
-        # If no chunk arrived, the whole text was streamed before the subscription.
+        # Return nothing if no chunk arrived, because the whole text was then streamed before the subscription.
         return heard if any(response.HasField("artifact_update") for response in heard) else []
 
     whole, heard = await while_it_runs(sender, subscribe)

@@ -82,7 +82,7 @@ async def test_throttled_stream_is_complete_with_bounded_buffer(monkeypatch: pyt
         json.loads(line[6:])["result"] for line in invocation.answer.body.splitlines() if line.startswith(b"data: ")
     ]
     updates = [frame["artifactUpdate"]["artifact"]["parts"] for frame in frames if "artifactUpdate" in frame]
-    # The frame that closes the artifact has no text.
+    # Skip empty texts, because the frame that closes the artifact has no text.
     assert [part["text"] for parts in updates for part in parts if part["text"]] == PIECES
     assert frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert invocation.answer.trailers == {}

@@ -70,7 +70,7 @@ class Steps:
 
         async def use(task_id: str) -> Any:
             heard = await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))
-            # If no artifact event arrived, the whole text was streamed before the subscription.
+            # Return None if no artifact event arrived: the whole text was then streamed before the subscription.
             return heard if any(event["kind"] == "artifact-update" for event in heard) else None
 
         times, heard = await self._while_it_runs(1, use)
@@ -119,7 +119,7 @@ class Steps:
         return shown(await self._send.get_task_callback(asked))
 
     def _config(self, task_id: str) -> TaskPushNotificationConfig:
-        # This needs no server.
+        # Name a port without a server, because no test step sends to this webhook.
         config = PushNotificationConfig(id="p", url="http://127.0.0.1:9/hook", token="token")
         return TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
 

@@ -187,7 +187,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
             yield from leaves(item, f"{path}[{index}]")
     else:
-        # In metadata and data parts, protobuf's Struct turns integers into floats.
+        # Convert whole floats to integers, because protobuf's Struct turns integers into floats.
         yield path, int(value) if isinstance(value, float) and value.is_integer() else value
 
 

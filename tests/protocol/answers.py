@@ -38,7 +38,7 @@ A2A_JSON = "application/a2a+json"
 def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
     """Check that the response is the error in the dialect's form, and return its message."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        # In v0.3 the refusal of a streaming method is a stream with one frame, as v0.3's clients expect.
+        # Read a stream with one frame, because v0.3 refuses a streaming method in this form.
         assert dialect.name == "JSON-RPC 0.3"
         ((_, data),) = [line.split(":", 1) for line in answer.body.decode().splitlines() if line.startswith("data:")]
         body = json.loads(data)
@@ -57,7 +57,7 @@ def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
         assert (told["code"], told["status"]) == (error.http, error.status), body
     else:
         assert answer.status == error.http, body
-        # A v0.3 HTTP+JSON error has no wrapper, and has the code of JSON-RPC.
+        # Read the error without a wrapper and with the code of JSON-RPC, because v0.3's HTTP+JSON has this form.
         told, details = body, body.get("data", [])
         assert told["code"] == error.code, body
     if error.reason:
@@ -113,7 +113,7 @@ def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
     if operation == "ListTasks":
         return f"{len(result['tasks'])} of {result['totalSize']}"
     if operation == "ListTaskPushNotificationConfigs":
-        # v0.3's JSON-RPC returns the list without a wrapper.
+        # Accept a list without a wrapper, because JSON-RPC 0.3 returns this form.
         configs = result if isinstance(result, list) else result.get("configs", [])
         more = isinstance(result, dict) and result.get("nextPageToken")
         return f"{len(configs)} configs{' and more' if more else ''}"

@@ -181,7 +181,7 @@ async def cost_of(app: ASGIApp, body: HostileBody) -> Cost:
 async def costs_of(app: ASGIApp, bodies: Iterable[HostileBody]) -> tuple[list[Cost], float]:
     """Send the bodies to the app. Return their costs, and the median processor time of a usual message in seconds."""
     for body in usual_bodies():
-        await cost_of(app, body)  # the first requests import modules
+        await cost_of(app, body)  # call once before, because the first requests import modules
     with without_collections():
         usual = [(await cost_of(app, body)).cpu_seconds for _ in range(5) for body in usual_bodies()]
         return [await cost_of(app, body) for body in bodies], statistics.median(usual)

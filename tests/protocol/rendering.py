@@ -57,7 +57,7 @@ def _text(text: str, chance: random.Random) -> str:
     if style < 0.4:
         return json.dumps(text)
     if style < 0.7:
-        # A lone surrogate stays escaped, because UTF-8 cannot encode it.
+        # Escape a text with a lone surrogate, because UTF-8 cannot encode it.
         return json.dumps(text, ensure_ascii=any("\ud800" <= letter <= "\udfff" for letter in text))
     units = text.encode("utf-16-be", "surrogatepass")
     escaped = (f"\\u{units[at]:02x}{units[at + 1]:02X}" for at in range(0, len(units), 2))

@@ -190,7 +190,7 @@ NEGOTIATED = [
         params,
         gives if isinstance(gives, Error) else "task:completed" if operation == SEND else _STREAMS[gives],
         where={"described": TEXT_ONLY},
-        # A text part of v0.3 has no media type.
+        # Leave out v0.3, because a text part of v0.3 has no media type.
         not_in=OLDER if "another kind" in what else (),
     )
     for operation in (SEND, STREAM)
@@ -278,13 +278,13 @@ PUSH = [
     ProtocolRow(GET, "unknown", {"taskId": "<told>", "id": "nope"}, NOT_FOUND),
     ProtocolRow(GET, "of another task", {"taskId": "<done>", "id": "p"}, NOT_FOUND),
     ProtocolRow(GET, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
-    # JSON-RPC 0.3 returns a config of the task if the request names none.
+    # JSON-RPC 0.3 returns a config of the task if the request names no config.
     ProtocolRow(GET, "id: missing", {"taskId": "<told>"}, PARAMS, {OLD_RPC: f"config p of {HOOK}"}),
     ProtocolRow(GET, "id: missing, where there is none", {"taskId": "<done>"}, PARAMS, {OLD_RPC: NOT_FOUND}),
     ProtocolRow(GET, "id: a list", {"taskId": "<told>", "id": ["p"]}, PARAMS),
     ProtocolRow(LIST, "all", {"taskId": "<told>"}, "2 configs"),
     ProtocolRow(LIST, "of none", {"taskId": "<done>"}, "0 configs"),
-    # v0.3's JSON-RPC has no pages.
+    # JSON-RPC 0.3 returns all configs, because its list has no pages.
     ProtocolRow(LIST, "one a page", {"taskId": "<told>", "pageSize": 1}, "1 configs and more", {OLD_RPC: "2 configs"}),
     ProtocolRow(LIST, "two a page", {"taskId": "<told>", "pageSize": 2}, "2 configs"),
     ProtocolRow(LIST, "of an unknown task", {"taskId": "nope"}, NOT_FOUND),

@@ -27,7 +27,7 @@ EXAMPLES = [
     (path, agent_id)
     for path in [ROOT / "aion.yaml", *sorted((ROOT / "examples").glob("**/aion.yaml"))]
     for agent_id in yaml.safe_load(path.read_text(encoding="utf-8"))["aion"]["agents"]
-    # Each turn starts a process of an MCP server; the process ends after the event loop of the test.
+    # Leave out `mcp`, because the process of its MCP server would end after the test's event loop.
     if path.parent.name != "mcp"
 ]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
@@ -43,7 +43,8 @@ def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the example's job of forty minutes; the example's module reads these settings at import."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
-    # Building an app sets the environment variables of its aion.yaml only once, but all tests share the app.
+    # Set the variable for each test, because all tests share an app, and building the app sets the variables of its
+    # aion.yaml only once.
     monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")
 
 
@@ -64,7 +65,7 @@ def as_v03(event: Event) -> Event:
     read = FromProto.stream_response(ParseDict(event, pb03.StreamResponse()))
     told: Event = read.model_dump(mode="json", by_alias=True, exclude_none=True)
     if told["kind"] in ("task", "status-update"):
-        # The SDK adds an empty message to a status, and changes the format of its timestamp.
+        # Undo two changes of the SDK: another format of the timestamp, and an empty message in the status.
         status = next(iter(event.values()))["status"]
         told["status"]["timestamp"] = status["timestamp"]
         if "message" not in status:

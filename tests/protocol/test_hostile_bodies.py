@@ -117,7 +117,7 @@ async def longest_step(app: ASGIApp, body: HostileBody) -> float:
 async def test_hostile_bodies_block_event_loop_only_briefly(dialects: tuple[Dialect, ...]) -> None:
     app = hostile_app()
     for body in usual_bodies():
-        await cost_of(app, body)  # the first requests import modules
+        await cost_of(app, body)  # call once before, because the first requests import modules
     with without_collections():
         steps = {
             body.name: await longest_step(app, body) / conversion_seconds()

@@ -125,7 +125,7 @@ async def test_unknown_fields_are_ignored(method: str) -> None:
         ({"jsonrpc": "2.0", "method": "message/ssend", "params": {}}, -32601),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {}, "id": {"bad": "type"}}, -32600),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, "id": 1}, -32602),
-        # The TCK sends this request without an id too. Like the SDK of 0.3, the server refuses the missing id first.
+        # Send the request without an id too, as the TCK does. Like the SDK of 0.3, the server refuses this first.
         ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}}, -32600),
     ],
 )

@@ -49,7 +49,7 @@ def good(draw: DrawFn, operation: str = "SendMessage", **message: Json) -> Json:
 
 
 _contexts = iter(range(10**12))
-# Fixed length, so that the size of a request does not depend on the number of earlier draws.
+# Use ids of a fixed length, so that the size of a request does not depend on the number of earlier draws.
 fresh_contexts = st.builds(lambda: f"c-{next(_contexts):012}")
 
 
@@ -91,7 +91,7 @@ def no_utf_8(draw: DrawFn, dialect: Dialect) -> Variation:
     wrong = draw(
         st.sampled_from([b"\x80", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\xaf"])
     )
-    # No character is split, because the plain body is ASCII.
+    # Insert the invalid bytes at any place: no character is split, because the plain body is ASCII.
     return Variation("no UTF-8", with_body(sent, whole[:at] + wrong + whole[at:]), PARSE, None, operation)
 
 
@@ -225,7 +225,7 @@ TYPES: dict[Path, tuple[Json, ...]] = {
 
 def the_wrong_type(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from(SENDS))
-    # The proto file of v0.3 lacks this field, so HTTP+JSON 0.3 ignores it.
+    # Skip this field in HTTP+JSON 0.3, because the proto file of v0.3 lacks the field and the server ignores it.
     unknown = ("message", "referenceTaskIds") if dialect.name == "HTTP+JSON 0.3" else ()
     path = draw(st.sampled_from([path for path in TYPES if path != unknown]))
     params = put(good(draw, operation), path, draw(st.sampled_from(TYPES[path])))
@@ -274,7 +274,7 @@ def no_contents(draw: DrawFn, dialect: Dialect) -> Variation:
 
 def an_unknown_task(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from((*SENDS, "GetTask", "CancelTask", "SubscribeToTask")))
-    # In HTTP+JSON, an id with a slash leads to another route.
+    # Draw no slashes in HTTP+JSON, because an id with a slash leads to another route.
     alphabet = ALPHABET.replace("/", "") if dialect.is_rest else ALPHABET
     task_id = draw(st.text(alphabet, min_size=1, max_size=127).map(lambda rest: f"t{rest}"))
     params = good(draw, operation, taskId=task_id) if operation in SENDS else {"id": task_id}

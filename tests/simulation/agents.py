@@ -58,9 +58,9 @@ PROGRAMS: dict[str, Program] = {
     # `long` and `lumps` take forty minutes. `long` has a step boundary just before Lambda's timeout, `lumps` has none.
     "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
-    # Enough events for a snapshot at the end of a turn.
+    # Record enough events for a snapshot at the end of a turn.
     "wordy": Program(((("say",),) * 101, (("ask",),), (("say",), ("effect",)))),
-    # Events and batches of chunks too large for an item.
+    # Record events and batches of chunks that are too large for one item.
     "heavy": Program(((("chunks", 3, 9_000), ("effect",), ("say", 40_000)), (("chunks", 2, 9_000), ("emit",)))),
     "recalls": Program(((("recall",), ("say",)), (("effect",),))),
     "asks": Program(
@@ -73,7 +73,7 @@ PROGRAMS: dict[str, Program] = {
     "says nothing": Program(((("effect",),),), ending="nothing"),
     "goes on": Program(((("say",),),), ending="after"),
     "ends twice": Program(((("effect",),),), ending="twice"),
-    # Events are recorded while a text is streamed, and after the end of the text.
+    # Record events while a text is streamed, and after the end of the text.
     "chatters": Program(
         (
             (("chunks", 400), ("say",), ("more chunks", 9)),
@@ -173,13 +173,13 @@ class ScriptedAgent:
             case ("chunks" | "more chunks", count, *characters):
                 spoken = self._world.history.spoken.setdefault((asked.task.id, asked.fence), {})
                 if op[0] == "more chunks":
-                    # Continue the newest streamed message, if this run has begun one.
+                    # Continue the newest streamed message, if this run has begun a message.
                     key = next(reversed(spoken), key)
                 message = key.partition(".")[2]
                 for number in range(count):
                     text = f"{message}:{number} ".ljust(sum(characters), ".")
                     spoken[key] = spoken.get(key, "") + text
-                    # A text longer than OPEN_CHARACTERS must end before the next event.
+                    # End the text, because a text longer than OPEN_CHARACTERS must end before the next event.
                     yield Chunk(text, key, ends=bool(characters) and number == count - 1)
                     if number % 8 == 0:
                         await asyncio.sleep(0.02)

@@ -62,7 +62,8 @@ BUGS = [
         Edit(FencedWrites, "__init__", "if fence else []", "if False else []"),
         Edit(FencedWrites, "commit_step", "self._fence is not None and not self._advanced", "False"),
         scenarios=("question and answer", "two contexts, two owners"),
-        # With this bug a frozen process makes only one write: at its next step it notices that it has lost the lease.
+        # Freeze the process before each of its first writes. With this bug a frozen process makes only one write,
+        # because it notices the lost lease at its next step.
         aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),
     ),
     bug(

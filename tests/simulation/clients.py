@@ -134,7 +134,8 @@ class Client:
             )
             if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
-            # The stream broke before its first event, so the client does not know whether its message was stored.
+            # Send the message again, because the stream broke before its first event and the client does not know
+            # whether the server has stored it.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
         if not hearing.task_id or leave_after or _message_of(hearing):

@@ -58,5 +58,6 @@ def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
 def has_expired(world: "SimWorld", key: TaskKey, at: float) -> bool:
     """Return True if the task may have expired at the time `at`."""
     ends = expires_after(world, key)
-    # A message renews the task's TTL only if that prolongs the TTL by a large part of the retention.
+    # Count the second half of the retention as possibly expired, because a message renews the task's TTL only if this
+    # prolongs the TTL by a large part of the retention.
     return world.forgets and ends is not None and at > ends - world.deployment.retention.total_seconds() / 2

@@ -29,7 +29,7 @@ class Fault(StrEnum):
     CRASH_AFTER = "crash after"
     CRASH_IN_FLIGHT = "crash in flight"  # The process dies, and its request still arrives.
     KILLED_SOON = "killed soon"  # The process dies a while after the start of its invocation, without notice.
-    TIME_IS_SHORT = "time is short"  # The invocation ends soon, and the runner knows the time.
+    TIME_IS_SHORT = "time is short"  # The invocation ends soon, and the runner knows its remaining time.
     FROZEN_BEFORE = "frozen before"
     FROZEN_AFTER = "frozen after"
     OVERTAKEN = "overtaken"  # The process is frozen until another process has the lease, and a little longer.

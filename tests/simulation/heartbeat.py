@@ -45,7 +45,8 @@ class SimHeartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A thread cannot be cancelled: the request of a running beat still arrives.
+        # Set a flag instead of cancelling the beat, because a real heartbeat is a thread, and the request of a running
+        # beat still arrives.
         self._stopped = True
 
     async def _beat(self) -> None:

@@ -40,7 +40,8 @@ def violations(world: "SimWorld") -> list[str]:
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # The check runs after the end of the simulated time, so the store cannot wait before a retry.
+            # Report a store that cannot be read: the check runs after the end of the simulated time, so the store
+            # cannot wait before a retry.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
@@ -56,7 +57,8 @@ def i1_accepted_message_is_not_lost(world: "SimWorld") -> Iterator[str]:
             if task is None:
                 yield f"{asking.client} received {key.task_id}, but no such task is stored."
             elif asking.message_id not in {message.message_id for message in task.history}:
-                # The queued messages of a canceled task are dropped; those of an interrupted task stay queued.
+                # Accept two reasons for a missing message: the queued messages of a canceled task are dropped, and the
+                # queued messages of an interrupted task stay queued.
                 waits = task.status.state in ASKS and asking.message_id in world.watch.waiting_messages(key)
                 if task.status.state != TaskState.TASK_STATE_CANCELED and not waits:
                     yield f"{asking.message_id} of {asking.client} was taken, and is not in {key.task_id}."
@@ -67,7 +69,8 @@ def i2_message_is_processed_once(world: "SimWorld") -> Iterator[str]:
     for key in world.history.log:
         task = folded(world, key)
         for message in users_messages(task) if task else ():
-            # A message key may expire before its task; then the same message may start another task.
+            # Count the messages of each task alone if items expire: a message key may expire before its task, and the
+            # same message may then start another task.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
     for (owner, context, message_id), times in told.items():
@@ -102,7 +105,8 @@ def i4_terminal_event_is_the_last(world: "SimWorld") -> Iterator[str]:
                 yield f"{key.task_id} cannot be read: {error}"
             continue
         except RuntimeError:
-            # `at_once` raises if the store waits for a missing event. An event written with a slow clock expires early.
+            # Accept a missing event if clocks are wrong and items expire, because an event written with a slow clock
+            # expires early. `at_once` raises RuntimeError if the store waits for a missing event.
             if not (world.skewed and world.forgets):
                 yield f"An event of {key.task_id} is missing."
             continue
@@ -174,7 +178,7 @@ def i11_finished_step_is_not_repeated(world: "SimWorld") -> Iterator[str]:
         key = did.what.removeprefix("recorded ")
         entries = world.history.log.get(TaskKey(did.context.owner, did.task_id))
         if entries is None and world.forgets:
-            continue  # A process frozen for longer than the retention has created a task that had already expired.
+            continue  # skip: a process frozen for longer than the retention has created an expired task
         assert entries is not None
         if did.current and key not in {entry.numbered.key for entry in entries}:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
@@ -303,7 +307,7 @@ def i16b_dead_process_is_replaced_soon(world: "SimWorld") -> Iterator[str]:
         ended = [hold.over] if hold.over is not None else []
         followed = min([*later, *ended], default=None)
         watched = died > hold.at + world.deployment.watch_seconds + 0.1 and len(deaths) == 1
-        # The clocks of two processes differ by up to ten seconds.
+        # Allow more than the lease, because the clocks of two processes differ by up to ten seconds.
         most = LEASE_SECONDS + 15.0 if watched else 122.0 * len(deaths)
         if followed is None or followed > died + most:
             yield f"{hold.process} died at {died:.1f} s; its turn was begun again at {followed}."

@@ -18,7 +18,7 @@ async def large(world: SimWorld) -> None:
     task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
     await asyncio.gather(ann.get(id_of(task)), Client(world, name="reader").listen(id_of(task)))
     await ann.rest(id_of(task))
-    # The next turn reads the context's history, and ends even if a large event in it is unreadable.
+    # Start a turn that reads the context's history. It must end even if a large event of the history is unreadable.
     await ann.rest(id_of(await ann.send("recalls", "m-2")))
     await ann.list(what="list all")
 
@@ -34,7 +34,7 @@ async def forgotten(world: SimWorld) -> None:
     await ann.rest(id_of(await ann.send("that one", "m-2", task=id_of(task))))
     await asyncio.sleep(world.choices.choice((2000.0, 3000.0)))
     await ann.rest(id_of(await ann.send("and this", "m-3", task=id_of(task))))
-    # The message key may have expired before the task; the message must still be recognised as a duplicate.
+    # Send m-2 again: the server must recognise the duplicate, although the message key may have expired.
     await asyncio.sleep(world.choices.choice((1.0, 700.0, 1500.0)))
     await ann.send("that one", "m-2", task=id_of(task))
     await ann.rest(id_of(task))
@@ -85,7 +85,7 @@ async def limited(world: SimWorld) -> None:
         if id_of(task):
             await ann.rest(id_of(task))
             await ann.cancel(id_of(task))
-    # A task that was counted but never stored stops counting a minute later.
+    # Wait two minutes, because a task that was counted but never stored counts as open for another minute.
     await asyncio.sleep(130.0)
     task = await ann.send("quick", "m-9", context="c-9")
     if isinstance(task, TooManyRequests):

@@ -58,7 +58,7 @@ class SimLoop(asyncio.BaseEventLoop):
     middle of a later schedule.
     """
 
-    # Attributes of asyncio.BaseEventLoop, and of its handles, without published types.
+    # Declare attributes of asyncio.BaseEventLoop, and of its handles, that have no published types.
     _check_closed: Callable[[], None]
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
-        # asyncio adds the task to a set during the task's construction, when the number must be known already.
+        # Set the number on the class first, because asyncio adds the task to a set during the task's construction.
         SimTask.number = number
         task = SimTask(coro, loop=self, name=str(name or f"task-{number}"), context=context)
         task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
@@ -180,7 +180,7 @@ def no_logging(tracing: bool) -> Iterator[None]:
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with warnings.catch_warnings():
-            # Pending handles of the finished schedule never run.
+            # Ignore warnings about pending handles of the finished schedule, because these handles never run.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:

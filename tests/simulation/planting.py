@@ -40,7 +40,7 @@ class Bug:
 def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
     """Apply the edit; fail if the source lacks the text to replace, so that an outdated bug is noticed."""
     original = getattr(edit.owner, edit.name)
-    # The same function may have an earlier edit.
+    # Start from the edited source, because an earlier edit may have changed this function.
     source = getattr(original, "planted", None) or textwrap.dedent(inspect.getsource(original))
     old, new = (textwrap.dedent(words).strip("\n") for words in (edit.old, edit.new))
     lines = _fitting(source, old)
@@ -52,7 +52,7 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
     exec(compile(edited, f"<{edit.name}, with a bug>", "exec"), module.__dict__, found)  # noqa: S102
     found[edit.name].planted = edited
     if isinstance(edit.owner, ModuleType):
-        # Other modules have imported the function by its name.
+        # Replace the function in each module, because other modules have imported it by its name.
         for other in [other for name, other in sys.modules.items() if name.startswith("aion_core.")]:
             if getattr(other, edit.name, None) is original:
                 patch.setattr(other, edit.name, found[edit.name])

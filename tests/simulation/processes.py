@@ -113,7 +113,8 @@ class Process:
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
         if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
-            # Lambda freezes an environment only between invocations: the timeout does not run meanwhile.
+            # Postpone the timeout until after the freeze, because Lambda freezes an environment only between
+            # invocations, when no timeout runs.
             self._death.cancel()
             self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
         lives = [life for life in (self.life, self.beating) if life.held is None]
@@ -195,7 +196,7 @@ class Process:
         """Do the side effect with a fault in its middle, or several times for Fault.DOUBLED."""
         if aim.fault is Fault.HALF_MADE:
             self.world.aim = None
-            # The table finishes the request, even after the death of the process.
+            # Shield the request, because the table finishes it even after the death of the process.
             return await asyncio.shield(self.world.beside(act(), seconds=aim.amount))
         result = self.acts(kind, act, aim)
         if aim.fault is Fault.DOUBLED and not kind.startswith("queue"):

@@ -41,16 +41,17 @@ def i8_due_events_are_delivered(world: "SimWorld") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, WebhookGone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        # A frozen process may post late under its claim, but no process gets a new claim then. A process with a fast
-        # clock treats the claim as expired while the other process still posts.
+        # Compare the times of the claims, because a frozen process may post late under its claim. Allow some seconds if
+        # clocks are wrong, because a process with a fast clock may get a claim while another process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
-        # While the table throttles, the process cannot store that the webhook is gone.
+        # Skip the check while the table throttles, because the process then cannot store that the webhook is gone.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
             yield f"{who} answered that it was gone, and was notified of more."
         if gone:
             continue
         missing = set(due) - set(firsts)
-        # A process with a slow clock writes an earlier TTL, so that the config may expire before its task.
+        # Accept missing events if clocks are wrong and items expire: a process with a slow clock writes an earlier TTL,
+        # so the config may expire before its task.
         if missing and not (world.skewed and world.forgets):
             yield f"{who} was never notified of {sorted(missing)} of {sorted(due)}."
         spared = world.history.spared[listening.task, listening.config.id]

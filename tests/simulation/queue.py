@@ -62,6 +62,6 @@ class WakeUpQueue:
             self.dead.append(letter)
             return
         letter.received += 1
-        # The visibility timeout begins.
+        # Start the visibility timeout, after which the message is visible again.
         self.show(letter, VISIBILITY_SECONDS)
         self._deliver(letter)

@@ -99,7 +99,7 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
     ):
         return
     for hearing in world.history.hearings:
-        # The text of a former lease holder may have no end.
+        # Check the end of a text only for a task with one lease: a former holder's text may have no end.
         alone = len({hold.fence for hold in world.history.holds if hold.task_id == hearing.task_id}) == 1
         expected, closed, of = 0, True, ""
         for _, id_, what in hearing.heard:
@@ -124,7 +124,7 @@ def i17_response_equals_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # Lengths of the log between the request and the response.
+        # Determine the length of the log at the request and at the response.
         first = max(1, sum(entry.visible < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -204,7 +204,8 @@ def i6e_no_stored_chunk_is_left_out(world: "SimWorld") -> Iterator[str]:
                 continue
             given = {id_ for id_, what in received if isinstance(what, Delta) and id_.startswith(f"{before}.")}
             stored = {id_ for task, id_ in world.history.streamed if task == key and id_.startswith(f"{before}.")}
-            # The chunks of the newest lease replace those of an earlier lease, whose process had a slow clock.
+            # Compare only the chunks of the newest lease, because they replace the chunks of an earlier lease whose
+            # process had a slow clock.
             newest = max((int(id_.split(".")[1]) for id_ in stored), default=0)
             missing = {id_ for id_ in stored if int(id_.split(".")[1]) == newest} - given
             if missing and events.index(before):
@@ -235,7 +236,7 @@ def i31_event_is_streamed_soon(world: "SimWorld") -> Iterator[str]:
             if id_ and not isinstance(what, Delta) and int(id_) <= len(entries):
                 recorded = max(hearing.at, entries[int(id_) - 1].at)
                 behind = at - recorded
-                # A blocked event loop streams nothing.
+                # Subtract the time in which the event loop was blocked, because a blocked loop streams nothing.
                 blocked = sum(
                     max(0.0, min(at, end) - max(recorded, begin))
                     for process, begin, end in world.history.blocked
@@ -277,7 +278,7 @@ def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object
         chain = [last]
         while chain[0].after is not None:
             chain.insert(0, chain[0].after)
-        # A first connection with a cursor has an invented cursor, so its reader lacks earlier chunks.
+        # Skip a reader whose first connection has an invented cursor, because it lacks earlier chunks.
         if id(last) not in continued and not chain[0].cursor:
             received = [(id_, what) for hearing in chain for _, id_, what in hearing.heard]
             yield TaskKey(last.owner, last.task_id), received

@@ -121,7 +121,7 @@ def pairs_of_crashes(scenario: SimScenario, seed: int, *, most: int = 600) -> li
     """Crash at one side effect and at a later one, in a schedule for each pair; at most `most` random pairs."""
     points = play(scenario, seed).points
     random = Random(f"{seed} pairs")
-    # A crash adds side effects, so the number of the second one may be higher than without a crash.
+    # Choose the second number from a larger range, because the first crash adds side effects to the schedule.
     pairs = [(one, two) for one in range(1, len(points) + 1) for two in range(one + 1, 2 * len(points))]
     chosen = pairs if len(pairs) <= most else random.sample(pairs, most)
     return [

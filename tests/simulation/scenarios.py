@@ -211,7 +211,7 @@ async def cancel_what_waits(world: SimWorld) -> None:
     await asyncio.gather(
         ben.cancel(id_of(second)), *([ann.cancel(id_of(first))] if world.choices.random() < 0.5 else [])
     )
-    # If the first task requires input, the others wait for its answer or cancellation.
+    # Cancel the first task, because the other tasks wait for it if it requires input.
     await ann.rest(id_of(first))
     await ann.cancel(id_of(first))
     for task in (second, third):

@@ -63,7 +63,7 @@ class Entrypoint:
             self._world.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
         if process.buffered:
-            # This entry point sends the response only after the call has returned, so running turns are handed off.
+            # Hand off running turns now, because this entry point sends the response only after the call has returned.
             call.deadline.now.set()
             await call.background.wait()
         await process.effect("answer.write", lambda: self._writes(connection, answer))

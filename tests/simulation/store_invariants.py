@@ -54,7 +54,8 @@ def i20_refusal_has_a_cause(world: "SimWorld") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # The agent's policy refuses the message, or the message is a second answer to one interrupt.
+                # Accept the refusal if the agent's policy refuses the message, or if the message may be a second answer
+                # to an interrupt.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
@@ -73,7 +74,8 @@ def i21_list_has_the_owners_tasks(world: "SimWorld") -> Iterator[str]:
         own = {key.task_id for key in world.history.log if key.owner == asking.owner}
         own = {key.task_id for key in world.history.log if key.task_id in own and _is_in(world, key, asking.context)}
         twice = {id_ for id_ in ids if ids.count(id_) > 1}
-        # A slow clock may move a status back in time, and a later page then repeats the task.
+        # Accept a repeated task if its status may have moved back in time by a slow clock, because a later page then
+        # repeats the task.
         moved = {key.task_id for key, entries in world.history.log.items() if any(e.at > asking.at for e in entries)}
         if twice - moved and not stale:
             yield f"{asking.client} was listed a task twice: {ids}."
@@ -162,7 +164,7 @@ def i34_progress_of_dead_holder_resets_tries(world: "SimWorld") -> Iterator[str]
             continue
         times = [at for context, fence, at in stored if (context, fence) == (before.context, before.fence)]
         if any(at > hold.at - RACE_SECONDS for at in times):
-            continue  # The new holder may have read the records before this write.
+            continue  # skip: the new holder may have read the records before this write
         if hold.tries != (2 if times else before.tries + 1):
             yield f"{hold.turn}: {hold.tries} tries after {before.tries} and {len(times)} steps of a dead holder."
 
@@ -175,7 +177,7 @@ def i35_failure_names_stop_of_last_try(world: "SimWorld") -> Iterator[str]:
         reason = text_of(task.status.message) if task is not None else ""
         named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
         holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
-        # The last try failed the task; the failure names the cause of the try before.
+        # Leave out the last try, because it failed the task, and the failure names the cause of the try before.
         tried = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries < holds[-1].tries]
         if not named or not tried:
             continue

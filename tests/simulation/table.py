@@ -86,8 +86,8 @@ class SimOperations:
             self._process.world.tell(self._process, made, error)
             raise
         finally:
-            # `OPERATION.reset` would fail: the garbage collector closes the coroutine of a killed process in another
-            # context.
+            # Set the former value, because `OPERATION.reset` would fail if the garbage collector closed the coroutine
+            # of a killed process in another context.
             OPERATION.set(before)
         self._process.world.tell(self._process, made, result)
         return result
@@ -144,8 +144,8 @@ class SimTable:
             if inspect.iscoroutine(result):
                 result = await result
             if writes and world.is_made_now(options.get("token", "")):
-                # The commit has the time before its first write, because queries may return parts of the transaction
-                # from then on.
+                # Record the commit with the time before its first write, because queries may return parts of the
+                # transaction from then on.
                 world.watch.committed(self._process, made, writes, at)
             return result
 

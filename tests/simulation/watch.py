@@ -87,7 +87,8 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            # A process frozen within the operation has decided before the freeze, so the time of its decision counts.
+            # Use the remaining time at the start of the operation, because a process frozen within the operation has
+            # decided before the freeze.
             until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
@@ -106,7 +107,7 @@ class Watch:
         elif operation.method in ("claim", "advance", "give_up"):
             history.claims[process.name, task, config_id] = at
         elif operation.method in ("create", "follow_up", "put"):
-            # A replaced config continues at its position.
+            # Record the first event of a new config only, because a replaced config continues at its position.
             config = operation.arguments[1] if operation.method == "put" else operation.arguments[0].push
             assert isinstance(config, PushConfig)
             history.registered[task, config_id] = at

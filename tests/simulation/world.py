@@ -44,7 +44,7 @@ class SimWorld:
     def __init__(
         self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
-        # Three random generators: a fault must not change the clients' actions or the order of execution.
+        # Use three random generators, so that a fault does not change the clients' actions or the order of execution.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or FaultPlan()
@@ -104,7 +104,7 @@ class SimWorld:
         gone = self.loop.time()
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
-        # A timer that expires within two minutes would start further work.
+        # Wait for two sweeps, because a timer that expires within two minutes starts further work.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
         while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
@@ -118,13 +118,12 @@ class SimWorld:
             self.loop.release(process.life)
             self.loop.release(process.beating)
         await asyncio.sleep(1.5)
-        # A heartbeat may still meet a fault here, which freezes it again.
+        # Wait until no process is frozen, because a heartbeat may meet another fault here and freeze again.
         while self.loop.time() < self.thawed:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # A heartbeat frozen in the middle of a beat may have just enqueued another wake-up message, which the queue may
-        # deliver after the longest delay.
+        # Wait for the queue's longest delay: a frozen heartbeat may have just enqueued another wake-up message.
         end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
         while self.queue.open() and self.loop.time() < end:
             await asyncio.sleep(1.0)
@@ -243,7 +242,7 @@ class SimWorld:
     ) -> SimTask:
         """Begin an invocation of the process with this work."""
         aim = self.plan.at("invoke")
-        # Some invocations have only 70 seconds, and hand longer turns off.
+        # Give some invocations only 70 seconds, so that they hand longer turns off.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
         if aim is not None:
             self.befalls(aim, "invoke", process)
@@ -359,7 +358,7 @@ class SimWorld:
                 raise StoreUnavailable("The handler failed at once.")
             await assembly.handle_wake_up(process, letter.wake_up)
         except StoreUnavailable:
-            return  # the message becomes visible again
+            return  # keep the message, which becomes visible again
         except Exception as error:
             self.history.surprises.append(f"{process.name} raised {error!r}")
             return

@@ -13,7 +13,7 @@ async def settle() -> None:
     idle = 0
     for _ in range(30):
         await asyncio.sleep(0)
-        # An event of a socket or of another thread may make a task ready in the next iteration.
+        # Wait for three idle iterations: an event of a socket or of another thread may make a task ready.
         idle = 0 if loop._ready else idle + 1
         if idle == 3:
             return
@@ -25,7 +25,7 @@ class ManualClock:
     def __init__(self, *, step: float = 0.0) -> None:
         """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""
         self._step = timedelta(seconds=step)
-        # The clock begins at the machine's time, because the emulators expire items by that time.
+        # Begin at the machine's time, because the emulators expire items by that time.
         self._now = datetime.now(UTC)
         self._moved = asyncio.Event()
 

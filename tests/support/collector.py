@@ -110,7 +110,7 @@ def collecting() -> Iterator[Collector]:
 def exported_from_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     """Yield a collector for this process's traces; restore the process's only tracer provider afterwards."""
     with collecting() as collector:
-        # This variable has precedence over OTEL_EXPORTER_OTLP_ENDPOINT, which the template sets.
+        # Set this variable, because it has precedence over OTEL_EXPORTER_OTLP_ENDPOINT, which the template sets.
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.endpoint}/v1/traces")
         monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
         monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())

@@ -118,7 +118,7 @@ def on_ministack() -> Iterator[Stack]:
 @contextmanager
 def on_endpoint(moto: LocalStack) -> Iterator[Stack]:
     """Yield a stack with its tables at DYNAMODB_ENDPOINT, and the rest on moto."""
-    # New names each time: the tables of an earlier run may still exist.
+    # Use new names each time, because the tables of an earlier run may still exist.
     place = Place(moto.template.place.account, REGION, moto.endpoint, f"contract-{uuid4().hex[:8]}")
     stack = MadeStack(place, dynamodb=os.environ["DYNAMODB_ENDPOINT"])
     try:

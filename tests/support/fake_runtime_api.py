@@ -148,7 +148,7 @@ class FakeInvocation:
             if self._allowed is not None and self.received >= self._allowed:
                 self._reading.clear()
                 await self._api.note(f"{self.request_id} throttled")
-            # A body with a Content-Length has no chunks: count each received piece as a chunk.
+            # Count each received piece as a chunk if the body has a Content-Length, because such a body has no chunks.
             if event.chunk_end or "content-length" in answer.headers:
                 answer.chunks.append(bytes(partial))
                 partial.clear()
@@ -279,7 +279,7 @@ class FakeRuntimeApi:
                 await _reply(body, writer, 202)
             case ["POST", "invocation", request_id, "response" | "error" as endpoint]:
                 invocation = self._invocations.get(request_id)
-                # As in Lambda, a response needs an existing invocation, and an invocation gets one response.
+                # Refuse a response to an unknown invocation and a second response, as Lambda does.
                 if invocation is None or invocation.answer is not None:
                     await self.note(f"{request_id} {endpoint} rejected")
                     await _reply(body, writer, 403)
@@ -298,7 +298,7 @@ class FakeRuntimeApi:
         gone = asyncio.create_task(reader.read(1))
         await asyncio.wait({queued, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not queued.done():
-            # The runtime has closed the connection: its next request gets the event.
+            # Leave the event for the runtime's next request, because the runtime has closed this connection.
             queued.cancel()
             return
         gone.cancel()

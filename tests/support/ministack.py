@@ -24,9 +24,9 @@ SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
     "MINISTACK_HOST": "127.0.0.1",
     "LOG_LEVEL": "WARNING",
-    # Docker is disabled, because ministack would remove the containers of another ministack on this machine.
+    # Disable Docker, because ministack would remove the containers of another ministack on this machine.
     "DOCKER_HOST": "unix:///nowhere",
-    # These services are disabled, because they would listen on ports of their own.
+    # Disable these services, because they would listen on ports of their own.
     "IOT_MTLS_ENABLED": "0",
     "SFTP_ENABLED": "0",
 }
@@ -41,13 +41,13 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
     """Run ministack until the block ends; yield its address once ministack responds."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
-        # This process binds the port, so that no other process can take it before ministack listens.
+        # Bind the port in this process, so that no other process can take it before ministack listens.
         with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
             port, number = listener.getsockname()[1], listener.fileno()
             process = subprocess.Popen(
-                # Isolated mode, because this folder has a module named ministack.
+                # Use the isolated mode, because this folder has a module named ministack.
                 [python, "-I", PROGRAM, str(number)],
-                # The environment has no AWS settings of this machine.
+                # Pass no AWS settings of this machine.
                 env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
                 stdin=subprocess.PIPE,
                 stdout=printed,
@@ -68,7 +68,7 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
 
 
 def _answers(port: int) -> None:
-    # An early connection waits until ministack has started; the connection ends if the process ends.
+    # Connect early: the connection waits until ministack has started, and ends if ministack's process ends.
     connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")

@@ -38,7 +38,7 @@ class Pushes:
     table: Table
 
     def __post_init__(self) -> None:
-        # The table stores milliseconds, so the clock has no microseconds: a time is read as it was stored.
+        # Remove the microseconds, because the table stores milliseconds and a read time must equal the stored time.
         self.clock._now = self.clock.now().replace(microsecond=0)
 
     def key(self, task_id: str = "t-m-1") -> TaskKey:

@@ -5,7 +5,7 @@ from aion_core.local.stack import LocalStack
 _COUNTED = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
-    # Without the delayed messages a queue could look empty.
+    # Count delayed messages too, because a queue could look empty without them.
     "ApproximateNumberOfMessagesDelayed",
 )
 

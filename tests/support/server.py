@@ -63,7 +63,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
             yield ServerProcess(process, url[1], printed, reading)
         finally:
             kill(process)
-            # Closing the output during a read would raise an error in the thread.
+            # Wait for the thread, because closing the output during a read would raise an error in the thread.
             reading.join(TIMEOUT)
     finally:
         kill(process)
@@ -73,7 +73,7 @@ def _serving(command: list[str], environ: Mapping[str, str]) -> Iterator[ServerP
 def kill(process: "subprocess.Popen[bytes] | ForkedProcess") -> None:
     """Kill the process's group, unless the process has ended."""
     if process.poll() is None:
-        # The process may end by itself between the check and the signal.
+        # Ignore the error, because the process may end by itself between the check and the signal.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -42,7 +42,7 @@ def evaluate(expression: str, values: Mapping[str, float | None]) -> float | Non
     try:
         value: float | None = eval(expression, {"__builtins__": {}}, {**functions, **values})  # noqa: S307  # from our template
     except (TypeError, ZeroDivisionError):
-        # Arithmetic with missing data and division by zero have no result.
+        # Return no value, because arithmetic with missing data or a division by zero has no result.
         return None
     return value
 

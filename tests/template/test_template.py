@@ -159,7 +159,7 @@ def test_environment_with_all_options_fits_lambda_limit(function: str) -> None:
 
 def test_longest_stack_name_fits_resource_names() -> None:
     """Resolve all names with a stack name of 128 characters, the maximum: CloudFormation does not shorten our names."""
-    # Imported here because the import takes a second.
+    # Import late, because the import takes a second.
     from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
     template = Template(TEMPLATE, replace(BUILD_PLACE, stack_name="s" * 128))
@@ -242,7 +242,7 @@ def test_default_deployment_needs_signed_requests() -> None:
     entrypoints = Template(TEMPLATE, BUILD_PLACE).owner("FunctionUrl").document["Resources"]
     for resource in [*plain["Resources"].values(), *entrypoints.values()]:
         if resource["Type"] == "AWS::Lambda::Url" or '"Principal": "*"' in json.dumps(resource):
-            # Only two kinds are allowed: a bucket policy that denies access, and the optional Function URL.
+            # Allow only two public resources: a bucket policy that denies access, and the optional Function URL.
             is_denial = '"Effect": "Deny"' in json.dumps(resource)
             assert is_denial or resource["Condition"] in ("HasFunctionUrl", "HasOpenFunctionUrl")
     assert PARAMETERS["FunctionUrlAuth"]["Default"] == "OFF"

@@ -52,8 +52,8 @@ async def plan(state: PlannerState) -> dict[str, Any]:
         try:
             card = await A2ACardResolver(http, os.environ["WEATHER_URL"]).get_agent_card()
             client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
-            # After an answer or a crash this node runs again from its first line. The weather agent recognises each
-            # repeated messageId of the context, and returns the task of the first one.
+            # Use the same ids in each run of this node, because the node runs again from its first line after an answer
+            # or a crash. The weather agent recognises a repeated messageId and returns the task of the first message.
             context, number = inbox.task.id, 0
             task = await ask(client, state["messages"][-1].text, context_id=context, message_id=f"{context}-0")
             while task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
@@ -73,7 +73,7 @@ async def ask(client: Client, text: str, **ids: str) -> Task:
     message = Message(role=Role.ROLE_USER, parts=[Part(text=text)], **ids)
     (response,) = [each async for each in client.send_message(SendMessageRequest(message=message))]
     task = response.task
-    while task.status.state in UNFINISHED:  # the weather agent answers a request after some minutes in any case
+    while task.status.state in UNFINISHED:  # poll, because a request ends after some minutes at most
         await asyncio.sleep(1)
         task = await client.get_task(GetTaskRequest(id=task.id))
     return task

@@ -59,7 +59,7 @@ def test_injected_markup_is_blocked_by_content_security_policy(console: Page, op
     }""")
     console.wait_for_function("() => window.violated === 'img-src'")
     console.locator("body > img").evaluate("image => image.remove()")
-    # The browser logs both blocked attempts as errors.
+    # Forget the logged errors, because the browser logs each blocked attempt as an error.
     opened.errors.clear()
 
 

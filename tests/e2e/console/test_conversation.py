@@ -154,7 +154,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
     expect(console.locator("#log .user")).to_have_count(2)
     show(console, "tasks")
     context.locator(".task", has_text="hello").click()
-    # Expect a list of texts: this waits until the chat no longer shows both messages.
+    # Expect a list with one text, because this assertion waits until the chat no longer shows both messages.
     expect(console.locator("#log .user")).to_have_text(["hello"])
     answer(console, WHOLE)
     ends(console)

@@ -28,5 +28,5 @@ class Obedient:
             yield Chunk("on it ", "said-work")
             self.works.set()
             await self.go.wait()
-        # The answer's id derives from the message's id, so that a message gets the same answer in every process.
+        # Derive the answer's id from the message's id, so that a message gets the same answer in every process.
         yield Reply(Message(message_id=f"answer-{asked.message.message_id}", parts=[Part(text=text)]))

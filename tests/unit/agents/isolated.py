@@ -49,5 +49,5 @@ def _forget(folder: Path) -> None:
 
 def _places(module: ModuleType) -> list[str]:
     file = getattr(module, "__file__", None)
-    # The package of a folder without `__init__.py` has no file.
+    # Use the folders of a package without `__init__.py`, because such a package has no file.
     return [file] if isinstance(file, str) else [str(place) for place in getattr(module, "__path__", ())]

@@ -373,12 +373,12 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # A server's process has no terminal either.
+    # Replace stdin by a stream that is no terminal, because a server's process has no terminal.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
     if "asyncio" in request.node.name:
-        # The error's traceback holds a coroutine that was never awaited; its warning must not appear in a later test.
+        # Collect garbage now, so that the warning about the error's coroutine does not appear in a later test.
         gc.collect()
 
 
@@ -426,7 +426,7 @@ SERVED = {
 @pytest.mark.parametrize("case", SERVED)
 async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
-    # The loader runs in a thread without an event loop, as in a turn.
+    # Load the agent in a thread without an event loop, as a turn does.
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 

@@ -21,19 +21,19 @@ from tests.support.server import ROOT
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
-    # The split text alternates: title, text, title, text.
+    # Pair titles with texts, because they alternate in the split text.
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
 REGION, ACCOUNT = "eu-west-1", "123456789012"
-# Imports of the examples and their packages, which the development environment does not have.
+# Packages of the modules that the examples import. The development environment does not have these packages.
 BROUGHT_BY = {
     "langchain_openai": "langchain-openai",
     "langchain_anthropic": "langchain-anthropic",
     "langchain_google_genai": "langchain-google-genai",
     "langchain_aws": "langchain-aws",
 }
-# Modules of ADK that import a further package.
+# Additional packages that modules of ADK import.
 NEEDS = {"google.adk.models.lite_llm": '"litellm>=1.84,<1.85"', "google.adk.models.anthropic_llm": "anthropic"}
 
 
@@ -106,7 +106,7 @@ def test_models_guides_code_imports_existing_names(section: str) -> None:
             spec = importlib.util.find_spec(module)
             assert spec is not None, module
             if module in NEEDS:
-                # The module cannot be imported without its package, so its source text is searched.
+                # Search the module's source text, because the module cannot be imported without its package.
                 assert spec.origin
                 classes = {
                     each.name

@@ -60,7 +60,7 @@ def test_agent_overrides_deployments_security_policy(tmp_path: Path) -> None:
     assert found["b"].require == ({"mine": frozenset()},)
     assert list(found["b"].required_schemes) == ["mine"]
     assert declared(tmp_path, schemes, "[{jwt: [chat]}]")["a"].require == ({"jwt": frozenset({"chat"})},)
-    # Without a deployment policy each agent declares its own.
+    # Without a deployment policy, each agent declares its own schemes.
     own = "security: {schemes: {k: {type: api-key}}}"
     assert list(declared(tmp_path, "", a=own, b=own)) == ["a", "b"]
     assert declared(tmp_path, "") == {}

@@ -122,7 +122,7 @@ async def check_answers(app: Any, case: Case, version: str) -> None:
             assert TaskState.Name(last.status.state) == f"TASK_STATE_{expected.state}"
             assert (text_of(message) if message else "") == (expected.answer or "")
             check_parts(message, expected)
-            # Agents that run at once finish in any order.
+            # Sort the messages, because concurrent agents finish in any order.
             own = [each.message_id for each in last.history].index(f"m-{number}")
             before = [text_of(each) for each in last.history[own + 1 :] if each.role == Role.ROLE_AGENT]
             assert sorted(before) == sorted(expected.before)

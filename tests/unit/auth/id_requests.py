@@ -98,7 +98,7 @@ class IdRequest:
             envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": params_in_tenant}
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
-        # In paths v0.3 names the task's id `id`, and v1.0 `taskId`.
+        # Map the names of ids in paths, because v0.3 names the task's id `id`, and v1.0 names it `taskId`.
         places = {"{taskId}": "taskId", "{config_id:path}": "id", "{id:path}": "id", "{id}": "id"}
         if "{config_id:path}" in path or (self.old and "Configs" in path):
             places["{id}"] = "taskId"

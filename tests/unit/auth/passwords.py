@@ -4,7 +4,7 @@ import base64
 
 from argon2 import PasswordHasher
 
-# Cheap hashes: the tests do not measure their time.
+# Use cheap hashes, because the tests do not measure the time of hashing.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 USERS = {

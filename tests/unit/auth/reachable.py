@@ -38,7 +38,7 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
     wanted = [(mark, mark.encode()) for mark in marks]
     todo: list[Any] = [*roots(), *more]
     seen: set[int] = set()
-    kept: list[Any] = []  # An object's id may be reused after its deletion.
+    kept: list[Any] = []  # keep each object, because the id of a deleted object may be reused
     while todo:
         one = todo.pop()
         if id(one) in seen or _is_foreign(one):
@@ -50,7 +50,7 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
                 if mark in one if isinstance(one, str) else encoded in one:
                     yield mark, str(one)[:300]
             continue
-        # The collector does not see the texts in a protobuf message.
+        # Search a protobuf message in its serialized form: the garbage collector does not see its texts.
         if hasattr(type(one), "DESCRIPTOR") and hasattr(one, "SerializeToString"):
             todo.append(one.SerializeToString())
         todo.extend(gc.get_referents(one))
@@ -61,7 +61,7 @@ def _is_foreign(one: Any) -> bool:
         return True
     if isinstance(one, types.ModuleType):
         return one.__name__.partition(".")[0] in _NOT_OURS
-    # The test's own functions reference its requests.
+    # Ignore frames of the test's own functions, because they reference the test's requests.
     frame: types.FrameType | None = None
     match one:
         case types.FrameType():

@@ -99,7 +99,7 @@ async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monke
     unknown = make_key("alice", now=clock.now())
     work_log = WorkLog()
     work_log.note(monkeypatch, app.keys, "find", lambda _: None)
-    # Patched for the whole process; no other code calls them during the test.
+    # Patch these functions for the whole process, because no other code calls them during the test.
     work_log.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
     work_log.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []

@@ -150,7 +150,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
 def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
     """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
-    # The test has no table to count requests, so the policy has no limit.
+    # Use a policy without a limit, because the test has no table to count requests.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
     (event["headers"] if "rawPath" in event else event["multiValueHeaders"]).pop("Authorization", None)
@@ -217,7 +217,7 @@ async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issue
     assert read.security_schemes["oidc"].open_id_connect_security_scheme.open_id_connect_url == discovery
     required = [{name: list(held.list) for name, held in each.schemes.items()} for each in read.security_requirements]
     assert required == [{"jwt": ["chat", "read"], "key": []}, {"oidc": []}, {"basic": []}]
-    # The official client reads the card for both versions, and changes its argument.
+    # Pass a copy of the card, because the official client changes its argument.
     assert parse_agent_card(deepcopy(both)) == ParseDict(both, AgentCard(), ignore_unknown_fields=True)
     assert parse_agent_card(deepcopy(both)).security_requirements == read.security_requirements
     old = v03.AgentCard.model_validate(both)

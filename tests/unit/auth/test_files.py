@@ -99,7 +99,7 @@ async def test_responses_contain_no_presigned_url(
 
     answers: list[httpx.Response] = []
     task: dict[str, Any] | None = None
-    # The operations are the same within a tenant, so the test omits these paths.
+    # Leave out the paths of tenants, because the operations are the same within a tenant.
     chosen = [each for each in requests() if "{tenant}" not in each.path and each.old == (each.binding == old_binding)]
     for request in chosen:
         if request.names("task"):

@@ -154,7 +154,7 @@ def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -
             tried.add(route.path)  # type: ignore[attr-defined]
     all_paths = {route.path for route in app.router.routes}  # type: ignore[attr-defined]
     public = re.compile(r"(/agents/\w+)?/\.well-known/(agent-card|agent|manifest|jwks)\.json|/health/?")
-    # These paths have no request in the tables: JSON-RPC without a slash, and the v0.3 path of the extended card.
+    # Leave out paths without a request in the tables: JSON-RPC without a slash, and v0.3's extended card.
     others = {"/agents/one", "/agents/two"}
     assert {path for path in all_paths - tried - others if not public.fullmatch(path)} <= {
         path for path in all_paths if path.endswith("/agent/authenticatedExtendedCard")
@@ -213,7 +213,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
     async with served(tmp_path, issuer) as callers:
         for request in about:
             tenant = "red" if "{tenant}" in request.path else ""
-            # The task is running, so a message to its own context would be queued.
+            # Keep Bob's task running: the server would queue a message that reached the task's own context.
             bobs = await callers.a_task("bob", "work", tenant)
             before = await callers.everything("bob", bobs, tenant)
             answers = []
@@ -222,7 +222,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
                 answer = await callers.send("alice", method, target, body)
                 assert bobs["id"] not in answer.text
                 status, headers, content = without({"context": context_id}, answer)
-                # Alice's new tasks and messages have other ids and times.
+                # Ignore ids and times of Alice's new tasks and messages, because they differ in each response.
                 own = rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.]+Z?"
                 answers.append((status, headers, re.sub(own, b"<own>", content)))
             assert answers[0] == answers[1], request.name

@@ -46,7 +46,7 @@ async def test_foreign_context_id_reveals_no_foreign_context(app: FastAPI, issue
         assert "secret" not in str(task)
         listed = (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"]
         assert [found["id"] for found in listed] == [task["id"]]
-        # Alice's message with Bob's messageId is no repeat.
+        # Alice's message with Bob's messageId creates a new task.
         assert task["id"] != bobs["id"]
 
 
@@ -95,7 +95,7 @@ async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Is
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
         assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404
-        # The same subject in another tenant is another owner.
+        # The owner is another one, because the token has the same subject in another tenant.
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='blue')}"
         assert (await client.get(f"/tasks/{task}")).status_code == 404
         assert (await client.get("/tasks")).json()["totalSize"] == 0

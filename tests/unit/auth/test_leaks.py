@@ -334,7 +334,7 @@ async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: Lo
     sqs = moto.client("sqs")
     for queue, dead, marker in (("TaskQueue", "TaskDeadLetters", CONTEXT), ("PushQueue", "PushDeadLetters", task)):
         url = moto.physical_id(queue)
-        # Receive without deletion until SQS moves the message to the dead letter queue.
+        # Receive messages without deleting them, until SQS moves them to the dead letter queue.
         while sqs.receive_message(QueueUrl=url, VisibilityTimeout=0, MaxNumberOfMessages=10).get("Messages"):
             pass
         found = bodies(moto, dead)

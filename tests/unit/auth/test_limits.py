@@ -126,7 +126,7 @@ async def test_default_limit_refuses_flood_of_one_caller(tmp_path: Path, issuer:
     app = limited(tmp_path, issuer, configured)
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     statuses = Counter[int]()
-    # The bucket fills by 20 requests in a second, so the flood ends on a slow machine too.
+    # Send until a request is refused. The bucket fills by only 20 requests in a second.
     while not statuses[429]:
         answers = await asyncio.gather(*(alice("GET", "/nothing") for _ in range(REQUESTS_PER_MINUTE // 2)))
         statuses.update(answer.status_code for answer in answers)

@@ -70,7 +70,7 @@ async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: s
 
 
 async def test_memory_belongs_to_owner_across_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
-    # Unique subjects: tests share the table.
+    # Use unique subjects, because the tests share the table.
     ann, bob = (issuer.token(sub=f"{name}-{tmp_path}") for name in ("ann", "bob"))
     async with http(app) as client:
         for agent in ("one", "two"):

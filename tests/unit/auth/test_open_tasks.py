@@ -107,7 +107,7 @@ async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer
         assert "You have 3 open tasks, the maximum." in refused.text
     assert (await alice("GET", "/tasks")).json()["totalSize"] == 1
     task_of(await begin(bob, "hello", "m-1"))
-    # Reads and cancellations need no room.
+    # The limit of open tasks does not apply to reads and cancellations.
     assert (await alice("GET", f"/tasks/{first['id']}")).status_code == 200
     assert "result" in (await alice("POST", "/", rpc("CancelTask", id=first["id"]))).json()
     for n in range(2 * MOST):

@@ -145,7 +145,7 @@ SPELLINGS = [
     "/redoc",
     "/favicon.ico",
     "/%F0%9F%92%A9",
-    # RFC 9112, 3.2: absolute form for proxies, and asterisk form.
+    # Request targets of RFC 9112, 3.2: the absolute form for proxies, and the asterisk form.
     "http://evil.example.com/.well-known/agent-card.json",
     "http://x.test/health",
     "*",

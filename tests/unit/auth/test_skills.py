@@ -155,7 +155,7 @@ async def test_caller_without_skills_is_forbidden(
         assert (await call("admin")).status_code == 403
         for scopes in ("chat admin", "chat orders.refund orders.read"):
             assert (await call(scopes)).status_code == (404 if path == "/nothing" else 200)
-        # An agent without declared skills has one open skill.
+        # Without declared skills, the agent needs no skill's scope.
         assert (await call("chat", f"/agents/open{path.removeprefix('/agents/helper')}")).status_code != 403
 
 

@@ -56,7 +56,7 @@ class Spy:
         if self.in_step:
             await self.in_step.wait()
         if self.marks and not self.looked:
-            # Search asyncio tasks too: no module references the running turn's task.
+            # Search the asyncio tasks too, because no module references the asyncio task of the running turn.
             self.looked, self.found = True, next(texts_with(self.marks, asyncio.all_tasks()), None)
 
 

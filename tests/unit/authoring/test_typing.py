@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# Without a cache filled by `make lint`, mypy takes 40 s of CPU time.
+# Run this test in `deep` only, because mypy takes 40 s of CPU time without a cache filled by `make lint`.
 pytestmark = pytest.mark.deep
 
 HERE = Path(__file__).parent

@@ -34,7 +34,7 @@ from aion_core.ports.table import (
 KEY = Key("p", "s")
 KEY_JSON = {"pk": {"S": "p"}, "sk": {"S": "s"}}
 
-# DynamoDB's numbers have at most 38 digits, and its sets are never empty.
+# Draw numbers of at most 38 digits and no empty sets, because DynamoDB accepts no others.
 scalars = st.text() | st.integers(-(10**38) + 1, 10**38 - 1) | st.booleans() | st.binary()
 values = st.recursive(
     scalars | st.frozensets(st.text(min_size=1), min_size=1),

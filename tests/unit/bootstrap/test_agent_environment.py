@@ -118,7 +118,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
     all_are_asked = threading.Barrier(8, timeout=20)
 
     def read(service: str, name: str) -> str:
-        # If one read waits for another read, the barrier times out and the test fails.
+        # Wait until all reads have begun. If one read waits for another read, the barrier times out and the test fails.
         all_are_asked.wait()
         return name
 
@@ -234,7 +234,7 @@ def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock)
     environment.apply()
     clock.move(301)
     environment.refresh_if_due()
-    # The call has returned before AWS responds. A call for a second turn must not start a second read.
+    # Call again for a second turn, while the first read still waits for AWS: this call must not start a second read.
     environment.refresh_if_due()
     assert environ == {"KEY": "value-before"}
     may_answer.set()

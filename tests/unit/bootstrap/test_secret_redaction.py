@@ -51,7 +51,7 @@ def test_secret_is_redacted_in_every_form(tmp_path: Path, clock: ManualClock) ->
     for hidden in (key, odd, quote(odd, safe=""), *pem.splitlines()):
         assert hidden not in written
     assert log.REDACTED in written
-    # Very short secrets are not redacted, because that would hide ordinary words.
+    # The log keeps very short secrets, because redacting them would hide ordinary words.
     assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
 
 

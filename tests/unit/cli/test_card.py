@@ -100,7 +100,7 @@ def test_signed_card_verifies_until_changed(config: Path, private: Path, tmp_pat
         assert verified.exit_code == 0, verified.exception
         assert "As v1.0: signed by" in verified.stdout
         assert "As v0.3: signed by" in verified.stdout
-    # Signing again adds a signature and keeps the first.
+    # Signing again adds a signature and keeps the first signature.
     again = run("sign", card, "--key", private, "--key-id", "second", "--key-url", "https://example.com/keys")
     assert len(json.loads(again.stdout)["signatures"]) == 2 * len(json.loads(signed.stdout)["signatures"])
     card.write_text(signed.stdout.replace("Answers", "Refuses"), encoding="utf-8")
@@ -123,7 +123,7 @@ def test_card_verify_reads_card_and_keys_from_url(config: Path, private: Path, t
         (tmp_path / own).write_text(json.dumps(signed), encoding="utf-8")
     for source in (web, f"{web}/", *(f"{web}/{own}" for own in CARDS)):
         assert run("verify", source, "--jwks", f"{web}/jwks.json").exit_code == 0
-    # The JWK set has the card's key under another key id.
+    # Store the card's key under another key id.
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "another"}]}), encoding="utf-8")
     assert "does not verify" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     (tmp_path / "jwks.json").write_text(json.dumps({"keys": [other]}), encoding="utf-8")

@@ -144,7 +144,7 @@ def test_task_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConver
 
 
 def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversation) -> None:
-    # The command uses the machine's clock, so the turn starts an hour ago.
+    # Start the turn an hour ago, because the command uses the machine's clock.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
     listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
@@ -199,7 +199,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversa
     assert asyncio.run(chat.state("t-m-1")) == "canceled"
     asked = {"QueueUrl": moto.physical_id("TaskQueue"), "MaxNumberOfMessages": 10}
     bodies = []
-    # The queue may also contain messages of other tests.
+    # Read all messages, because the queue may also contain messages of other tests.
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         bodies += [message["Body"] for message in messages]
     assert any(chat.context.owner in body for body in bodies), "a wake-up message is enqueued for the queued turn"

@@ -177,7 +177,7 @@ def test_why_names_clients_next_step_after_failure(
 
 
 def test_why_explains_turn_with_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
-    # The command uses the machine's clock, so the turn starts an hour ago.
+    # Start the turn an hour ago, because the command uses the machine's clock.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
     said = now(run("t-m-1", "--owner", chat.context.owner).stdout)

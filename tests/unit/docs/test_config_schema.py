@@ -56,7 +56,7 @@ def test_schema_accepts_examples(file: Path) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_schema_accepts_documented_configurations(block: str) -> None:
-    # A page may leave out the agents, or an agent's path.
+    # Ignore missing keys, because a page may leave out the agents or an agent's path.
     found = [error for error in errors(block) if "is a required property" not in error]
     assert found == []
 

@@ -35,7 +35,7 @@ def in_code(name: str) -> float:
     value = getattr(importlib.import_module(module), constant)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # The constant is a schedule of delays: there is a first attempt, and one after each delay.
+    # Count the attempts of a schedule of delays: a first attempt, and one attempt after each delay.
     return len(value) + 1 if isinstance(value, Sized) else float(value)
 
 
@@ -84,7 +84,7 @@ async def test_data_and_metadata_have_documented_depths(dialect: Dialect) -> Non
 
     async with http(parts(talking(1)).app()) as client:
         assert await accepts(data, metadata)
-        # The envelope of JSON-RPC has one level of nesting more than that of HTTP+JSON.
+        # Add one more level for HTTP+JSON, because the envelope of JSON-RPC already has one level more.
         more = 1 if dialect.name.startswith("JSON-RPC") else 2
         assert not await accepts(data + more, metadata)
         assert not await accepts(data, metadata + more)

@@ -42,7 +42,7 @@ async def test_rest_api_event_converts_to_scope() -> None:
         "http_version": "1.1",
         "method": "POST",
         "scheme": "https",
-        # A REST API's event has the stage in requestContext.path, not in path.
+        # Expect the path without the stage: a REST API's event has the stage in requestContext.path, not in path.
         "path": "/agents/weather/message:send",
         "raw_path": None,
         "root_path": "",

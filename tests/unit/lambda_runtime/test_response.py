@@ -227,7 +227,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
 
 
 async def test_sending_app_yields_with_fast_reader() -> None:
-    # Read in a separate process, which only reads and so is faster than any sender.
+    # Read the response in a separate process: it only reads, so it is faster than any sender.
     code = (
         "import socket\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"

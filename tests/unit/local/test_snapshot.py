@@ -56,7 +56,7 @@ def test_snapshot_restores_all_services(tmp_path: Path) -> None:
         assert decrypted["Plaintext"] == b"secret"
         (message,) = stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])["Messages"]
         assert message["Body"].startswith("received")
-        # Transactions, which are patched in moto, must work with restored tables.
+        # Send a transaction, because aion patches moto's transactions, and the patch must work with restored tables.
         put = {"Put": {"TableName": names["AION_TABLE"], "Item": {**ITEM, "new": {"S": "x"}}}}
         check = {
             "ConditionCheck": {
@@ -187,7 +187,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         again = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
         assert [message["MessageId"] for message in again] == [first["MessageId"]]
         assert second["MessageId"] != first["MessageId"]
-        # The other receiver, which still runs, has received the released message.
+        # Release no message, because the other receiver has received the released message and still runs.
         stack.emulator.release_messages("ended")
         assert "Messages" not in living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
         stack.client("sqs").send_message(QueueUrl=queue, MessageBody="c")

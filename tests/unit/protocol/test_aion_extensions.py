@@ -515,7 +515,7 @@ async def test_card_declares_optional_extensions() -> None:
 
 @dialects
 async def test_adk_agent_has_same_aion_context_and_target(old: bool) -> None:
-    # A local import: the other tests of this file run without ADK.
+    # Import ADK here, because the other tests of this file run without ADK.
     from google.adk.agents import BaseAgent
 
     from tests.support.adk import served

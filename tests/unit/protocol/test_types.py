@@ -27,7 +27,7 @@ def test_whole_numbers_are_rendered_as_integers() -> None:
         "parts": [{"data": NUMBERS, "metadata": {"row": 3}}],
         "metadata": {"version": 2},
     }
-    # 1 == 1.0 in Python, but not in JSON text.
+    # Compare JSON texts, because 1 == 1.0 in Python but not in JSON text.
     assert json.dumps(to_json(artifact(NUMBERS)), sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 

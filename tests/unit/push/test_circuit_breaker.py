@@ -85,14 +85,14 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
         for number in range(4 * FAILURES_TO_OPEN):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # Attempts that began before the circuit opened are not skipped.
+        # Allow more posts than FAILURES_TO_OPEN, because attempts that began before the circuit opened are not skipped.
         in_vain = len(hung.posts)
         assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
         assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}
         task = await pushing.send({"id": "p", "url": other.url()}, "other")
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
         assert other.ids == ids(task, 2, 3)
-        # The receiver has recovered.
+        # Let the receiver recover.
         hung.behaviours[:] = [well]
         for task in tasks:
             await pushing.later(3 * 3600, task)
@@ -114,7 +114,7 @@ async def test_last_attempt_is_made_with_open_circuit() -> None:
         pushing = Pushing()
         made.append(pushing)
         task = await pushing.send({"id": "p", "url": hung.url()}, "first")
-        # Each post moves the clock, so a second attempt may follow before the check.
+        # Wait for at least one attempt: each post moves the clock, so a second attempt may follow before the check.
         state = await pushing.rests(task, lambda delivery: delivery.tries >= 1)
         while state.next_at is not None:
             for number in range(FAILURES_TO_OPEN):

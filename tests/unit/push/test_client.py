@@ -177,7 +177,7 @@ async def test_webhook_host_name_is_resolved_once() -> None:
         assert await hook.post(url, {}, b"{}") == Delivered()
         assert names.asked == [("hooks.example.org", receiver.port)]
         assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
-        # The next attempt resolves the name and checks its addresses again.
+        # Post again: the next attempt resolves the name and checks its addresses again.
         assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
     assert receiver.connections == 1
 
@@ -239,7 +239,7 @@ async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
         assert await client(tls=trusting).post(by_address, {}, b"{}") == Unreachable("no valid certificate")
         forged = forger.url(host="hooks.example.org", scheme="https")
         assert await client(resolve=names, tls=trusting).post(forged, {}, b"{}") == Unreachable("no valid certificate")
-        # The system's certificate store does not have the test's certificate authority either.
+        # A client with the system's certificate store refuses the receiver's certificate.
         assert await client(resolve=names).post(url, {}, b"{}") == Unreachable("no valid certificate")
     assert [len(each.posts) for each in (receiver, forger)] == [1, 0]
     assert isinstance(server, ssl.SSLContext)

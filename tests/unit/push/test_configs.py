@@ -298,7 +298,7 @@ async def test_webhook_body_follows_protocol_version() -> None:
     assert receiver.ids == ids(task, 2, 3)
     said = [json.loads(each.body) for each in receiver.posts]
     assert [(each["kind"], each["status"]["state"]) for each in said] == [("task", "working"), ("task", "completed")]
-    # By the strict model, each post is a complete task with the state of its event.
+    # Validate a post with the strict model: each post is a complete task with the state of its event.
     assert v03.Task.model_validate(said[1]).model_dump(mode="json", by_alias=True, exclude_none=True) == said[1] == task
     assert {each.headers["content-type"] for each in receiver.posts} == {"application/json"}
     assert {each.headers["a2a-version"] for each in receiver.posts} == {"0.3"}

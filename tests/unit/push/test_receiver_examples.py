@@ -135,7 +135,7 @@ async def test_guides_python_receiver_works(token: str) -> None:
     for post in (one, one, two, one, two):
         assert names["receive"](dict(post.headers), post.body, token) == 204
     assert [event["statusUpdate"]["status"]["state"] for event in heard] == STATES
-    # Frameworks may change the case of header names.
+    # Change the case of the header names, because frameworks may change it too.
     spelled = {name.title(): value for name, value in two.headers.items()}
     assert names["receive"](spelled, two.body, token) == 204
     assert len(heard) == len(STATES)

@@ -119,11 +119,12 @@ async def test_many_failed_webhooks_follow_the_schedule() -> None:
     assert busiest == at_once
     assert most_in_a_row <= number / at_once
     assert len(deployment.receivers.told) == number
-    # 5 s, 5 and 30 minutes, 2, 5 and 10 hours: the seventh attempt is the first one after the recovery.
+    # The seventh attempt is the first after the recovery: the delays are 5 s, 5 and 30 minutes, 2, 5 and 10 hours.
     assert set(deployment.receivers.tries.values()) == {7}
     by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
     late = max(deployment.receivers.told.values()) - by_schedule
-    # Sweeps wake four of the attempts; each of these may wait for its round, and for the sweep of its minute.
+    # Allow some minutes for each of the four attempts that sweeps wake, because such an attempt waits for the sweep of
+    # its minute and for its round.
     assert late <= 4 * (number / at_once + 2) * 60
     assert await deployment.configs.expired_timers(limit=MANY) == []
 

@@ -25,7 +25,7 @@ GOOD = {
     "https://8.8.8.8/": "https://8.8.8.8/",
     "https://[2606:4700:4700:0::1111]/": "https://[2606:4700:4700::1111]/",
     "https://hooks.example.org/" + "x" * 2022: "https://hooks.example.org/" + "x" * 2022,
-    # Another port of the same host is another service.
+    # Allow another port of the same host, because it is another service.
     "https://agents.example.com:8443/hook": "https://agents.example.com:8443/hook",
 }
 
@@ -34,7 +34,7 @@ GOOD = {
 def test_public_https_url_is_allowed_and_normalised(url: str) -> None:
     target = check_url(url, ALLOWED)
     assert target.url == GOOD[url]
-    # httpx parses the same host and port.
+    # Compare with httpx, which must read the same host and port in the URL.
     read = httpx.URL(target.url)
     assert (read.raw_host.decode(), read.port or 443, read.raw_path.decode()) == (target.host, target.port, target.path)
 
@@ -111,7 +111,7 @@ def test_httpx_parses_allowed_webhook_url_identically(url: str) -> None:
         address = socket.inet_aton(target.host)
     except OSError:
         return
-    # The C library parses this host name as an address, so the check must parse it too.
+    # The check must parse this host name as an address, because the C library does so.
     assert target.address is not None
     assert target.address.packed == address
     assert is_allowed_address(target.address)

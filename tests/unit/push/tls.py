@@ -26,7 +26,7 @@ def authority(host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         encipher_only=False,
         decipher_only=False,
     )
-    # All extensions required by Python 3.13 (RFC 5280).
+    # Include all extensions that Python 3.13 requires (RFC 5280).
     root = _signed(
         root_name,
         root_name,

@@ -80,7 +80,7 @@ def test_process_kill_during_transaction_rolls_back(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
-    # The small cache makes SQLite write changed pages to the WAL file before the commit.
+    # Use a small cache, so that SQLite writes changed pages to the WAL file before the commit.
     writer = started(
         "from aion_core.sqlite.database import Database\n"
         "database = Database(path, '', version=1)\n"

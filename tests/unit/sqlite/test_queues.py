@@ -168,7 +168,7 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # The silent process must not delete a message that another process has received since.
+    # Enqueue another message: the silent process must not delete this message when its own work ends.
     await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()

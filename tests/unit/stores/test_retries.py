@@ -300,7 +300,7 @@ def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
     assert (seconds > 0) == bool(faults)
-    # Full jitter with exponential backoff.
+    # Limit the total wait: with full jitter, each wait is between zero and its exponential backoff.
     assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
 
 

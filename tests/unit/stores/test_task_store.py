@@ -75,7 +75,7 @@ class LateTable(MemoryTable):
         self._reads_left -= 1
         if self._reads_left < 0:
             self._late, self._loses = None, False
-            with suppress(WriteRefused):  # another attempt has made the write already
+            with suppress(WriteRefused):  # another attempt may have made the write already
                 await make()
 
 
@@ -150,7 +150,7 @@ def test_finish_with_lost_response_returns_next_turn(reads: int, run_next: bool)
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
-        # The first attempt is refused: it does not know the queued turn.
+        # Lose the second attempt's response. The first attempt is refused: it does not know the queued turn.
         story.table.lose_write(reads, after=1)
         return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), run_next=run_next)
 

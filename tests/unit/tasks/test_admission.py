@@ -44,7 +44,7 @@ def new(**more: Any) -> NewTask:
     return admission.new_task(MESSAGE, CONTEXT, task_id="t-1", turn_id="u-1", at=AT, context_is_new=False, **more)
 
 
-# ── A repeat ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A repeated message ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_repeat_of_known_message_is_duplicate() -> None:

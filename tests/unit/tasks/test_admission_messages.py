@@ -125,7 +125,7 @@ def test_cancel_event_contains_reason_message() -> None:
     assert len(said.message_id) == 36
 
 
-# ── A repeat ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── A repeated message ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -385,7 +385,8 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
                 case "comes back":
                     reader = stream.reader(await leaves())
                 case "leaves":
-                    # The turn's own process streams chunks before it stores them.
+                    # Let the reader receive some chunks that are not stored yet, because the turn's own process streams
+                    # chunks before it stores them.
                     last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
                     first = last.n if holder == f"{last.generation}.{last.fence}." else 0
                     live = [id_ for n in range(amount) if (id_ := f"{holder}{first + n}") in stream.streamed]

@@ -343,7 +343,7 @@ async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) 
             assert "secret" not in str(error)
 
 
-# ── On DynamoDB ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Reads from DynamoDB ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_table_and_memory_stores_return_same_conversations(stack: Stack, clock: ManualClock) -> None:

@@ -167,7 +167,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
 
 async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
-    before = set(threading.enumerate())  # an earlier test's last step may still run
+    before = set(threading.enumerate())  # threads of earlier tests may still run
     for _ in range(50):
         async with Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30):
             started = {thread.name for thread in set(threading.enumerate()) - before}

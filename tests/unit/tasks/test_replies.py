@@ -15,7 +15,7 @@ from tests.unit.tasks.reply_modes import both_dialects, caller, client_of, made_
 from tests.unit.tasks.teller import Teller
 from tests.unit.tasks.wire import texts
 
-# ── A Message ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Answers with a Message ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_dialects
@@ -112,7 +112,7 @@ async def test_conversation_continues_after_message_replies() -> None:
     assert texts(first["parts"] + second["parts"]) == ["message 1", "message 3"]
 
 
-# ── A task ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Answers with a task ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @both_dialects

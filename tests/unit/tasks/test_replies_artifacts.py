@@ -245,7 +245,7 @@ async def done(work: "asyncio.Task[Any]", clock: ManualClock) -> Any:
     async with asyncio.timeout(60):
         while not work.done():
             clock.move(0.5)
-            # DynamoDB's client runs in threads, which need real time.
+            # Sleep in real time, because DynamoDB's client runs in threads.
             await asyncio.sleep(0.002)
     return await work
 

@@ -189,7 +189,7 @@ async def test_message_mode_stream_opens_before_answer() -> None:
     assert [body.count(b"data: ") for body in bodies] == [1, 0]
 
 
-# ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeated messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
@@ -282,12 +282,12 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
     assert not task.HasField("metadata")
 
 
-# ── From aion.yaml ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Setting in aion.yaml ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One agent is that of the documentation's example, the other has no `reply` setting."""
-    # The first turn loads the agent, which takes a time that depends on this machine.
+    # Raise the limit for a quick answer, because the first turn loads the agent, which takes longer on a slow machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)

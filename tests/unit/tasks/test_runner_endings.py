@@ -120,7 +120,7 @@ async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None
     answering = asyncio.create_task(send_task(made.service, call, next_one))
     async with asyncio.timeout(60):
         while not answering.done():
-            # The store retries a refused transaction after a short pause in real time.
+            # Sleep in real time, because the store retries a refused transaction after a short pause in real time.
             await asyncio.sleep(0.001)
             clock.move(0.1)
     assert (await answering).status.state == COMPLETED

@@ -121,7 +121,7 @@ async def test_send_returns_task_end_recorded_by_another_holder() -> None:
     async with asyncio.timeout(60):
         while not sending.done():
             clock.move(0.3)
-            # The heartbeat's thread renews the lease in real time.
+            # Sleep in real time, because the heartbeat's thread renews the lease in real time.
             await asyncio.sleep(0.005)
     task = await sending
     assert task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -325,7 +325,7 @@ async def test_task_stream_ends_with_cancellation() -> None:
     assert items[-1].status.state == CANCELED
 
 
-# ── Repeats ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Repeated messages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_idempotency_key_identifies_repeated_message_without_context_id() -> None:

@@ -57,7 +57,7 @@ class Clients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # Virtual time, so that the poll of a later reader does not wait.
+        # Use virtual time, so that the poll of a later reader does not wait.
         self.loop = SimLoop(Random(0), most_steps=10_000_000)
         self.agent = ObedientTurns()
         self.made: ServiceParts = parts(
@@ -184,12 +184,12 @@ class Clients(RuleBasedStateMachine):
         return read
 
     def _stream(self, task_id: str, last: str) -> list[int]:
-        # In v0.3 the stream of this method ends at an interrupt too.
+        # Use the v0.3 method, because its stream also ends at an interrupt.
         body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task_id}}
         _, answer = self.loop.run_until_complete(post(self.app, body, {"Last-Event-ID": last}))
         ids = [line.removeprefix("id: ") for line in answer.decode().splitlines() if line.startswith("id: ")]
         whole = [int(id_) for id_ in ids if id_.isdecimal()]
-        # With an unknown cursor the stream starts with the current task.
+        # Return no events if the stream starts with the current task, because the server then does not know the cursor.
         return whole if not whole or whole[0] == int(last) + 1 else []
 
     def _pause(self) -> None:
@@ -199,7 +199,7 @@ class Clients(RuleBasedStateMachine):
         """Let all turns end, and check that each message is in its task."""
         self.agent.go.set()
         for number in range(50):
-            # The queue may be empty while a store waits before it retries a conflict.
+            # Sleep first, because the queue may be empty while a store waits before it retries a conflict.
             await asyncio.sleep(5)
             await self.made.work_queue.quiet()
             asking = None

@@ -311,6 +311,6 @@ async def test_subscriber_with_last_event_id_receives_ended_tasks_rest() -> None
             ids = [line.removeprefix("id: ") for line in rest.text.splitlines() if line.startswith("id: ")]
             assert ids == ["2.1.0", "2.1.1", "3"]
             all_items = await client.post("/", json=body, headers={"Last-Event-ID": "3"})
-            # A v0.3 client reads the error from a frame of the stream.
+            # Read the error from the last frame, because a v0.3 client gets it as a frame of the stream.
             refusal = all_items.text.rpartition("data: ")[2]
             assert json.loads(refusal)["error"]["code"] == -32004

@@ -81,7 +81,7 @@ async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, pat
         "required": True,
         "params": {"n": 1, "deep": {"empty": "", "x": [1.5]}},
     }
-    # An author's 1 stays 1: protobuf would change it to 1.0.
+    # The card keeps the author's 1, which protobuf would change to 1.0.
     assert b'"n":1}' in answer.content
 
 
@@ -104,7 +104,7 @@ async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, 
         ("JSONRPC", "0.3", rpc),
         ("HTTP+JSON", "0.3", rest),
     ]
-    # v0.3 lists the preferred interface among the additional interfaces too, and its version has three numbers.
+    # v0.3 lists the preferred interface among the additional interfaces too. Its protocol version has three numbers.
     assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
     assert card["additionalInterfaces"] == [
         {"transport": "JSONRPC", "url": rpc},
@@ -257,7 +257,7 @@ async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, bi
     """The SDK resolves the card and calls the interfaces in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
-        # The agent requires the extension; each version has its own header to declare it.
+        # Declare the extension in the headers of both versions, because the agent requires it.
         http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
         card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
         only = [

@@ -141,7 +141,7 @@ async def test_input_required_ends_stream() -> None:
         subscribed = await client.post(f"/v1/tasks/{last['taskId']}:subscribe")
         assert frames(subscribed, "data")[0]["data"]["task"]["id"] == last["taskId"]
         canceled = await client.post(f"/v1/tasks/{last['taskId']}:cancel", json={"name": f"tasks/{last['taskId']}"})
-        # v0.3's proto file spells the state's name in this way.
+        # Expect CANCELLED, because v0.3's proto file spells the state with two L.
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 

@@ -185,7 +185,7 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
     """A2A 3.2.2: at most the requested length, in each version and binding."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
-        kept = 3  # no limit in v0.3
+        kept = 3  # in v0.3, a historyLength of 0 is no limit
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
         asked = send(method="message/stream" if old else "SendStreamingMessage", message_id="m-2", taskId=task["id"])

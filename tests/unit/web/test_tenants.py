@@ -54,7 +54,7 @@ async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own:
     refused(await client.post("/message:send", json=answer), 404, "TASK_NOT_FOUND")
     assert (await client.get(f"{there}/tasks")).json()["totalSize"] == 0
     assert (await client.get(f"{there}/tasks?contextId={task['contextId']}")).json()["tasks"] == []
-    # The task is unchanged.
+    # The requests of the other tenant have not changed the task.
     own_path = f"/{own}/tasks" if own else "/tasks"
     assert (await client.get(f"{own_path}/{task['id']}")).json() == task
     assert (await rpc(client, "GetTask", id=task["id"], tenant=own))["result"] == task

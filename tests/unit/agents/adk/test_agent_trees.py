@@ -139,7 +139,7 @@ ARTIFACT = st.builds(TreeWords, chunks=st.just(0), whole=st.just(False), pauses=
 SCRIPTS = st.builds(
     lambda messages, last: (*messages, *last),
     st.lists(st.one_of(STREAMED, STREAMED, STREAMED, ARTIFACT, CALLS, ABORTED), min_size=1, max_size=3),
-    # A text without a complete event is a message only at the end of its agent.
+    # Put a text without a complete event last, because it is a message only at the end of its agent.
     st.lists(UNFINISHED, max_size=1),
 )
 SPEAKERS = st.builds(Shape, kind=st.just(SpeakingAgent), script=SCRIPTS)

@@ -457,7 +457,7 @@ async def test_requested_credential_reaches_the_tool(
 ) -> None:
     """The task is in AUTH_REQUIRED. No log and no message contains the credential or the agent's own secret."""
     caplog.set_level(logging.INFO)
-    # The debug logs of this package are searched too, but not those of the SDK and ADK.
+    # Search the debug logs of aion_core too, but not the debug logs of the SDK and ADK.
     caplog.set_level(logging.DEBUG, "aion_core")
     used: list[str | None] = []
     async with http(parts(served(calendar(kind, used))).app()) as client:

@@ -187,10 +187,10 @@ def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
     """Return the part of the outcome that does not depend on interruptions."""
     state, answer, before = ended
     if tree == "in parallel":
-        # The branch that ends last gives the answer.
+        # Sort the answer among the other messages, because any branch may end last and give the answer.
         return state, sorted([*before, str(answer)])
     if tree == "an LLM agent that delegates":
-        # The sub-agent runs as a tool call; ADK repeats a call without a stored result, so the sub-agent answers again.
+        # Remove repeated messages: ADK repeats a tool call without a stored result, so the sub-agent answers again.
         return state, answer, list(dict.fromkeys(before))
     return ended
 
@@ -220,7 +220,7 @@ async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
         cut = outcome(await run_to_end(served(TREES[tree](), dying)))
         assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
         assert sum(event.author == "user" for event in dying.stored()) == 1
-        # ADK runs a workflow's node again if the node's output is stored and its end is not.
+        # Allow more runs in a workflow: ADK runs a node again if its output is stored and its end is not.
         assert ran == once or tree == "in a workflow", f"cut at event {place}"
 
 
@@ -292,7 +292,7 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
     """With `resume: restart`, repeated messages are recorded once."""
 
     def tree() -> BaseAgent:
-        # A new agent each time: its events have new ids.
+        # Create a new agent each time, so that its events have new ids.
         custom = yielding_agent(*[lambda ctx, text=text: text_event(text) for text in ("One.", "Two.", "Three.")])
         return SequentialAgent(name="root", sub_agents=[answering("first"), custom]) if within else custom
 

@@ -101,7 +101,7 @@ async def test_synchronous_tool_does_not_block_the_loop() -> None:
     async with http(parts(served(root), lease_seconds=0.3).app()) as client:
         task = await start_task(client)
         while not running.is_set():
-            # The event loop is not blocked.
+            # Wait in the event loop, because the running tool must not block the loop.
             await asyncio.sleep(0.01)
         assert await cancel_task(client, task) == "TASK_STATE_CANCELED"
         answer = asyncio.create_task(ask(client, DIALECT, "and?", message_id="m-2", contextId=task["contextId"]))

@@ -115,7 +115,7 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
                 await add(f"a{n}")
 
         await asyncio.gather(asyncio.to_thread(in_a_thread), asyncio.to_thread(in_a_loop_of_its_own), in_a_task())
-        # These calls run concurrently; the events keep the order in which they were enqueued.
+        # Enqueue events by concurrent calls. The events keep the order of these calls.
         await asyncio.gather(*(add(f"g{n}") for n in range(20)))
         await updater.complete()
 
@@ -165,7 +165,7 @@ async def test_turns_of_one_executor_run_concurrently() -> None:
     assert (text_of(one.status.message), text_of(two.status.message)) == ("one", "two")
 
 
-# ── Canceled ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Canceled tasks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tuple[Task, Any]:

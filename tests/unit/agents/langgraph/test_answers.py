@@ -72,7 +72,7 @@ def asking(state: State) -> State:
     return {}
 
 
-# ── Before an interrupt ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages before an interrupt ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_answer_alongside_interrupt_is_sent_once(method: str) -> None:
@@ -213,7 +213,7 @@ async def test_emitted_answer_keeps_its_id(method: str) -> None:
     assert seen == [["one"], ["one", "The answer.", "two"]]
 
 
-# ── Beside tool calls ─────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages beside tool calls ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class City(BaseModel):

@@ -54,7 +54,7 @@ async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
 
 async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
     """Abandon the turn after the node has ended and before LangGraph has stored its step."""
-    # With the stream mode `messages`, a node's event arrives while its step still runs.
+    # Use the stream mode `messages`, because with it a node's event arrives while the node's step still runs.
     events = graph.astream(given, config, stream_mode=["updates", "messages"])
     async for mode, event in events:
         if mode == "updates" and node in event:
@@ -81,7 +81,7 @@ async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
     builder.add_edge(START, "a")
     builder.add_edge("a", "b")
     graph = builder.compile(InMemorySaver())
-    given = {"messages": [HumanMessage("hi")]}  # without an id, a second append would be visible
+    given = {"messages": [HumanMessage("hi")]}  # no message id, so that a second append is visible
 
     await cut_after(graph, "a", given, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
@@ -128,7 +128,7 @@ async def test_one_readable_write_counts_node_as_finished() -> None:
         writes for writes in saver.writes.values() if any(write[1] == "branch:to:b" for write in writes.values())
     ]
     for slot in [slot for slot, write in writes.items() if write[1] == "branch:to:b"]:
-        del writes[slot]  # as after a crash between two requests
+        del writes[slot]  # simulate a crash between two requests
     await run(graph, {"trail": []}, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
     assert (ran, finished(state, "turn-1"), state.values) == (["a"], True, {"trail": ["a"]})

@@ -109,7 +109,7 @@ async def test_slow_run_of_node_streams_its_whole_text() -> None:
             async for generated in super()._astream(*args, **kwargs):
                 yield generated
                 await ended.wait()
-                for _ in range(100):  # lets the server handle the end of the other run
+                for _ in range(100):  # let the server handle the end of the other run
                     await asyncio.sleep(0)
 
     slow, quick = Slow(scripts=[["slow ", "and ", "whole"]]), ScriptedModel(scripts=[["quick"]])

@@ -145,7 +145,7 @@ async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
         first = await ask(client, message_id="m-1", contextId="c")
         second = await ask(client, message_id="m-2", contextId="c")
     assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # the input replaces earlier messages
+    assert said(second) == (None if schema is Appended else "once")  # other schemas replace earlier messages
 
 
 async def test_messages_list_of_other_objects_is_ignored() -> None:

@@ -75,7 +75,7 @@ async def test_return_immediately_returns_working_task(version: str) -> None:
         async with asyncio.timeout(60):
             while state(await post(client, get)) != "completed":
                 await asyncio.sleep(0.01)
-        # A streaming send with the same messageId returns the first task's events from the beginning.
+        # Repeat the send as a stream: the server returns the first task's events from the beginning.
         subscribe = send(method=METHODS[version][1])
         events = events_of(await client.post("/", json=subscribe))
     assert [state(event) for event in events] == ["submitted", "working", "completed"]

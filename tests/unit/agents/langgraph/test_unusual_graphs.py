@@ -119,7 +119,7 @@ async def test_blocking_graph_does_not_lose_its_lease() -> None:
             return super().renew(lease)
 
     async def blocks(state: State) -> State:
-        # Blocks the event loop on purpose.
+        # Block the event loop on purpose, until the lease has been renewed three times.
         renewed = [renewals.acquire(timeout=60) for _ in range(3)]
         return {"messages": [AIMessage(f"still here: {renewed}")]}
 
@@ -168,7 +168,7 @@ async def test_data_artifact_is_identified_by_name(request: pytest.FixtureReques
         task = await ask(client)
     assert [(entry["name"], [part["data"] for part in entry["parts"]]) for entry in task["artifacts"]] == [
         ("rows", [{"n": 1}, {"n": 2}]),
-        # The data of a v0.3 part is an object.
+        # Expect an object around the value in v0.3, because the data of a v0.3 part is an object.
         ("other", [other if request.getfixturevalue("dialect") == "SendMessage" else {"value": other}]),
         ("data", [{"n": 3}]),
     ]

@@ -138,7 +138,7 @@ def openai_speaks(request: httpx.Request) -> httpx.Response:
 
 @case("Model that speaks", UsualTurn(answer="By train.", parts=({"raw": WAV, "mediaType": "audio/wav"},)))
 def speaking() -> Any:
-    # This import takes long.
+    # Import late, because this import takes long.
     from langchain_openai import ChatOpenAI
 
     openai = httpx.AsyncClient(transport=httpx.MockTransport(openai_speaks))

@@ -26,7 +26,7 @@ from tests.unit.agents.usual_agents import PNG, UsualTurn
 State = dict[str, Any]
 
 
-# ── Several agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Graphs of several agents ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @case("Supervisor", UsualTurn(answer="Rome it is.", before=("Rome is sunny.",)))
@@ -374,7 +374,7 @@ def remembering() -> Any:
     return StateGraph(MessagesState).add_node("note", note).add_edge(START, "note").compile(store=InMemoryStore())
 
 
-# ── Questions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Graphs with questions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @case(

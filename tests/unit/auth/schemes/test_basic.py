@@ -139,7 +139,7 @@ async def test_cancelled_request_keeps_shared_password_comparison(
     monkeypatch.setattr(PasswordHasher, "verify", slow)
     name, value = basic_header("alice", "wonder:land")
     credentials = RequestCredentials.from_request([(name.encode(), value.encode())], None)
-    # A server cancels the task of an abandoned request; the comparison continues.
+    # Cancel the first of two requests, as a server does with an abandoned request. The password comparison continues.
     verifier = BasicVerifier(BasicUsers(lambda: dict(USERS), clock), clock)
     first, second = (asyncio.ensure_future(verifier.verify(credentials)) for _ in range(2))
     while not begun.is_set():

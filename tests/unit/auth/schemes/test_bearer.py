@@ -28,7 +28,7 @@ async def test_valid_token_authenticates_subject(app: AuthApp, issuer: Issuer, a
     issuer.add("k-2", algorithm)
     answer = await app.get_with_token(issuer.token("k-2"))
     assert (answer.status_code, answer.json()["subject"]) == (200, "alice")
-    # RFC 9110, 11.1: the scheme's name is case-insensitive.
+    # The scheme's name is case-insensitive by RFC 9110, 11.1.
     assert (await app.get(("authorization", f"bEARER {issuer.token('k-2')}"))).json() == answer.json()
 
 
@@ -169,7 +169,7 @@ async def test_two_authorization_headers_are_refused(app: AuthApp, issuer: Issue
     assert (await app.get(token)).status_code == 200
     assert (await app.get(token, token)).status_code == 401
     assert (await app.get(token, ("authorization", "Basic YTpi"))).status_code == 401
-    # Lambda joins repeated headers.
+    # Send both headers joined, because Lambda joins repeated headers.
     assert (await app.get(("Authorization", f"{token[1]},{token[1]}"))).status_code == 401
 
 
