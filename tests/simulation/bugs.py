@@ -326,8 +326,8 @@ BUGS = [
         Edit(
             DeltaWriter,
             "_write",
-            "for page in _pages(self._pending):",
-            "for page in _pages(self._pending[1:]):",
+            "for page in _pages(self._pending, self._pending_characters):",
+            "for page in _pages(self._pending[1:], self._pending_characters):",
         ),
         scenarios=("readers elsewhere",),
     ),
