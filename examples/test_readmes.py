@@ -21,7 +21,7 @@ def test_every_example_is_listed() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example_is_explained_and_found_by_its_command(name: str) -> None:
+def test_readme_has_sections_and_command_for_each_agent(name: str) -> None:
     text = (EXAMPLES / name / "README.md").read_text()
     sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert sections[:3] == SECTIONS
@@ -34,7 +34,7 @@ def test_example_is_explained_and_found_by_its_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mcp", "react"])
-def test_requirements_are_tested_versions(name: str) -> None:
+def test_requirements_of_example_are_locked_versions(name: str) -> None:
     locked = tomllib.loads((EXAMPLES.parent / "uv.lock").read_text())["package"]
     versions = {f"{package['name']}=={package.get('version')}" for package in locked}
     lines = (EXAMPLES / name / "requirements.txt").read_text().splitlines()

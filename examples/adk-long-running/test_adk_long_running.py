@@ -10,7 +10,7 @@ from aion_core.testing import serve
 
 
 @pytest.mark.parametrize("result", [Part(text="approved"), ParseDict({"data": {"result": "approved"}}, Part())])
-async def test_result_continues_waiting_task(result: Part) -> None:
+async def test_tool_result_completes_waiting_task(result: Part) -> None:
     async with serve(Path(__file__).with_name("aion.yaml")) as client:
         waiting = await client.ask("Refund 30 euros.")
         assert waiting.state == "input-required"

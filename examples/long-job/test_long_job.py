@@ -27,7 +27,7 @@ from tests.support.server import aion_dev, serving
 HERE = Path(__file__).parent
 
 
-async def test_job_reports_each_step_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_message_runs_and_reports_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB_STEPS", "4")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
     async with serve(HERE / "aion.yaml") as client:

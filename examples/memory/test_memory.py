@@ -5,7 +5,7 @@ from pathlib import Path
 from aion_core.testing import serve
 
 
-async def test_facts_are_known_in_other_conversation() -> None:
+async def test_agent_remembers_facts_in_another_conversation() -> None:
     async with serve(Path(__file__).with_name("aion.yaml")) as client:
         assert (await client.ask("What do you know?")).text == "I know nothing yet."
         assert (await client.ask("remember I like tea")).text == "I have stored it."

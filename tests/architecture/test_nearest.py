@@ -34,16 +34,16 @@ def tree(tmp_path: Path) -> Path:
         (["README.md", "tests/architecture/test_lint.py"], []),
     ],
 )
-def test_nearest_tests_of_changed_file(tree: Path, changed: list[str], tests: list[str]) -> None:
+def test_changed_file_selects_its_nearest_tests(tree: Path, changed: list[str], tests: list[str]) -> None:
     assert nearest(changed, tree) == (tests, [])
 
 
 @pytest.mark.parametrize("changed", ["tests/e2e/test_dev.py", "tests/e2e/conftest.py"])
-def test_make_quick_leaves_out_slow_tests(tree: Path, changed: str) -> None:
+def test_make_quick_skips_slow_tests(tree: Path, changed: str) -> None:
     assert nearest([changed], tree) == ([], ["tests/e2e/test_dev.py"])
 
 
-def test_nearest_test_is_chosen_before_others(tree: Path) -> None:
+def test_limited_selection_contains_nearest_test(tree: Path) -> None:
     below = tree / "tests" / "contract"
     below.mkdir()
     for number in range(2 * MOST):

@@ -30,7 +30,7 @@ def test_bill_of_materials_has_shipped_locked_packages(tmp_path: Path) -> None:
     assert all(part.get("purl", "").startswith("pkg:pypi/") for part in bill["components"])
 
 
-def test_vulnerability_text_has_fixed_version() -> None:
+def test_printed_vulnerability_names_version_with_fix() -> None:
     assert vulnerabilities(CLEAN, "") == []
     (found,) = vulnerabilities(FOUND, "")
     assert found == Vulnerable("idna", "3.6", "PYSEC-2024-60", ("3.7",))
@@ -38,12 +38,12 @@ def test_vulnerability_text_has_fixed_version() -> None:
 
 
 @pytest.mark.parametrize("report", ["", "no json", "[]", SKIPPED])
-def test_audit_without_report_fails(report: str) -> None:
+def test_audit_output_without_report_raises_not_audited(report: str) -> None:
     with pytest.raises(NotAudited):
         vulnerabilities(report, "ERROR:pip_audit: the service cannot be reached")
 
 
-def test_audit_reports_first_skip_reason() -> None:
+def test_audit_error_states_reason_of_first_skipped_package() -> None:
     skipped = [{"name": f"n{n}", "skip_reason": f"n{n} is not there"} for n in range(200)]
     with pytest.raises(NotAudited, match=r"^200 of 201 packages skipped; first reason: n0 is not there$"):
         vulnerabilities(json.dumps({"dependencies": [*skipped, *json.loads(CLEAN)["dependencies"]]}), "")
@@ -68,7 +68,7 @@ def test_audit_falls_back_to_second_service() -> None:
 
 
 @pytest.mark.parametrize(("required", "status"), [("", 0), ("required", 1)])
-def test_failed_audit_warns_loudly(
+def test_failed_audit_prints_warning_to_stderr(
     required: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def unreachable() -> list[Vulnerable]:

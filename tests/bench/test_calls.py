@@ -71,7 +71,7 @@ async def adapted(chunks: int) -> None:
         pass
 
 
-def test_adapter_adds_few_calls_per_chunk() -> None:
+def test_adapter_adds_few_python_calls_per_chunk() -> None:
     alone, through = a_chunk(bare), a_chunk(adapted)
     print(f"a chunk: {alone:.1f} calls bare, {through - alone:.1f} more through the adapter")
     assert alone > 20  # fewer calls mean that nothing was streamed
@@ -108,7 +108,7 @@ def a_send(app: Any) -> float:
     return calls(lambda: sends(app)) / SENDS
 
 
-def test_blocking_send_makes_few_calls() -> None:
+def test_blocking_send_makes_few_python_calls() -> None:
     ours, bare = a_send(served()), a_send(floor.app)
     print(f"a send: {bare:.0f} calls bare, {ours:.0f} with tasks, records and resumption")
     assert bare > 2000

@@ -114,7 +114,9 @@ async def test_artifact_may_have_any_file_name(artifacts: BlobArtifacts, of: dic
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_session_named_user_differs_from_user_scope(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifacts_of_session_named_user_stay_session_scoped(
+    artifacts: BlobArtifacts, of: dict[str, Any]
+) -> None:
     """ADK's own services reserve the session id `user`: they store the artifacts of a user below `user/`."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
@@ -153,7 +155,7 @@ async def test_each_artifact_version_has_metadata(
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_artifact_reference_is_followed_within_user_and_session(
+async def test_artifact_reference_works_within_user_and_session_only(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))

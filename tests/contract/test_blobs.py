@@ -72,7 +72,7 @@ async def test_delete_of_missing_blob_is_no_error(blobs: Blobs, name: str) -> No
     assert await blobs.get(f"{name}-2") == b"stays"
 
 
-async def test_put_new_stores_blob_once_with_metadata(blobs: Blobs, name: str) -> None:
+async def test_put_new_stores_blob_and_metadata_only_once(blobs: Blobs, name: str) -> None:
     assert await blobs.metadata(name) is None
     assert await blobs.put_new(name, b"first", {"about": "one"}, media_type="text/plain")
     assert not await blobs.put_new(name, b"second", {"about": "two"})

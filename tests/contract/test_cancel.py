@@ -68,7 +68,7 @@ async def test_cancel_of_queued_task_keeps_other_turns(chat: StoreConversation, 
 
 
 @pytest.mark.parametrize("canceled", ["m-1", "m-2"])
-async def test_cancel_in_idle_context_sets_timer(chat: StoreConversation, canceled: str) -> None:
+async def test_cancel_of_one_queued_task_lets_other_begin(chat: StoreConversation, canceled: str) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels(f"t-{canceled}")).waiting
@@ -94,7 +94,7 @@ async def test_cancel_of_interrupted_task_frees_context(chat: StoreConversation)
     await chat.comes_to_rest()
 
 
-async def test_cancel_behind_interrupted_task_keeps_interrupt(chat: StoreConversation) -> None:
+async def test_cancel_of_queued_task_keeps_earlier_tasks_interrupt(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
@@ -170,7 +170,7 @@ async def test_cancel_of_ended_task_is_refused(chat: StoreConversation) -> None:
 
 
 @pytest.mark.parametrize("where", ["running", "waiting", "interrupted"])
-async def test_one_of_concurrent_cancels_wins(chat: StoreConversation, where: str) -> None:
+async def test_only_one_of_concurrent_cancels_succeeds(chat: StoreConversation, where: str) -> None:
     if where == "waiting":
         await chat.waits("m-1")
     elif where == "interrupted":

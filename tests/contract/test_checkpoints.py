@@ -150,7 +150,7 @@ async def test_last_write_to_special_channel_replaces_earlier_one(savers: Savers
     assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
 
 
-async def test_only_special_channel_writes_are_replaced(savers: Savers, config: Any) -> None:
+async def test_repeated_write_replaces_only_special_channel_writes(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
@@ -226,7 +226,7 @@ async def test_resumed_former_lease_holder_changes_no_checkpoint(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_stored_step_resets_tries_of_next_holder(
+async def test_checkpoint_of_step_resets_tries_after_takeover(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     """Only the checkpoint after a step is progress; the input's checkpoint and a parallel node's writes are not."""
@@ -310,7 +310,7 @@ async def test_parallel_branches_write_checkpoints_without_conflict(
         ("ValidationError", StoreError),
     ],
 )
-async def test_refused_checkpoint_write_raises_matching_error(
+async def test_refusal_reason_of_checkpoint_write_decides_raised_error(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -442,7 +442,7 @@ async def test_blocking_subgraph_call_on_event_loop_raises(savers: Savers, confi
 # ── Graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_synchronous_graph_is_stored_from_any_thread(savers: Savers, config: Any) -> None:
+async def test_synchronous_graph_stores_checkpoints_in_any_thread(savers: Savers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
     assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # called in the event loop's thread
     again: Any = {**config, "metadata": {"run_id": "turn-2"}}
@@ -608,7 +608,7 @@ async def test_only_listed_classes_are_restored_from_checkpoint(savers: Savers, 
         await put(savers.saver(types=[OpenConnection]), config, connection=OpenConnection())
 
 
-async def test_unserializable_value_is_named_in_its_object(savers: Savers, config: Any) -> None:
+async def test_error_names_unserializable_value_and_its_containing_objects(savers: Savers, config: Any) -> None:
     with pytest.raises(UnserializableState, match=r"\(OpenConnection in Place in Interrupt\)"):
         await put(savers.saver(), config, asked=[Interrupt({"place": Place(OpenConnection())}, id="i-1")])  # type: ignore[arg-type]
 

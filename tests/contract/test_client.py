@@ -39,7 +39,7 @@ CANCELED = "TransactionCanceledException"
         (400, CANCELED, ("None", "ItemCollectionSizeLimitExceeded"), StoreError),
     ],
 )
-async def test_aws_error_raises_matching_error(
+async def test_aws_status_and_code_decide_raised_error(
     status: int, code: str, reasons: tuple[str, ...], error: type[Exception]
 ) -> None:
     client = client_of("dynamodb", "http://127.0.0.1:9")

@@ -217,7 +217,7 @@ async def test_renewed_lease_moves_timer(chat: StoreConversation) -> None:
     assert await chat.is_expired()
 
 
-async def test_queueing_turn_keeps_timer_of_running_turn(chat: StoreConversation) -> None:
+async def test_new_queued_turn_keeps_running_turns_timer_unchanged(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2", holder="holder-2")
@@ -226,7 +226,7 @@ async def test_queueing_turn_keeps_timer_of_running_turn(chat: StoreConversation
     assert await chat.is_expired()
 
 
-async def test_further_queued_turns_keep_context_timer(chat: StoreConversation) -> None:
+async def test_second_queued_turn_does_not_move_context_timer(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
@@ -234,7 +234,7 @@ async def test_further_queued_turns_keep_context_timer(chat: StoreConversation) 
     assert await chat.is_expired()
 
 
-async def test_one_of_concurrent_timer_claims_wins(chat: StoreConversation) -> None:
+async def test_only_one_of_concurrent_timer_claims_succeeds(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -291,7 +291,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -
     await chat.comes_to_rest()
 
 
-async def test_expired_context_leaves_timer_index(chat: StoreConversation) -> None:
+async def test_expired_context_is_removed_from_timer_index(chat: StoreConversation) -> None:
     """DynamoDB deletes the expired item days later; until then the item's timer would come first in each sweep."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)

@@ -61,7 +61,9 @@ async def test_session_event_with_lost_response_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_retried_session_append_recognises_own_write(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_session_append_repeated_after_error_stores_event_once(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
@@ -78,7 +80,7 @@ async def test_retried_session_append_recognises_own_write(place: DynamoDBSessio
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_stale_session_append_is_not_taken_for_retry(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_stale_session_append_is_not_mistaken_for_retry(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -209,7 +211,7 @@ async def test_session_content_moved_to_other_item_raises_store_corrupt(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_replaced_shared_value_deletes_its_blob(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_old_blob_of_replaced_shared_value_is_deleted(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
@@ -242,7 +244,7 @@ async def test_expired_session_may_be_created_again(
     assert (new.events, new.state) == ([], {"user:y": 1, "app:z": 1})
 
 
-async def test_used_session_keeps_all_events(
+async def test_regularly_used_session_loses_no_event(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     """Each item outlives the session's head, and each S3 object is rewritten before the bucket's rule deletes it."""
@@ -274,7 +276,7 @@ async def test_used_session_keeps_all_events(
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 
-async def test_session_ttl_renewal_is_not_repeated_soon(
+async def test_consecutive_session_appends_renew_ttl_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)

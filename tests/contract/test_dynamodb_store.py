@@ -390,7 +390,9 @@ async def test_throttled_timer_claim_raises_store_unavailable(chat: StoreConvers
     assert await chat.store.claim(expired_timers)
 
 
-async def test_conflict_of_lease_renewal_keeps_lease(chat: StoreConversation, faults: Faults) -> None:
+async def test_conflicting_lease_renewal_succeeds_throttled_renewal_raises(
+    chat: StoreConversation, faults: Faults
+) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)

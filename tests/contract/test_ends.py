@@ -11,7 +11,7 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_without_queue_frees_context(chat: StoreConversation, run_next: bool) -> None:
+async def test_finish_without_queued_turns_frees_context(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
     ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
@@ -24,7 +24,7 @@ async def test_finish_without_queue_frees_context(chat: StoreConversation, run_n
     await chat.starts("m-2")
 
 
-async def test_finish_leaves_queued_turn_to_wake_up_message(chat: StoreConversation) -> None:
+async def test_finish_keeps_next_turn_queued_by_default(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -109,7 +109,7 @@ async def test_snapshot_of_finished_turn_excludes_next_message(chat: StoreConver
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_running_task_without_queue_cannot_finish(
+async def test_turn_without_queued_message_cannot_finish_as_working(
     chat: StoreConversation, run_next: bool, other_waits: bool
 ) -> None:
     turn = await chat.starts("m-1")
@@ -140,7 +140,7 @@ async def test_interrupted_context_begins_no_other_turn(chat: StoreConversation,
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_ended_turn_does_not_end_again(chat: StoreConversation, run_next: bool) -> None:
+async def test_finish_of_ended_turn_raises_lease_lost(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -220,7 +220,7 @@ async def test_suspended_turn_precedes_queued_turns(chat: StoreConversation) -> 
     await chat.comes_to_rest()
 
 
-async def test_other_holders_turn_is_not_suspended(chat: StoreConversation) -> None:
+async def test_suspension_with_wrong_lease_is_refused(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for lease in (
         replace(turn.lease, holder="somebody else"),

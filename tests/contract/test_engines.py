@@ -105,7 +105,7 @@ def test_transaction_over_4_mb_is_refused(table: PlainTable) -> None:
 
 @pytest.mark.parametrize("in_a_transaction", [False, True])
 @pytest.mark.usefixtures("not_on_moto")
-def test_unused_expression_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
+def test_unused_dynamodb_expression_value_is_refused(table: PlainTable, in_a_transaction: bool) -> None:
     write = table.put()
     write["Put"] |= {
         "ConditionExpression": "attribute_not_exists(pk)",
@@ -142,7 +142,7 @@ def test_item_over_400_kb_is_refused(table: PlainTable) -> None:
     assert table.item() is None
 
 
-def test_refused_transaction_leaves_nothing(table: PlainTable) -> None:
+def test_refused_transaction_writes_no_item(table: PlainTable) -> None:
     table.transact(table.put("1"))
     second = table.put("1")
     second["Put"]["ConditionExpression"] = "attribute_not_exists(pk)"

@@ -269,7 +269,7 @@ async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Mak
     assert of_person(alice, table_items(stack)) == of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_throttled_delete_batch_is_finished(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_unprocessed_items_of_delete_batch_are_retried(stack: Stack, erasure: Making, clock: ManualClock) -> None:
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts()

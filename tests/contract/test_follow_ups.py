@@ -16,7 +16,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Store
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_answer_to_interrupt_is_recorded_with_its_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_answer_to_interrupt_is_recorded_and_acquires_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -32,7 +32,7 @@ async def test_answer_to_interrupt_is_recorded_with_its_lease(chat: StoreConvers
     await chat.starts("m-3")
 
 
-async def test_answer_without_lease_holder_is_first_in_queue(chat: StoreConversation) -> None:
+async def test_answer_stored_without_holder_is_first_in_queue(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -187,7 +187,7 @@ async def test_message_to_queued_task_gets_own_turn(chat: StoreConversation) -> 
     assert (await chat.begins()).lease.turn.id == "turn-m-4"
 
 
-async def test_queued_task_takes_several_messages(chat: StoreConversation) -> None:
+async def test_queued_task_accepts_several_messages(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     for message_id in ("m-2", "m-3"):
         await chat.queues("t-m-1", message_id)
@@ -327,7 +327,7 @@ async def test_interrupting_message_replaces_running_turn(chat: StoreConversatio
     await chat.comes_to_rest()
 
 
-async def test_interrupting_message_without_lease_holder_is_first_in_queue(
+async def test_interrupting_message_without_holder_is_first_in_queue(
     chat: StoreConversation,
 ) -> None:
     old = await chat.starts("m-1")
@@ -346,7 +346,7 @@ async def test_interrupting_message_without_lease_holder_is_first_in_queue(
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
 
-async def test_interrupting_message_keeps_other_tasks_turn(chat: StoreConversation) -> None:
+async def test_interrupting_message_does_not_stop_other_tasks_turn(chat: StoreConversation) -> None:
     running = await chat.starts("m-1")
     waiting = await chat.waits("m-2")
     outcome = await chat.store.follow_up(

@@ -160,7 +160,7 @@ class BlockingGraph:
 
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
-async def test_turn_outlives_dead_workers_with_progress(stack: Stack, advances: bool) -> None:
+async def test_only_worker_deaths_in_same_step_exhaust_tries(stack: Stack, advances: bool) -> None:
     """Kill each worker in its second step, or all workers in the same step; only the latter exhausts the tries."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()

@@ -102,7 +102,9 @@ async def test_stream_of_ended_process_expires(limits: RateLimits, clock: Manual
     assert await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_concurrent_streams_are_all_counted(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_concurrently_opened_streams_do_not_exceed_owners_limit(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     allowed = Limits(streams_per_owner=2)
     opened = await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(5)))
     assert opened.count(True) == 2
@@ -178,7 +180,7 @@ async def test_reopened_stream_counts_once(limits: RateLimits, clock: ManualCloc
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_forgetting_tasks_of_new_owner_stores_nothing(
+async def test_forget_tasks_of_unknown_owner_stores_no_item(
     adapter: Stack | None, clock: ManualClock, owner: str
 ) -> None:
     table = table_of(adapter, clock)

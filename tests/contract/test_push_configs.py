@@ -87,7 +87,7 @@ async def test_number_of_push_configs_is_limited(push: Pushes) -> None:
     assert len(await push.configs.all(push.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_late_push_config_starts_after_current_event(push: Pushes) -> None:
+async def test_cursor_of_added_push_config_is_current_event(push: Pushes) -> None:
     begun = await starts(push)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     delivery = await push.configs.put(push.key(), a_config())
@@ -110,7 +110,7 @@ async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
 # ── Push configs in messages ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_push_config_of_new_task_starts_at_zero(push: Pushes) -> None:
+async def test_cursor_of_new_tasks_push_config_is_zero(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
     assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
@@ -124,7 +124,7 @@ async def test_duplicate_message_stores_no_push_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_push_config_of_answer_starts_with_that_answer(push: Pushes) -> None:
+async def test_first_event_for_answers_push_config_is_answer(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
@@ -135,7 +135,7 @@ async def test_push_config_of_answer_starts_with_that_answer(push: Pushes) -> No
     assert await push.events_with_timers() == {head.generation + 1, head.generation + 2}
 
 
-async def test_push_config_of_queued_message_starts_after_current_event(push: Pushes) -> None:
+async def test_push_config_of_queued_message_skips_earlier_events(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     # Append another event after the client's read of the task, so that the push config must start after the new event.
@@ -248,7 +248,7 @@ async def test_unsubscribe_of_missing_task_stores_nothing(push: Pushes) -> None:
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_of_two_delivery_claims_wins(push: Pushes) -> None:
+async def test_only_one_of_two_delivery_claims_succeeds(push: Pushes) -> None:
     await starts(push, a_config())
     seen = await push.delivery()
     until = push.clock.now() + timedelta(seconds=60)
@@ -286,7 +286,7 @@ async def disable(push: Pushes, claim: Any) -> None:
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
-async def test_lost_delivery_claim_changes_nothing(push: Pushes, act: Any, how: str) -> None:
+async def test_lost_delivery_claim_cannot_change_delivery(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()
     if how.startswith("deleted"):
@@ -311,7 +311,7 @@ async def test_abandoned_delivery_claim_expires(push: Pushes) -> None:
     assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
-async def test_settled_delivery_has_timer_only_for_remaining_events(push: Pushes) -> None:
+async def test_delivery_without_remaining_events_has_no_timer(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
@@ -341,7 +341,7 @@ async def test_successful_delivery_resets_failed_tries(push: Pushes) -> None:
     assert (after.cursor, after.tries, after.next_at, after.failure) == (2, 0, None, "")
 
 
-async def test_settling_delivered_event_resets_tries(push: Pushes) -> None:
+async def test_only_delivered_event_resets_delivery_tries(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -397,7 +397,7 @@ async def test_disabled_push_config_is_enabled_by_redrive(push: Pushes) -> None:
 # ── Expired push timers ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_new_push_config_has_a_timer(push: Pushes) -> None:
+async def test_added_push_config_sets_push_timer(push: Pushes) -> None:
     await starts(push)
     await push.configs.put(push.key(), a_config())
     assert await push.expired_timers() == []

@@ -80,7 +80,7 @@ async def test_new_turn_does_not_overtake_queued_turn(
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_turn_begins_in_context_freed_meanwhile(
+async def test_new_task_begins_in_context_freed_concurrently(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -131,7 +131,7 @@ async def test_fence_of_expired_context_is_not_reused(here: StoreConversation, s
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_queued_turn_in_expiring_context_is_kept(
+async def test_turn_queued_while_context_expires_is_kept(
     here: StoreConversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
@@ -215,7 +215,7 @@ async def test_message_to_full_interrupted_context_is_refused(here: StoreConvers
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_is_begun_once_by_two_processes(
+async def test_only_one_of_two_processes_begins_turn(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.waits("m-1")
@@ -226,7 +226,7 @@ async def test_turn_is_begun_once_by_two_processes(
     await here.comes_to_rest()
 
 
-async def test_lease_renewed_meanwhile_is_not_taken_over(
+async def test_concurrently_renewed_lease_is_not_taken_over(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -360,7 +360,7 @@ async def test_lease_acquired_during_cancel_is_kept(
 # ── Expired timers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_context_claimed_meanwhile_is_not_claimed(
+async def test_context_claimed_concurrently_is_not_claimed_again(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.waits("m-1")

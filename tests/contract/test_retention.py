@@ -131,7 +131,7 @@ async def test_expired_context_is_not_claimed(chat: StoreConversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_late_message_prolongs_tasks_retention(chat: StoreConversation, rows: Rows) -> None:
+async def test_message_near_expiry_prolongs_tasks_retention(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -161,14 +161,14 @@ async def test_late_message_prolongs_tasks_retention(chat: StoreConversation, ro
     assert await chat.store.log(head.key) is None
 
 
-async def test_early_follow_up_message_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_follow_up_without_new_expiry_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert not any(item["sk"]["S"].endswith("#SNAP") for item in rows.of(chat))
 
 
-async def test_late_message_prolongs_short_retention_too(stack: Stack, clock: ManualClock) -> None:
+async def test_message_near_expiry_prolongs_retention_of_two_hours(stack: Stack, clock: ManualClock) -> None:
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
@@ -193,7 +193,7 @@ async def test_queued_messages_live_as_long_as_task(chat: StoreConversation, row
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_expired_queued_task_does_not_block_others(
+async def test_expired_queued_task_does_not_block_other_turns(
     chat: StoreConversation, rows: Rows, run_next: bool, is_deleted: bool
 ) -> None:
     turn = await chat.starts("m-1")
@@ -268,7 +268,7 @@ async def test_turn_queued_for_29_days_can_begin(chat: StoreConversation) -> Non
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_former_holder_of_expired_context_releases_no_new_lease(chat: StoreConversation, state: Any) -> None:
+async def test_former_holder_cannot_release_lease_of_recreated_context(chat: StoreConversation, state: Any) -> None:
     """The lease was not renewed for longer than the retention."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)

@@ -128,7 +128,7 @@ async def test_session_write_after_lost_lease_is_refused(
     assert texts(await read_session(place, session)) == ["one", "two"]
 
 
-async def test_stored_event_resets_tries_of_next_holder(
+async def test_stored_session_event_resets_tries_after_takeover(
     place: SessionPlace, clock: ManualClock, app: str, user: str
 ) -> None:
     begun = await begin(place.tasks, clock)
@@ -175,7 +175,7 @@ async def test_deleted_session_refuses_events(place: SessionPlace, app: str, use
 # ── Session state ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_session_state_is_shared_by_scope(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_state_prefix_decides_who_shares_value(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     state = {"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state=state)
@@ -238,7 +238,7 @@ async def test_unserializable_session_event_stores_nothing(place: SessionPlace, 
     assert texts(await read_session(place, session)) == ["y"]
 
 
-async def test_stored_session_state_is_a_copy(place: SessionPlace, app: str, user: str) -> None:
+async def test_changed_session_object_does_not_change_stored_state(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(
         app_name=app, user_id=user, session_id="c-1", state={"x": [1], "user:x": [1], "app:x": [1]}
@@ -350,7 +350,7 @@ async def test_get_session_config_limits_returned_events(place: SessionPlace, ap
     assert await read_texts(num_recent_events=4, after_timestamp=14.0) == "45"
 
 
-async def test_partially_read_session_can_append(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_read_without_its_events_accepts_new_event(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await place.service().append_event(first, said("one"))
     part = await read_session(place, first, num_recent_events=0)
@@ -380,7 +380,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     assert found.state == {"x": 1}
 
 
-async def test_append_to_hand_made_session_needs_last_event(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_object_needs_last_stored_event_to_append(place: SessionPlace, app: str, user: str) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     by_hand = Session(id="c-1", app_name=app, user_id=user)
     await place.service().append_event(by_hand, said("one"))

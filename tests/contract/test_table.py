@@ -55,7 +55,7 @@ async def test_put_replaces_whole_table_item(table: Table, key: Key) -> None:
     assert await attributes(table, key) == {"b": 3}
 
 
-async def test_table_copies_values_of_its_caller(table: Table, key: Key) -> None:
+async def test_callers_changes_of_values_do_not_change_table(table: Table, key: Key) -> None:
     written = {"list": [{"n": 1}]}
     await table.write(Put(key, written))
     written["list"][0]["n"] = 2
@@ -137,7 +137,7 @@ CONDITIONS: list[Any] = [
 
 
 @pytest.mark.parametrize(("condition", "with_item", "without_item"), CONDITIONS, ids=repr)
-async def test_table_write_condition_is_evaluated(
+async def test_table_write_succeeds_only_if_condition_holds(
     table: Table, part: str, case: str, condition: Condition, with_item: bool, without_item: bool
 ) -> None:
     await table.write(Put(Key(part, "there"), A))
@@ -196,7 +196,7 @@ async def test_table_item_update_is_applied(
     assert await attributes(table, Key(part, "absent")) == (dict(change.values) if created is None else created)
 
 
-async def test_drop_first_removes_first_list_element(table: Table, key: Key) -> None:
+async def test_drop_first_change_removes_first_list_element(table: Table, key: Key) -> None:
     await table.write(Put(key, {"l": ["a", "b"]}))
     for left in (["b"], [], []):
         assert await table.write(Update(key, Change(drop_first=("l",))), returning=True) == {

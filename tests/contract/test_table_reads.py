@@ -99,7 +99,7 @@ async def test_page_has_at_most_one_megabyte(table: Table, part: str) -> None:
     assert [item["sk"] for page in pages for item in page.items] == ["0", "1", "2", "3"]
 
 
-async def test_query_of_keys_returns_key_and_ttl(table: Table, part: str, clock: ManualClock) -> None:
+async def test_keys_only_query_returns_key_and_ttl(table: Table, part: str, clock: ManualClock) -> None:
     expires = int(clock.now().timestamp()) + 100
     await table.write(Put(Key(part, "a"), {"expires": expires, "v": 2, "due_at": 1}))
     page = await table.query(part, " ", LAST, keys_only=True)

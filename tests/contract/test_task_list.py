@@ -129,7 +129,7 @@ async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: 
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_page_after_moved_task_continues_at_its_old_position(kept: ListedTasks) -> None:
+async def test_page_continues_at_cursor_after_its_task_moved(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -141,7 +141,7 @@ async def test_page_after_moved_task_continues_at_its_old_position(kept: ListedT
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_changing_task_is_listed_once(kept: ListedTasks, seed: int) -> None:
+async def test_task_changed_between_pages_is_not_listed_twice(kept: ListedTasks, seed: int) -> None:
     chance = random.Random(seed)  # not used for cryptography
     now, moved = 100.0, set[str]()
     tasks = [await kept.add(f"t-{number:02d}", chance.randrange(50)) for number in range(24)]
@@ -209,7 +209,9 @@ async def test_context_filter_lists_its_tasks(kept: ListedTasks) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
-async def test_state_filter_finds_rare_states(kept: ListedTasks, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_state_filter_finds_few_tasks_among_many(
+    kept: ListedTasks, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(task_list, "READ", 4)
     tasks = [await kept.add(f"t-{number:02d}", number) for number in range(30)]
     for number in (0, 1, 2, 17, 29):
@@ -248,7 +250,7 @@ async def test_status_time_filter_includes_that_time(kept: ListedTasks, since: f
     assert await kept.ids(tasks, after=ListCursor(at(1), "t-1")) == []
 
 
-async def test_query_range_is_never_reversed(stack: Stack, clock: ManualClock) -> None:
+async def test_lower_bound_of_query_never_exceeds_upper_bound(stack: Stack, clock: ManualClock) -> None:
     """DynamoDB refuses reversed bounds; the emulators do not."""
     kept = on_table(stack, clock)
     await kept.add("t-1", 1)

@@ -58,7 +58,7 @@ async def test_task_in_generated_context_begins(chat: StoreConversation) -> None
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_turn_without_lease_holder_is_queued(chat: StoreConversation) -> None:
+async def test_task_created_without_holder_is_queued(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -67,7 +67,7 @@ async def test_turn_without_lease_holder_is_queued(chat: StoreConversation) -> N
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_turn_without_lease_holder_is_queued_in_new_context(chat: StoreConversation) -> None:
+async def test_task_without_holder_in_new_context_is_queued(chat: StoreConversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 
@@ -91,7 +91,7 @@ async def test_message_id_with_other_content_is_refused(chat: StoreConversation)
     assert await chat.store.head(chat.key("t-2")) is None
 
 
-async def test_idempotency_key_identifies_repeat_in_other_context(chat: StoreConversation) -> None:
+async def test_idempotency_key_identifies_duplicate_in_another_context(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="key-1", context_is_new=True)
     other = of(chat, context_id="c-2")
     again = other.message("m-1", task_id="t-2", idempotency_key="key-1", context_is_new=True)
@@ -127,13 +127,13 @@ async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: StoreConversat
         await other.starts("m-1", idempotency_key="key-1")
 
 
-async def test_idempotency_key_is_not_a_message_id(chat: StoreConversation) -> None:
+async def test_message_id_equal_to_idempotency_key_is_accepted(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="one")
     await of(chat, context_id="one").starts("one")
     await chat.waits("one")
 
 
-async def test_message_id_identifies_repeat_within_its_context_only(chat: StoreConversation) -> None:
+async def test_message_id_identifies_duplicate_in_its_context_only(chat: StoreConversation) -> None:
     await chat.starts("m-1", task_id="t-1")
     others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
     for number, other in enumerate(others):
@@ -141,12 +141,12 @@ async def test_message_id_identifies_repeat_within_its_context_only(chat: StoreC
 
 
 @pytest.mark.parametrize("context_id", ["a#b", "a", "a#b#c"])
-async def test_context_id_cannot_forge_other_context(chat: StoreConversation, context_id: str) -> None:
+async def test_context_ids_with_separators_do_not_collide(chat: StoreConversation, context_id: str) -> None:
     await of(chat, context_id="a#b#").starts("m#1", task_id="t-1")
     await of(chat, context_id=context_id).starts("m#1", task_id="t-2")
 
 
-async def test_one_of_concurrent_messages_creates_task(chat: StoreConversation) -> None:
+async def test_concurrent_copies_of_message_create_one_task(chat: StoreConversation) -> None:
     outcomes = await asyncio.gather(
         *(chat.store.create(chat.message("m-1", task_id=f"t-{n}"), holder=f"holder-{n}") for n in range(16))
     )
@@ -246,7 +246,7 @@ async def test_free_context_accepts_message_under_every_busy_policy(
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_one_of_concurrent_messages_with_reject_policy_begins(
+async def test_only_one_concurrent_message_is_accepted_without_queueing(
     chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
@@ -492,7 +492,7 @@ def _then(task: Task, generation: int, event: Event) -> Task:
     return lifecycle.apply(task, Numbered(generation, event))
 
 
-async def test_message_to_interrupted_context_returns_its_task(chat: StoreConversation) -> None:
+async def test_new_task_in_interrupted_context_returns_interrupted_task(chat: StoreConversation) -> None:
     await chat.asks("m-1")
     for when_busy in WhenBusy:
         for holder in ("holder-2", None):
@@ -504,7 +504,7 @@ async def test_message_to_interrupted_context_returns_its_task(chat: StoreConver
             assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
-async def test_known_idempotency_key_returns_task_despite_interrupt(chat: StoreConversation) -> None:
+async def test_known_idempotency_key_makes_duplicate_despite_interrupt(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")

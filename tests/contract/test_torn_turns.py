@@ -160,7 +160,7 @@ COMBINED = {
         ("asking_side_by_side", True),
     ],
 )
-async def test_turn_killed_before_any_write_has_same_result(name: str, last_first: bool, clock: ManualClock) -> None:
+async def test_turn_result_survives_kill_before_each_write(name: str, last_first: bool, clock: ManualClock) -> None:
     others, writes = memory_savers(clock), Writes()
 
     def cost(begun: TurnStarted) -> Any:
@@ -179,7 +179,7 @@ async def test_turn_killed_before_any_write_has_same_result(name: str, last_firs
 @pytest.mark.long
 # Run `asking_within` only in `deep`, like test_torn_writes.py, which cuts interrupted turns at each request.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
-async def test_turn_killed_before_any_dynamodb_write_has_same_result(
+async def test_turn_result_survives_kill_before_each_dynamodb_write(
     name: str, stack: Stack, clock: ManualClock
 ) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)

@@ -298,7 +298,7 @@ async def test_sqs_delay_is_rounded_and_limited(sqs: SQSHarness, delay: float, s
         ("InvalidMessageContents", StoreError),
     ],
 )
-async def test_sqs_error_raises_matching_error(sqs: SQSHarness, code: str, error: type[StoreError]) -> None:
+async def test_sqs_error_code_decides_raised_store_error(sqs: SQSHarness, code: str, error: type[StoreError]) -> None:
     class FakeAnswer:
         status_code = 400
 

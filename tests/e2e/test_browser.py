@@ -244,7 +244,7 @@ def test_fetch_client_raises_error_with_code(example: Setup) -> None:
     assert heard["rest"] == [404, "NOT_FOUND"]
 
 
-def test_card_etag_is_readable(example: Setup) -> None:
+def test_browser_page_can_read_card_etag(example: Setup) -> None:
     status, headers = example.run("""
         const card = `${url}/.well-known/agent-card.json`;
         const etag = (await fetch(card)).headers.get("ETag");

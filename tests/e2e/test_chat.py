@@ -111,7 +111,7 @@ def test_chat_reads_messages_from_pipe(url: str) -> None:
     assert re.search(r"aion chat … --context [0-9a-f-]{36}$", done.stdout.strip())
 
 
-def test_send_finds_development_server_or_says_what_to_do(tmp_path: Path) -> None:
+def test_send_finds_development_server_or_explains_failure(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "AION_DATA_DIR"}
     sent = run("send", "hello", cwd=tmp_path, env=environ)
     assert (sent.returncode, "No `aion dev` runs in this folder" in sent.stderr) == (1, True)
@@ -182,7 +182,7 @@ class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # fdspawn is generic onl
         self.close()
 
 
-def test_chat_answers_cancels_and_starts_new_conversation(url: str) -> None:
+def test_chat_accepts_answers_cancellation_and_new_conversation(url: str) -> None:
     terminal = ChatTerminal(url)
     terminal.expect("/help lists the commands")
     terminal.say("hello")
@@ -211,7 +211,7 @@ def test_chat_answers_cancels_and_starts_new_conversation(url: str) -> None:
     terminal.ends()
 
 
-def test_chat_streams_markdown_without_its_markup(url: str) -> None:
+def test_chat_renders_streamed_markdown_in_terminal(url: str) -> None:
     terminal = ChatTerminal(url)
     terminal.say("markup")
     terminal.expect("onerror")
@@ -220,7 +220,7 @@ def test_chat_streams_markdown_without_its_markup(url: str) -> None:
     terminal.leave()
 
 
-def test_chat_continues_earlier_question(url: str) -> None:
+def test_chat_with_context_option_answers_earlier_interrupt(url: str) -> None:
     question = json.loads(send(url, "book a table", "--json").stdout)
     terminal = ChatTerminal(url, "--context", question["context"])
     terminal.expect("Which day")

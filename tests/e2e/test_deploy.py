@@ -51,7 +51,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProj
 
 
 @pytest.mark.deep
-def test_deploy_stores_answers_and_keeps_samconfig_comments(project: SamProject) -> None:
+def test_deploy_stores_prompt_answers_and_keeps_samconfig_comments(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
     before = config.read_text()
@@ -72,7 +72,7 @@ def test_deploy_stores_answers_and_keeps_samconfig_comments(project: SamProject)
 
 
 @pytest.mark.deep
-def test_deploy_prompt_offers_callers_of_aion_yaml(project: SamProject) -> None:
+def test_deploy_prompt_offers_authentication_declared_in_aion_yaml(project: SamProject) -> None:
     declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
     (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
     code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
@@ -105,7 +105,7 @@ def test_deploy_without_terminal_requires_yes_option(project: SamProject) -> Non
     assert "give --yes to deploy without questions" in done.stderr
 
 
-def test_deploy_without_template_names_init(project: SamProject) -> None:
+def test_deploy_without_template_suggests_aion_init(project: SamProject) -> None:
     (project.folder / "template.yaml").unlink()
     done = project.run("deploy", "--yes")
     assert (done.returncode, done.stderr) == (
@@ -174,7 +174,7 @@ def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> No
 
 
 @pytest.mark.deep
-def test_deploy_flag_value_persists_until_changed(deployed: SamProject) -> None:
+def test_next_deployment_keeps_flag_value_missing_from_samconfig(deployed: SamProject) -> None:
     """Deploy again without the flags: SlowSeconds keeps its value; RequestRate gets that of samconfig.toml."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     deployed.deployed("standing", *chosen)
@@ -208,7 +208,7 @@ def test_destroy_respects_stack_and_table_protection(deployed: SamProject) -> No
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
 
 
-def test_destroy_refuses_stack_without_aion(project: SamProject) -> None:
+def test_destroy_refuses_stack_of_another_program(project: SamProject) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
     done = project.run("destroy", "--stack", "foreign", "--data", "--yes")

@@ -209,7 +209,7 @@ def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, check
     assert "no result within 4 s" in said["subscribe"][1]
 
 
-def test_smoke_reports_denied_caller(checked: Checked) -> None:
+def test_smoke_reports_caller_refused_with_403(checked: Checked) -> None:
     said = checked(SIGN="off")
     assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
     assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]

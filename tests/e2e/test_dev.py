@@ -299,7 +299,7 @@ graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMe
 
 
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
-def test_agents_get_dotenv_and_unset_secrets(tmp_path: Path, store: str) -> None:
+def test_dev_server_sets_variables_and_reports_unset_secrets(tmp_path: Path, store: str) -> None:
     (tmp_path / "agent.py").write_text(VARIABLES)
     (tmp_path / "aion.yaml").write_text(
         "aion:\n"

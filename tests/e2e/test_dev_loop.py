@@ -199,7 +199,7 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
     assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours"
 
 
-def test_request_after_reloaded_gets_new_code(server: ServerProcess, project: Path) -> None:
+def test_requests_after_reload_run_new_code(server: ServerProcess, project: Path) -> None:
     worker = worker_of(server)
     edit(project, '"first"', '"second"')
     until(lambda: reloads(server), server)
@@ -532,7 +532,7 @@ def ended(process: int) -> bool:
     return False
 
 
-def test_streams_of_several_edits_all_complete(server: ServerProcess, project: Path) -> None:
+def test_streams_complete_despite_several_edits(server: ServerProcess, project: Path) -> None:
     """Edit the agent three times during 20 streams: each worker hands its turns off to the next one."""
     streams = [StreamingEdit(server, "wait") for _ in range(20)]
     until(lambda: all(stream.task_id for stream in streams), server)

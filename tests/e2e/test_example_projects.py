@@ -51,7 +51,7 @@ def test_doctor_finds_no_fault_in_example(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [ROOT / "examples" / "adk", *WITH_PACKAGES], ids=name_of)
-def test_copied_example_becomes_project(folder: Path, tmp_path: Path) -> None:
+def test_aion_init_turns_copied_example_into_project(folder: Path, tmp_path: Path) -> None:
     project = copied(folder, tmp_path)
     aion(project, "init")
     assert "0 FAILED" in aion(project, "doctor", "--port", "0")

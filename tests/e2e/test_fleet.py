@@ -35,7 +35,7 @@ BEGIN = ("2.1.0", chunk("T", append=False))
     ],
     ids=["whole", "event lost", "event doubled", "chunk lost", "chunk doubled", "other process continues the text"],
 )
-def test_faults_of_received_stream_are_found(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
+def test_stream_faults_are_found_in_received_frames(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
     assert any(turn_with(*frames).faults()) == faults
 
 
@@ -43,20 +43,20 @@ def note(step: str, pid: int, at: float) -> Note:
     return Note("t", step, "begin", pid, at)
 
 
-def test_run_again_reports_step_after_later_step() -> None:
+def test_step_repeated_after_later_step_is_reported() -> None:
     cut_and_resumed = [note("plan", 1, 1), note("speak", 1, 2), note("speak", 2, 5), note("check", 2, 6)]
     assert list(run_again(cut_and_resumed, {"t"})) == []
     assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
 
 
-def test_recovery_lasts_until_step_in_another_process() -> None:
+def test_recovery_ends_at_first_step_in_another_process() -> None:
     cut = note("speak", 1, 2)
     assert recovery([cut, note("speak", 1, 4), note("speak", 2, 5)], cut, 3) == 2
     assert recovery([cut, note("check", 1, 4)], cut, 3) is None
 
 
 @pytest.mark.parametrize("field", ["lost", "doubled", "run_again"])
-def test_check_of_figures_fails_for_fault(field: str) -> None:
+def test_check_fails_for_figures_with_any_fault(field: str) -> None:
     Figures(1, recoveries=[20.0]).check()
     figures = Figures(1)
     getattr(figures, field).append("t")
@@ -64,7 +64,7 @@ def test_check_of_figures_fails_for_fault(field: str) -> None:
         figures.check()
 
 
-def test_check_of_figures_fails_for_slow_recovery() -> None:
+def test_check_fails_for_figures_with_slow_recovery() -> None:
     with pytest.raises(AssertionError):
         Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 

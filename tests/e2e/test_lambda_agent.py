@@ -38,7 +38,7 @@ async def test_graph_text_streams_during_its_run() -> None:
     assert answer.trailers == {}
 
 
-async def test_agent_with_failing_import_stops_environment(tmp_path: Path) -> None:
+async def test_failing_agent_import_is_reported_as_init_error(tmp_path: Path) -> None:
     """Report an init error to Lambda, so that a deployment shows the error before the first message."""
     (tmp_path / "broken.py").write_text("import no_such_module\n")
     config = tmp_path / "aion.yaml"

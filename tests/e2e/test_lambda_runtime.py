@@ -145,7 +145,7 @@ async def test_error_before_response_is_reported(api: FakeRuntimeApi, runtime: R
     assert await still_serves(api)
 
 
-async def test_unfinished_response_ends_as_incomplete(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_unfinished_response_ends_with_error(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/unfinished")).answered()
     assert answer.body == b"to be cont"
     assert answer.error["errorType"] == "Runtime.AppFailed"
@@ -192,7 +192,7 @@ async def test_cookies_and_repeated_headers_reach_the_client(api: FakeRuntimeApi
     }
 
 
-async def test_next_invocation_waits_for_app(
+async def test_next_invocation_begins_after_app_has_returned(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess, journal: list[str]
 ) -> None:
     invocation = api.invoke(function_url_event("/rests_late"))
@@ -225,7 +225,9 @@ async def test_next_invocation_waits_for_response(api: FakeRuntimeApi, gates: Ga
     assert await still_serves(api)
 
 
-async def test_unread_response_does_not_stop_loop(api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess) -> None:
+async def test_runtime_serves_next_invocation_after_unread_response(
+    api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
+) -> None:
     invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
     invocation.hold()
     await invocation.begun()
@@ -411,7 +413,7 @@ async def test_unreachable_runtime_api_ends_runtime() -> None:
         (200, {"Lambda-Runtime-Aws-Request-Id": "r", "Lambda-Runtime-Deadline-Ms": "soon"}),
     ],
 )
-async def test_invalid_next_response_ends_runtime(
+async def test_invalid_response_of_runtime_api_next_ends_runtime(
     api: FakeRuntimeApi, runtime: RuntimeProcess, status: int, headers: dict[str, str]
 ) -> None:
     api.answer_next(status, headers, b"{}")
@@ -421,7 +423,7 @@ async def test_invalid_next_response_ends_runtime(
 
 
 @pytest.mark.parametrize("event", [recorded_event("sqs"), function_url_event("/huge"), function_url_event("/one_line")])
-async def test_rejected_response_does_not_stop_loop(
+async def test_rejected_response_does_not_stop_runtime_loop(
     api: FakeRuntimeApi, runtime: RuntimeProcess, event: dict[str, Any]
 ) -> None:
     api.invoke(event, headers={"Lambda-Runtime-Aws-Request-Id": "unknown"})
@@ -452,7 +454,7 @@ async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, 
     assert await still_serves(api)
 
 
-async def test_stubborn_app_cannot_write_next_response(
+async def test_app_ignoring_deadline_cannot_write_to_next_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     answer = await api.invoke(function_url_event("/refuses_to_stop"), deadline_in=4.0).answered()
@@ -467,7 +469,7 @@ async def test_stubborn_app_cannot_write_next_response(
     assert await runtime.logged("does not stop")
 
 
-async def test_blocked_reader_is_abandoned_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_response_to_blocked_reader_ends_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0)
     await invocation.begun()
     invocation.hold()
@@ -481,7 +483,7 @@ async def test_huge_response_is_sent_completely(api: FakeRuntimeApi, runtime: Ru
     assert await still_serves(api)
 
 
-async def test_exec_wrapper_uses_runtime_python(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_exec_wrapper_replaces_bootstrap_but_not_interpreter(api: FakeRuntimeApi, gates: Gates) -> None:
     assert os.access(WRAPPER, os.X_OK)
     command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
     async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
@@ -492,7 +494,7 @@ async def test_exec_wrapper_uses_runtime_python(api: FakeRuntimeApi, gates: Gate
         assert "lifespan over" in runtime.lines
 
 
-async def test_exec_wrapper_leaves_runtime_of_sam_local() -> None:
+async def test_exec_wrapper_runs_original_command_under_sam_local() -> None:
     command = [str(WRAPPER), sys.executable, "-c", "import sys; print('original', sys.argv[1:])", "a b", "c"]
     async with running(f"{APPS}:app", api=None, command=command, environ={"AWS_SAM_LOCAL": "true"}) as runtime:
         assert await runtime.exit_code() == 0

@@ -339,7 +339,7 @@ def test_failed_message_stays_hidden_by_default(stack: LocalStack) -> None:
     assert messages_in(stack, "Queue") == 1
 
 
-def test_slow_batch_blocks_only_at_maximum_concurrency(stack: LocalStack) -> None:
+def test_poller_waits_only_at_maximum_concurrency(stack: LocalStack) -> None:
     begun: Queue[list[str]] = Queue()
     may_end = threading.Semaphore(0)
     running = threading.BoundedSemaphore(2)
@@ -602,7 +602,9 @@ def test_stop_logs_name_of_hanging_function(caplog: pytest.LogCaptureFixture) ->
     assert "WorkFunction is still running" in caplog.text
 
 
-def test_unpolled_stack_logs_nothing(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_local_stack_without_poller_logs_nothing(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     with caplog.at_level(logging.INFO), LocalStack.start(TEMPLATE) as stack:
         send(stack, "one")
         stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})

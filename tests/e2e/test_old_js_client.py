@@ -53,12 +53,12 @@ def test_js_v03_client_reads_task_and_webhooks(results: Results, client: str) ->
 
 
 @pytest.mark.parametrize("step", ["refusedStream", "refusedSubscription"])
-def test_js_v03_client_reads_refused_stream(results: Results, step: str) -> None:
+def test_js_v03_client_reads_error_of_refused_stream(results: Results, step: str) -> None:
     """Read the error of a refused stream: in JSON-RPC from the stream, in HTTP+JSON from the response."""
     assert "Code: -32001" in results["JSONRPC", step]["error"]
     assert results["HTTP+JSON", step]["error"].startswith("TaskNotFoundError: ")
 
 
 @each_client
-def test_js_v03_client_raises_error_of_call(results: Results, client: str) -> None:
+def test_js_v03_client_raises_error_for_refused_cancel(results: Results, client: str) -> None:
     assert results[client, "cancelOfAnEndedTask"]["error"].startswith("TaskNotCancelable")

@@ -327,7 +327,7 @@ async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_function_permissions_equal_its_requests(function: str, recorded: Recorded) -> None:
+def test_function_has_exactly_the_permissions_it_uses(function: str, recorded: Recorded) -> None:
     """Find no request without a permission, and no permission without a request."""
     policy, needed = recorded.policy(function), recorded.needed[function]
     assert (refused(policy, needed), superfluous(function, policy, needed)) == (set(), [])

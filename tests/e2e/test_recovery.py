@@ -61,7 +61,7 @@ def end_of_lease(turn: FleetTurn) -> float:
     return float(item["until"]["N"]) / 1000 - time.time() + time.monotonic()
 
 
-async def test_killed_turns_resume_soon_after_their_lease(
+async def test_killed_turns_resume_soon_after_lease_expiry(
     processes: Fleet, record_property: Callable[[str, object], None]
 ) -> None:
     """Kill processes at random times during parallel turns, and start a new process for each."""

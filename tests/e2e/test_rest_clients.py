@@ -92,7 +92,7 @@ async def test_rest_client_lists_tasks_of_context(server: ServerProcess) -> None
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_rest_client_raises_its_error_class(server: ServerProcess, version: str, binding: str) -> None:
+async def test_rest_client_raises_sdks_class_for_error(server: ServerProcess, version: str, binding: str) -> None:
     """Raise the SDK's class for each error."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="done")))

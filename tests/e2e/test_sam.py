@@ -149,14 +149,14 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
 
 
 @pytest.mark.deep
-def test_sam_build_equals_package(built: Path) -> None:
+def test_sam_build_and_aion_build_produce_same_files(built: Path) -> None:
     """Build the same files by `sam build` and by `aion build`."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
 
 
 @pytest.mark.deep
-def test_built_template_names_built_functions(built: Path) -> None:
+def test_built_template_references_built_function_code(built: Path) -> None:
     assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
 
 

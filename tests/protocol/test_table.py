@@ -81,7 +81,7 @@ async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
 
 
 @each_operation
-async def test_matching_version_may_be_stated_or_omitted(dialect: Dialect, operation: str) -> None:
+async def test_only_matching_or_omitted_protocol_version_is_accepted(dialect: Dialect, operation: str) -> None:
     """The method's name or the path implies a version; a version in the header or the query must match it."""
     served = ServedTasks(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
@@ -176,7 +176,7 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 )
 @pytest.mark.parametrize("operation", [SEND, STREAM])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_unreadable_request_body_has_own_status(
+async def test_refused_request_body_has_expected_http_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
     """The transport refuses a body before it is decompressed or parsed."""
@@ -200,7 +200,7 @@ async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> No
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_other_http_method_is_405(dialect: Dialect, method: str) -> None:
+async def test_unsupported_http_method_gets_status_405(dialect: Dialect, method: str) -> None:
     """The response has the allowed methods in the header Allow (A2A 11)."""
     served = ServedTasks()
     answer = await served.ask(dialect, replace(await first(served, dialect, SEND), method=method))

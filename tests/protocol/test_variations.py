@@ -52,7 +52,7 @@ async def test_invalid_request_variation_has_expected_error_code(
 @each_dialect
 @tried(0.3)
 @given(data=st.data())
-async def test_valid_request_has_result_in_any_spelling(
+async def test_equivalent_spellings_of_request_have_same_result(
     served: ServedTasks, dialect: Dialect, data: st.DataObject
 ) -> None:
     variation = data.draw(equals(dialect))

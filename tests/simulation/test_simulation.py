@@ -70,7 +70,7 @@ def test_scenarios_have_no_violation_without_faults() -> None:
     judge([outcome for name in SCENARIOS for outcome in run.clean(name)])
 
 
-def test_simulation_seed_replays_exactly() -> None:
+def test_simulation_with_same_seed_replays_exactly() -> None:
     """The replay also runs in another process, which has other hashes and addresses."""
     program = (
         "import json; from tests.simulation.run import schedule; "
@@ -106,7 +106,7 @@ def test_crashed_processes_leave_no_open_coroutine() -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_empty_cells_of_fault_table_have_reasons() -> None:
+def test_each_fault_is_simulated_at_each_side_effect() -> None:
     """Play each applicable fault at each usual kind of side effect; `aimed` plays those that no schedule drew."""
     wanted = COVERED.undrawn(run.usual_kinds())
     judge([outcome for fault, kind in wanted if (outcome := run.aimed(Fault(fault), kind)) is not None])

@@ -205,7 +205,7 @@ def test_template_policies_find_planted_mistake(
     pytest.fail(f"not found: {found}")
 
 
-def test_default_endpoint_of_api_can_be_disabled(tmp_path: Path) -> None:
+def test_policies_accept_disabled_default_endpoint_of_api(tmp_path: Path) -> None:
     """Add the line of docs/security.md: the API's default endpoint is disabled, and the policies accept this."""
     page = (ROOT / "docs" / "security.md").read_text()
     (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)

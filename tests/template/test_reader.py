@@ -111,7 +111,7 @@ def test_template_parameters_replace_defaults_and_set_conditions(tmp_path: Path)
         Template(path, PLACE, {"Stadium": "x"})
 
 
-def test_function_inherits_globals(tmp_path: Path) -> None:
+def test_function_inherits_template_globals(tmp_path: Path) -> None:
     read("1", tmp_path)
     template = Template(tmp_path / "template.yaml", PLACE)
     assert template.resolved("Function", "Timeout", "Layers") == {"Timeout": 10, "Layers": ["one", "two"]}

@@ -71,7 +71,7 @@ def test_subnets_and_security_groups_must_be_set_together(subnets: str, groups: 
 
 
 @pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
-def test_function_starts_with_template_environment(function: str) -> None:
+def test_template_environment_gives_function_valid_settings(function: str) -> None:
     settings = Settings.from_environ(Template(TEMPLATE, BUILD_PLACE).environment(function))
     times = (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days)
     assert times == (30, 3, 240, 30)
@@ -114,7 +114,7 @@ def configuration_of(template: Template) -> str:
     return content
 
 
-def test_version_description_has_configuration() -> None:
+def test_function_version_description_contains_configuration_version() -> None:
     """Put the configuration into the description: a new description makes CloudFormation publish a version."""
     resources = transformed(TEMPLATE)["Resources"].values()
     for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
@@ -143,7 +143,7 @@ def test_replaced_function_versions_are_retained() -> None:
         ({"DomainName": "agents.example.com", "CertificateArn": EVERY_OPTION["CertificateArn"]}, True),
     ],
 )
-def test_domain_needs_certificate(parameters: dict[str, str], *, is_valid: bool) -> None:
+def test_custom_domain_requires_certificate(parameters: dict[str, str], *, is_valid: bool) -> None:
     template = Template(TEMPLATE, BUILD_PLACE, parameters)
     (assertion,) = transformed(TEMPLATE)["Rules"]["Domain"]["Assertions"]
     assert template.resolve(assertion["Assert"], "Rules") is is_valid
@@ -157,7 +157,7 @@ def test_environment_with_all_options_fits_lambda_limit(function: str) -> None:
     assert sum(len(name) + len(value) for name, value in environ.items()) < 3 * 1024
 
 
-def test_longest_stack_name_fits_resource_names() -> None:
+def test_resource_names_with_longest_stack_name_are_valid() -> None:
     """Resolve all names with a stack name of 128 characters, the maximum: CloudFormation does not shorten our names."""
     # Import late, because the import takes a second.
     from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]

@@ -25,7 +25,7 @@ def test_cost_page_has_current_counts() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_index_write_units_follow_entry_changes() -> None:
+def test_changes_of_index_entry_determine_write_units() -> None:
     moved = {**DUE, "due_at": {"N": "2"}}
     assert [_of_index(INDEX, *change) for change in (({}, {}), ({}, DUE), (DUE, DUE), (DUE, moved), (DUE, {}))] == [
         0, 1, 0, 2, 1,

@@ -25,13 +25,13 @@ def import_modules(number: int, patch: pytest.MonkeyPatch) -> None:
         patch.setitem(sys.modules, f"imported_{n}", ModuleType(f"imported_{n}"))
 
 
-def test_collection_pauses_during_block() -> None:
+def test_garbage_collection_pauses_during_block() -> None:
     with no_garbage_collection():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_failed_import_resumes_collection() -> None:
+def test_garbage_collection_resumes_after_failed_import() -> None:
     @no_garbage_collection()
     def fail() -> None:
         raise ImportError
@@ -42,7 +42,7 @@ def test_failed_import_resumes_collection() -> None:
         assert gc.isenabled()
 
 
-def test_disabled_collection_stays_disabled() -> None:
+def test_disabled_garbage_collection_stays_disabled() -> None:
     gc.disable()
     with no_garbage_collection():
         pass

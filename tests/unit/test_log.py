@@ -45,12 +45,12 @@ def said() -> Iterator[LogOutput]:
     said.logger.propagate = True
 
 
-def test_line_has_ids_and_logger(said: LogOutput) -> None:
+def test_log_line_has_ids_service_and_logger(said: LogOutput) -> None:
     with log.request("r-1", function_request_id="r-1", cold_start=True), log.about(task_id="t-1", context_id="c-1"):
         said.logger.info("Said by %s.", "an agent", extra={"rung": 2})
     (line,) = said.lines
     assert line.pop("timestamp").endswith("+00:00")
-    assert line.pop("location").startswith("test_line_has_ids_and_logger:")
+    assert line.pop("location").startswith("test_log_line_has_ids_service_and_logger:")
     assert line == {
         "level": "INFO",
         "message": "Said by an agent.",
@@ -65,7 +65,7 @@ def test_line_has_ids_and_logger(said: LogOutput) -> None:
     }
 
 
-def test_log_labels_end_with_their_block(said: LogOutput) -> None:
+def test_log_labels_apply_only_within_their_block(said: LogOutput) -> None:
     with log.request("r-1"):
         log.note(task_id="t-1")
         with log.about(agent="a"):
@@ -81,14 +81,14 @@ def test_log_labels_end_with_their_block(said: LogOutput) -> None:
     assert labels[1:] == [{"correlation_id": "r-1", "task_id": "t-1"}, {}, {"correlation_id": "r-2"}]
 
 
-def test_author_fields_may_have_reserved_names(said: LogOutput) -> None:
+def test_log_fields_of_author_may_have_reserved_names(said: LogOutput) -> None:
     """logging refuses an `extra` named like an attribute of log records. Labels with such a name are accepted."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
 
 
-def test_thread_with_context_logs_same_task(said: LogOutput) -> None:
+def test_thread_with_copied_context_logs_same_task_id(said: LogOutput) -> None:
     with log.request("r-1"), log.about(task_id="t-1"):
         thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
         thread.start()

@@ -140,14 +140,14 @@ async def test_official_client_reads_task_of_served_agent(config: Path) -> None:
         assert (await client.http.get("/.well-known/agent-card.json")).json()["name"] == "counter"
 
 
-async def test_environment_of_the_process_is_not_read(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_served_test_agent_ignores_process_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AION_STORE", "dynamodb")
     monkeypatch.setenv("AION_CONFIG", "/nonexistent.yaml")
     async with serve(config) as client:
         assert (await client.ask("hello")).text == "1: hello"
 
 
-async def test_environment_of_config_ends_with_block(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variables_of_config_are_set_only_while_serving(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets of aion.yaml are for deployments only, so `serve` does not read them from AWS."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"

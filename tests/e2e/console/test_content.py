@@ -108,7 +108,7 @@ def test_data_of_artifact_is_shown(console: Page) -> None:
     assert json.loads(console.locator("#log .agent pre").inner_text()) == {"rows": ["first", "second"]}
 
 
-def test_form_follows_schema_of_interrupt(console: Page, screen: Screen) -> None:
+def test_form_has_fields_of_interrupts_schema(console: Page, screen: Screen) -> None:
     choose(console, "asking")
     send(console, "book")
     ends(console, "input required")

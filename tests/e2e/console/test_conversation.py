@@ -121,7 +121,7 @@ def test_console_cancels_running_task(console: Page) -> None:
     ends(console, "canceled")
 
 
-def test_conversation_works_by_keyboard(console: Page) -> None:
+def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     expect(console.locator(".skip")).to_be_focused()
     console.keyboard.press("Enter")
@@ -211,7 +211,7 @@ def test_saved_test_passes_until_answer_changes(console: Page, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["book", "both"])
-def test_saved_test_answers_questions(console: Page, tmp_path: Path, text: str) -> None:
+def test_saved_test_answers_interrupt_and_passes(console: Page, tmp_path: Path, text: str) -> None:
     choose(console, "asking")
     send(console, text)
     ends(console, "input required")

@@ -31,7 +31,7 @@ from tests.support.listening import listening
 from tests.support.server import aion_dev, serving
 
 
-def test_agent_is_chosen_among_several(console: Page) -> None:
+def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     assert console.locator("#agent option").all_inner_texts() == ["asking", "counting", "showing", "talk"]
     expect(console).to_have_title("Talk · aion console")
     choose(console, "counting")
@@ -44,7 +44,7 @@ def test_agent_is_chosen_among_several(console: Page) -> None:
     expect(console.locator("#card")).to_be_hidden()
 
 
-def test_mistakes_of_agent_card_are_shown(console: Page) -> None:
+def test_console_lists_mistakes_in_agent_card(console: Page) -> None:
     """Replace the card on its way to the page by a card with mistakes."""
 
     def spoil(route: Route) -> None:
@@ -117,7 +117,7 @@ def test_session_of_adk_agent_is_shown(console: Page) -> None:
     expect(entries.locator("pre")).to_contain_text('"count": 2')
 
 
-def test_webhook_fails_and_is_redriven(console: Page, screen: Screen) -> None:
+def test_console_shows_failed_webhook_and_redrives_it(console: Page, screen: Screen) -> None:
     show(console, "webhooks")
     console.check("#notified")
     console.select_option("#answered", "410")

@@ -23,7 +23,7 @@ def test_all_agent_card_fields_are_configurable(tmp_path: Path) -> None:
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
 
-def test_yaml_merge_keys_may_be_repeated(tmp_path: Path) -> None:
+def test_yaml_key_may_override_merged_key(tmp_path: Path) -> None:
     text = "aion:\n  agents:\n    a: &a {path: a.py, version: '3'}\n    b:\n      <<: *a\n      path: b.py\n"
     agents = config(tmp_path, text)
     assert (agents["b"].path, agents["b"].version) == ("b.py", "3")
@@ -117,7 +117,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
     ],
 )
-def test_unusable_config_gets_error_message(tmp_path: Path, more: str, sentence: str) -> None:
+def test_one_line_config_error_names_file_and_problem(tmp_path: Path, more: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         config(tmp_path, ONE + more)
     assert sentence in str(refusal.value)

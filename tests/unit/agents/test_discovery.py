@@ -100,7 +100,7 @@ def test_langgraph_json_gives_graphs_requirements_env_and_roots(tmp_path: Path) 
     assert discover(tmp_path / "langgraph.json") == found
 
 
-def test_env_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
+def test_env_file_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "a.py:graph"}, "env": "conf/dev.env"}')
     found = discover(tmp_path)
     assert found.env_files == ()
@@ -140,7 +140,7 @@ def test_adk_app_precedes_root_agent(tmp_path: Path) -> None:
     assert list(paths(discover(tmp_path)).values()) == ["agent.py:app"]
 
 
-def test_folder_of_adk_agents_contains_all_found_agents(tmp_path: Path) -> None:
+def test_discovery_finds_each_agent_of_adk_folder(tmp_path: Path) -> None:
     put(tmp_path, "one/__init__.py", "from . import agent")
     put(tmp_path, "one/agent.py", ROOT_AGENT)
     put(tmp_path, "two/root_agent.yaml", "name: two")
@@ -197,7 +197,7 @@ def test_agents_in_subfolders_are_searched_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ["from sub import graph as sub", "import sub", "from .sub import graph as other"])
-def test_imported_agent_file_belongs_to_importing_agent(statement: str, tmp_path: Path) -> None:
+def test_agent_file_imported_by_another_is_not_discovered(statement: str, tmp_path: Path) -> None:
     put(tmp_path, "sub.py", GRAPH)
     put(tmp_path, "mine.py", f"{statement}\n{GRAPH}")
     assert paths(discover(tmp_path)) == {"mine": "mine.py"}
@@ -237,7 +237,9 @@ def test_missing_agent_lists_searched_places(tmp_path: Path) -> None:
         ("weather:root_agent", "weather", "weather:root_agent"),
     ],
 )
-def test_given_path_selects_one_agent(path: str, agent_id: str, found_path: str, tmp_path: Path) -> None:
+def test_discovery_of_given_path_finds_only_its_agent(
+    path: str, agent_id: str, found_path: str, tmp_path: Path
+) -> None:
     put(tmp_path, "mine.py", NEVER)
     put(tmp_path, "src/support/graph.py", NEVER)
     put(tmp_path, "weather/agent.py", NEVER)

@@ -65,12 +65,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
-async def test_registered_framework_answers(project: Path) -> None:
+async def test_agent_of_registered_framework_answers(project: Path) -> None:
     async with serve(project / "aion.yaml") as client:
         assert (await client.ask("Hello")).text == "Hello from a toy."
 
 
-def test_registered_framework_is_discovered(project: Path) -> None:
+def test_agent_of_registered_framework_is_discovered(project: Path) -> None:
     found = agent_file(project / "agent.py")
     assert found is not None
     assert found.names == ("mine",)

@@ -30,7 +30,7 @@ def put(folder: Path, name: str, text: str = "") -> None:
 
 
 @pytest.mark.parametrize("init", ["src/pkg_of_modules/__init__.py", "notes.txt"], ids=["package", "namespace"])
-def test_src_file_has_one_module_under_each_path(init: str, tmp_path: Path) -> None:
+def test_all_paths_of_src_file_load_same_module(init: str, tmp_path: Path) -> None:
     put(tmp_path, init)
     put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
     put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
@@ -63,7 +63,7 @@ def test_agent_file_imported_first_by_neighbour_is_same_module(tmp_path: Path) -
     assert beside.Theirs is mine.State
 
 
-def test_two_folders_may_have_files_of_one_name(tmp_path: Path) -> None:
+def test_folders_may_contain_equally_named_agent_files(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
     modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]

@@ -109,7 +109,7 @@ async def modes_of(app: FastAPI) -> Any:
         ("executor", ALL),
     ],
 )
-async def test_card_lists_types_that_reach_the_agent(tmp_path: Path, agent: str, modes: list[str]) -> None:
+async def test_card_lists_media_types_that_reach_agent(tmp_path: Path, agent: str, modes: list[str]) -> None:
     assert await modes_of(await app_of(tmp_path, agent)) == modes
 
 

@@ -424,14 +424,14 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED)
-async def test_agent_loads_beside_a_running_loop(case: str, tmp_path: Path) -> None:
+async def test_agent_file_may_call_asyncio_run_at_import(case: str, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{SERVED[case]}{GRAPH}graph = builder.compile()\n"})
     # Load the agent in a thread without an event loop, as a turn does.
     await asyncio.to_thread(made(tmp_path, "agent.py").load)
 
 
 @pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
-def test_loader_marks_per_turn_factory(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+def test_loader_detects_factories_called_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
     agent = made(tmp_path, "agent.py:make")
     agent.load()
@@ -448,7 +448,7 @@ async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["types.py", "email.py", "my-agent.py"])
-def test_file_named_like_a_module_is_served(name: str, tmp_path: Path) -> None:
+def test_agent_file_named_like_a_module_loads(name: str, tmp_path: Path) -> None:
     written(tmp_path, {name: f"{GRAPH}graph = builder.compile()\n"})
     made(tmp_path, name).load()
 
@@ -470,7 +470,7 @@ def test_agent_load_error_has_its_cause(tmp_path: Path) -> None:
     assert isinstance(cause, ModuleNotFoundError)
 
 
-def test_libraries_beside_the_agent_are_skipped(tmp_path: Path) -> None:
+def test_load_error_names_line_of_agent_not_library(tmp_path: Path) -> None:
     """A Lambda package has the libraries in the agents' own folder."""
     (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
     written(

@@ -152,7 +152,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("setup", LOGGING)
-def test_logging_setup_in_a_node_keeps_the_servers_lines(setup: str, tmp_path: Path) -> None:
+def test_nodes_logging_setup_keeps_server_log_lines(setup: str, tmp_path: Path) -> None:
     (tmp_path / "node.py").write_text(NODE.format(setup=LOGGING[setup]))
     (tmp_path / "aion.yaml").write_text("aion: {agents: {node: {path: 'node.py:graph'}}}")
     run = subprocess.run([sys.executable, "-c", SERVED], cwd=tmp_path, capture_output=True, text=True, check=True)

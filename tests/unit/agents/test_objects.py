@@ -176,7 +176,7 @@ def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
     )
 
 
-def test_context_typed_dict_has_no_required_fields(folder: Path) -> None:
+def test_typed_dict_context_schema_loads_without_configuration(folder: Path) -> None:
     source = (
         "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"

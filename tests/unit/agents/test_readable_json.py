@@ -55,7 +55,7 @@ def test_value_is_converted_to_a2a_json(value: Any, expected: Any) -> None:
     assert plain_json(value) == expected
 
 
-def test_data_with_itself_is_refused() -> None:
+def test_data_containing_itself_is_refused() -> None:
     circle: dict[str, Any] = {}
     circle["next"] = circle
     with pytest.raises(AgentFailed, match="the value of `ring` contains itself"):
@@ -63,7 +63,7 @@ def test_data_with_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS + 1])
-def test_data_has_limit_of_levels(levels: int) -> None:
+def test_too_deeply_nested_data_is_refused(levels: int) -> None:
     value: Any = []
     for _ in range(levels - 1):
         value = [value]

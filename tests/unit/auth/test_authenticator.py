@@ -19,7 +19,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
     return made.text
 
 
-async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: ManualClock) -> None:
+async def test_policy_requirement_may_combine_authentication_schemes(issuer: Issuer, clock: ManualClock) -> None:
     """The policy requires a token with the scope and a key, or a name and a password."""
     both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
     app = AuthApp(clock, both, alone, users=USERS, jwt=issuer_scheme(issuer), key=ApiKeyScheme(), basic=BasicScheme())
@@ -42,7 +42,7 @@ async def test_combined_schemes_follow_requirements(issuer: Issuer, clock: Manua
 
 
 @pytest.mark.parametrize(("schemes", "subject"), [(("jwt", "key"), "alice"), (("key", "jwt"), "machine")])
-async def test_first_fulfilled_entry_identifies_caller(
+async def test_first_fulfilled_requirement_identifies_caller(
     issuer: Issuer, clock: ManualClock, schemes: tuple[str, str], subject: str
 ) -> None:
     """The order in the policy decides, not that of the headers."""

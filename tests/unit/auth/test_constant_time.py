@@ -131,7 +131,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
     return api_function("acting", GRAPH, AION_YAML)
 
 
-async def test_foreign_task_costs_same_table_requests(
+async def test_foreign_and_unknown_task_cost_same_table_requests(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every request makes the same table requests for a foreign and an unknown id, and reads no item."""

@@ -72,7 +72,7 @@ def with_security(security: str) -> str:
         (TOGETHER, "AWS_IAM,NONE", "a requires AWS signatures"),
     ],
 )
-def test_start_checks_policy_against_entrypoints(
+def test_server_start_checks_security_policy_against_entry_points(
     tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
     environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
@@ -148,7 +148,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_iam_signer_is_served_by_both_adapters(tmp_path: Path, entrypoint_url: str) -> None:
+def test_both_lambda_adapters_pass_iam_signer_to_app(tmp_path: Path, entrypoint_url: str) -> None:
     """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
     # Use a policy without a limit, because the test has no table to count requests.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
@@ -243,7 +243,7 @@ async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, use
         verify_card(both, lambda _: [key])
 
 
-async def test_agents_have_their_own_policies(tmp_path: Path, issuer: Issuer) -> None:
+async def test_each_agent_has_its_own_security_policy(tmp_path: Path, issuer: Issuer) -> None:
     """Each agent's card shows its own policy."""
     two = "security: {schemes: {ours: {type: api-key}}}"
     async with http(guarded(tmp_path, jwt_scheme(issuer), "[{jwt: [chat]}]", two=two)) as client:

@@ -84,7 +84,7 @@ async def cancel_all(caller: Ask) -> None:
             await caller("POST", at, rpc("CancelTask", id=task["id"]))
 
 
-async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer) -> None:
+async def test_open_task_limit_applies_to_every_send_request(app: FastAPI, issuer: Issuer) -> None:
     """The limit covers all agents and tenants of a caller. An ended task makes room."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
@@ -119,7 +119,7 @@ async def test_open_task_limit_covers_every_request(app: FastAPI, issuer: Issuer
     await cancel_all(alice)
 
 
-async def test_requests_without_new_task_pass_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
+async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, issuer: Issuer) -> None:
     """Examples: a repeat, an answer to an interrupt, a message to a running task."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
@@ -138,7 +138,7 @@ async def test_requests_without_new_task_pass_open_task_limit(app: FastAPI, issu
     await cancel_all(alice)
 
 
-async def test_idempotent_repeated_message_passes_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
+async def test_open_task_limit_allows_repeat_by_idempotency_key(app: FastAPI, issuer: Issuer) -> None:
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:

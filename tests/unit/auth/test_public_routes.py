@@ -68,7 +68,7 @@ async def test_only_public_routes_are_open(app: FastAPI) -> None:
         assert (await ask(app, method, path)).status_code == 200
 
 
-async def test_card_key_opens_its_public_key(tmp_path: Path, issuer: Issuer) -> None:
+async def test_card_key_makes_jwks_document_public(tmp_path: Path, issuer: Issuer) -> None:
     """Without a key for signed cards, `/.well-known/jwks.json` requires credentials like every unknown path."""
     assert (await ask(guarded(tmp_path, jwt_scheme(issuer)), "GET", KEYS)).status_code == 401
     (tmp_path / "key.pem").write_text(CardKey.generate("ES256")[1], encoding="utf-8")

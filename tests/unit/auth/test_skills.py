@@ -163,7 +163,7 @@ JS_SDK_OF_V03 = {"Accept": "application/json", "Content-Type": "application/json
 
 
 @pytest.mark.parametrize("headers", [JS_SDK_OF_V03, {"A2A-Version": "0.3"}], ids=["js 0.3", "1.0 in its mode for 0.3"])
-async def test_v03_card_has_form_of_sdk(tmp_path: Path, issuer: Issuer, headers: dict[str, str]) -> None:
+async def test_v03_card_form_depends_on_requesting_sdk(tmp_path: Path, issuer: Issuer, headers: dict[str, str]) -> None:
     """Most SDKs read the schemes in the form of the proto file. The Python SDK of v0.3 sends none of these headers."""
     async with http(served(tmp_path, issuer)) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(scope='chat admin')}"

@@ -121,7 +121,7 @@ class MarkedCaller:
         return [answer.text for answer in answers]
 
 
-async def test_warm_environment_retains_nothing_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+async def test_warm_environment_retains_no_data_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
     """Covers module state and the responses to the next caller."""
     alice, bob = MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")
     spy.marks = alice.marks

@@ -41,7 +41,7 @@ async def test_each_event_kind_has_its_handler(kind: EventKind) -> None:
     assert await routed(kind, **handlers) == {"said": f"{kind} {kind}"}
 
 
-async def test_unhandled_event_goes_to_default() -> None:
+async def test_event_without_handler_goes_to_default_handler() -> None:
     def on_message() -> dict[str, str]:
         return {"said": "message"}
 
@@ -112,7 +112,7 @@ async def test_langgraph_parameters_are_passed() -> None:
     assert written[-1] == ("values", {"said": "t-1"})
 
 
-async def test_handlers_run_in_thread_or_loop() -> None:
+async def test_only_synchronous_event_handlers_run_in_threads() -> None:
     def on_message(context: AionContext) -> dict[str, str]:
         return {"said": threading.current_thread().name}
 

@@ -67,7 +67,7 @@ def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
         None,
     ],
 )
-def test_unreserved_names_belong_to_authors(name: Any) -> None:
+def test_unreserved_names_in_metadata_are_kept(name: Any) -> None:
     assert not is_reserved(name)
     assert without_reserved_keys({name: 1}) == {name: 1}
 

@@ -82,7 +82,7 @@ async def test_seed_node_replies_through_turns_thread(text: str | None, replies:
     assert len(final["messages"]) == 1
 
 
-async def test_seed_graph_without_context_gets_context() -> None:
+async def test_seed_graph_without_context_schema_receives_context() -> None:
     async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
         await runtime.context.thread.reply("Here is what I can do.")
         return {}

@@ -160,11 +160,11 @@ def test_change_becomes_dynamodb_update_expression(change: Change, expression: s
     assert _values(placeholders.parameters()) == used
 
 
-def test_empty_change_has_no_expression() -> None:
+def test_empty_change_adds_no_update_expression() -> None:
     assert write_parameters("T", Update(KEY, Change())) == ("Update", {"TableName": "T", "Key": KEY_JSON})
 
 
-def test_change_and_its_condition_share_placeholders() -> None:
+def test_update_and_condition_share_attribute_name_placeholder() -> None:
     assert write_parameters("T", Update(KEY, Change(values={"a": 2}, only_if=Equals("a", 1)))) == (
         "Update",
         {

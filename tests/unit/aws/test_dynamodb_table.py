@@ -51,7 +51,7 @@ async def test_transaction_of_one_write_is_single_request(
     [([Put(KEY, {})], "t"), ([ConditionCheck(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
     ids=["token", "check", "two writes"],
 )
-async def test_transaction_with_token_check_or_several_writes_stays_transaction(
+async def test_second_write_token_or_check_requires_transaction(
     table: DynamoDBTable, sent: Sent, writes: list[Write], token: str
 ) -> None:
     await table.transact(writes, token=token)
@@ -64,14 +64,14 @@ async def test_transaction_with_token_check_or_several_writes_stays_transaction(
     ("write", "values"),
     [(Put(KEY, {}), None), (Update(KEY, Change(values={"a": 1})), "ALL_NEW"), (Delete(KEY), "ALL_OLD")],
 )
-async def test_write_requests_returned_item_only_if_wanted(
+async def test_only_update_and_delete_request_returned_item(
     table: DynamoDBTable, sent: Sent, write: Put | Update | Delete, values: str | None
 ) -> None:
     await table.write(write, returning=True)
     assert sent[0][1].get("ReturnValues") == values
 
 
-async def test_blocking_calls_send_same_requests(table: DynamoDBTable, sent: Sent) -> None:
+async def test_blocking_and_async_calls_send_same_requests(table: DynamoDBTable, sent: Sent) -> None:
     assert await table.get(KEY) is None
     assert table.get_blocking(KEY) is None
     await table.write(Put(KEY, {"a": 1}))

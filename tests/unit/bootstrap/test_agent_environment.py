@@ -73,7 +73,7 @@ class Variables:
         return str(raised.value).splitlines()
 
 
-def test_secrets_of_each_kind_are_set(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_each_kind_of_secret_sets_its_variable(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name, password = unique(), unique()
     arn = aws.put("secret", name, f"whole-{name}\n")
     aws.put("secret", f"{name}/db", json.dumps({"password": password, "port": 5432, "é": "ü"}))
@@ -242,7 +242,7 @@ def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock)
     assert environ == {"KEY": "value-after"}
 
 
-def test_secret_refresh_interrupted_by_freeze_sets_no_variable(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_refresh_overtaken_by_newer_one_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
     values = iter(["value-0", "value-1", "value-2"])
     begun: list[Callable[[], None]] = []
     environ: dict[str, str] = {}
@@ -313,7 +313,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("sentence", REFUSALS)
-def test_kms_refusal_differs_from_secret_refusal(
+def test_error_distinguishes_kms_refusal_from_secret_refusal(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
     with answering(400, {"__type": "AccessDeniedException", "Message": sentence, "message": sentence}) as endpoint:

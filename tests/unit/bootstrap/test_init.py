@@ -68,7 +68,7 @@ def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str
     assert "langgraph.graph.state" in imported
 
 
-def test_snapshot_contains_models_of_v03(tmp_path: Path) -> None:
+def test_snapstart_snapshot_has_v03_models_imported(tmp_path: Path) -> None:
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
     done = subprocess.run([sys.executable, "-c", API], cwd=ROOT, env=environ, check=True, capture_output=True)
     (imported,) = json.loads(done.stdout.splitlines()[-1])
@@ -85,7 +85,7 @@ async def test_startup_on_lambda_fails_without_loadable_agent(tmp_path: Path, co
             pass
 
 
-async def test_snapshot_app_returns_functions_for_restore(tmp_path: Path) -> None:
+async def test_snapstart_app_registers_functions_to_run_after_restore(tmp_path: Path) -> None:
     environ = {**on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
     app = build_app(Settings.from_environ(environ))
     async with app.router.lifespan_context(app) as state:

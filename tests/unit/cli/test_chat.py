@@ -62,7 +62,7 @@ def test_text_of_artifact_is_shown() -> None:
     assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
 
 
-def test_artifacts_text_follows_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printer_prints_artifact_text_after_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
     """An executor first reports its progress, then answers with an artifact. Each text is printed once."""
     answer, show = Answer(), PlainPrinter()
     for event in (

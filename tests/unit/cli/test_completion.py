@@ -20,7 +20,7 @@ AION = str(Path(sys.executable).with_name("aion"))
         ("fish", ".config/fish/completions/aion.fish"),
     ],
 )
-def test_completion_is_installed_once(tmp_path: Path, shell: str, installed: str) -> None:
+def test_shell_completion_is_installed_once(tmp_path: Path, shell: str, installed: str) -> None:
     (tmp_path / ".zshrc").write_text("setopt autocd")
     environ = {
         "HOME": str(tmp_path),

@@ -80,7 +80,7 @@ def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_dlq_list_tells_of_further_messages(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
+def test_dlq_list_warns_of_messages_beyond_limit(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
     for number in range(3):
         dead(moto, f"not of ours {number}")
     listed = run("list", "--limit", "2", *options)

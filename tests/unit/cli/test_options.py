@@ -36,7 +36,7 @@ def test_cli_requires_named_deployment(command: list[str], tmp_path: Path, monke
     assert "Which deployment? Give --stack NAME" in failed.stderr
 
 
-def test_stack_overrides_environment(moto: LocalStack) -> None:
+def test_stack_option_overrides_environment_variables(moto: LocalStack) -> None:
     stack = operating.registered(moto, "aion-names")
     run = operating.runs({**operating.environ_of(moto), "AION_TABLE": "another-table"})
     assert run("key", "list", "--stack", stack).exit_code == 0
@@ -51,7 +51,7 @@ def test_stack_of_another_program_is_refused(moto: LocalStack) -> None:
     assert "is not an aion deployment" in operating.refusal(failed)
 
 
-def test_options_name_profile_region_and_endpoint(moto: LocalStack, tmp_path: Path) -> None:
+def test_aws_options_select_profile_region_and_endpoint(moto: LocalStack, tmp_path: Path) -> None:
     before = dict(os.environ)
     run = operating.runs({**SETTINGS, "AWS_CONFIG_FILE": "/nowhere", "AWS_SHARED_CREDENTIALS_FILE": "/nowhere"})
     table = ("--table", moto.physical_id("Table"))

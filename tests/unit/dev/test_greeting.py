@@ -8,7 +8,7 @@ from aion_core.agents.config import read_agent_configs
 from aion_core.dev.greeting import greeting
 
 
-def test_greeting_names_factories_per_turn(tmp_path: Path) -> None:
+def test_greeting_names_factories_called_per_turn(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory", per_turn=("two",)).splitlines()

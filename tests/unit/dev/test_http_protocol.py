@@ -131,7 +131,7 @@ async def test_unread_body_closes_connection_after_response() -> None:
         ("HTTP://here.test/place", "http://here.test/place"),
     ],
 )
-async def test_url_is_accepted_as_request_target(target: str, url: str) -> None:
+async def test_absolute_url_is_accepted_as_request_target(target: str, url: str) -> None:
     """RFC 9112, 3.2.2: the URL's host replaces the Host header."""
     async with connected(PatientProtocol) as (reader, writer):
         writer.write(f"GET {target} HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n".encode())
@@ -204,7 +204,7 @@ async def test_endless_headers_close_connection() -> None:
                 await writer.drain()
 
 
-async def test_rest_of_refused_large_body_keeps_connection() -> None:
+async def test_connection_stays_open_after_refused_large_body() -> None:
     body = 300_000
     async with connected(PatientProtocol) as (reader, writer):
         writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body)

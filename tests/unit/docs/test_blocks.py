@@ -74,7 +74,7 @@ def runs(block: Block) -> bool:
     return block.language in ("text", "yaml") or (block.page, block.language) in RUN_BY
 
 
-def test_each_block_runs_or_names_its_service() -> None:
+def test_each_block_is_tested_or_marked_needs_aws() -> None:
     left = [f"{place(block)} {block.language}" for block in ALL if not runs(block) and not block.needs]
     assert left == [], f"{len(left)} blocks are neither run nor marked with `Needs AWS.`"
 

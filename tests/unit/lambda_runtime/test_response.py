@@ -226,7 +226,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
     return order
 
 
-async def test_sending_app_yields_with_fast_reader() -> None:
+async def test_sending_app_yields_to_loop_despite_fast_reader() -> None:
     # Read the response in a separate process: it only reads, so it is faster than any sender.
     code = (
         "import socket\n"
@@ -245,7 +245,7 @@ async def test_sending_app_yields_with_fast_reader() -> None:
     await reader.communicate()
 
 
-async def test_sending_app_yields_without_reader() -> None:
+async def test_sending_app_yields_to_loop_without_reader() -> None:
     response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 

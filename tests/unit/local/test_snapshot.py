@@ -140,7 +140,7 @@ def test_disconnected_queue_poll_receives_no_message(tmp_path: Path) -> None:
         assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"][0]["Body"] == "x"
 
 
-def test_paused_emulator_changes_nothing(tmp_path: Path) -> None:
+def test_paused_emulator_delays_write_until_pause_ends(tmp_path: Path) -> None:
     from threading import Thread
 
     with stack_of(tmp_path / "state", "900000000006") as stack:
@@ -196,7 +196,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         assert living.receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "c"
 
 
-def test_released_receivers_poll_gets_nothing(tmp_path: Path) -> None:
+def test_poll_of_released_receiver_fails(tmp_path: Path) -> None:
     """The receiver's process may have ended during a long poll."""
     with stack_of(tmp_path / "state", "900000000009") as stack, ThreadPoolExecutor() as threads:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]

@@ -179,7 +179,7 @@ async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, 
     ],
     ids=["current", "old", "both", "neither"],
 )
-async def test_lagging_index_shows_chosen_versions(
+async def test_lagging_index_shows_versions_chosen_by_test(
     table: MemoryTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
 ) -> None:
     async def due(shard: str) -> list[str]:
@@ -224,7 +224,7 @@ async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Pl
     assert (await table.scan()).count == 1
 
 
-async def test_read_fault_changes_returned_item(table: MemoryTable) -> None:
+async def test_planned_read_fault_changes_returned_not_stored_item(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [

@@ -36,7 +36,7 @@ def test_compiled_file_names_lambda_path(tmp_path: Path) -> None:
         assert code.co_filename == f"/var/task/words/{name}.py"
 
 
-def test_invalid_python_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_file_with_invalid_python_is_not_compiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = package(tmp_path, one="ONE = 1 is 1\n", template="{{ text }} no Python\n", null="a\0b")
     assert [file.name.split(".")[0] for file in made.rglob("*.pyc")] == ["one"]
     assert capfd.readouterr() == ("", "")

@@ -13,7 +13,7 @@ REQUEST = WebhookRequest({"Authorization": "Bearer hidden-5"}, b"hidden-6")
 
 
 @pytest.mark.parametrize("text", [repr, str, pretty_repr])
-def test_texts_of_records_have_no_secrets(text: Callable[[object], str]) -> None:
+def test_printed_push_records_contain_no_secrets(text: Callable[[object], str]) -> None:
     """`rich` prints the local variables of a traceback in its own form."""
     assert "config-1" in text(CONFIG)
     assert "hidden" not in text(CONFIG) + text(REQUEST)

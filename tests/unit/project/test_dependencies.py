@@ -44,7 +44,7 @@ def environment(folder: Path) -> Path:
     return folder
 
 
-def test_add_to_uv_project_leaves_dev_tools_out(tmp_path: Path) -> None:
+def test_add_to_uv_project_omits_dev_tools(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     said = add(tmp_path, ["iniconfig>=2"])
     assert said == "iniconfig>=2: added to pyproject.toml and uv.lock, and installed."

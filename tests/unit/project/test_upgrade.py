@@ -79,7 +79,7 @@ def test_upgrade_merges_edits(project: Path) -> None:
     assert {change.path: change.outcome for change in planned(project).changes}["template.yaml"] is FileOutcome.KEPT
 
 
-def test_upgrade_leaves_conflicts_to_author(project: Path) -> None:
+def test_upgrade_writes_conflicts_into_file_beside_original(project: Path) -> None:
     edited = TEMPLATE.replace("line 18", "mine 18")
     base.put(project / "template.yaml", edited)
     assert upgraded(project)["template.yaml"] is FileOutcome.CONFLICT
@@ -111,7 +111,7 @@ def test_file_with_unresolved_conflict_keeps_merge_base(project: Path) -> None:
     assert base.read(project).version == "0.3.0"
 
 
-def test_unrecorded_edits_are_left_to_author(project: Path) -> None:
+def test_upgrade_without_recorded_original_keeps_authors_file(project: Path) -> None:
     for file in sorted((project / base.FOLDER).rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     assert upgraded(project)["template.yaml"] is FileOutcome.UNKNOWN
@@ -165,7 +165,7 @@ def test_upgrade_by_older_installation_is_refused(project: Path) -> None:
         planned(project, version="0.0.9")
 
 
-def test_upgrade_diff_names_each_side(project: Path) -> None:
+def test_upgrade_diff_names_old_and_new_file(project: Path) -> None:
     diffs = {change.path: change.diff for change in planned(project).changes}
     assert (
         diffs["infra/state.yaml"]
@@ -220,7 +220,7 @@ def test_merge_conflict_contains_both_texts() -> None:
     assert "<<<<<<< yours\nmine\n=======\nSEVEN\n>>>>>>> as shipped now\n" in decided.text
 
 
-def test_edits_without_git_are_left_to_author(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merge_without_git_reports_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shutil.which("git")
     monkeypatch.setenv("PATH", "/nonexistent")
     assert merge_result(EDITED_TEXT, OLD_TEXT, NEW_TEXT) == MergeResult(FileOutcome.CONFLICT, NEW_TEXT)

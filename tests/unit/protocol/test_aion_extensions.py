@@ -514,7 +514,7 @@ async def test_card_declares_optional_extensions() -> None:
 
 
 @dialects
-async def test_adk_agent_has_same_aion_context_and_target(old: bool) -> None:
+async def test_adk_agent_receives_aion_context_and_message_target(old: bool) -> None:
     # Import ADK here, because the other tests of this file run without ADK.
     from google.adk.agents import BaseAgent
 

@@ -100,13 +100,13 @@ def test_payload_error_does_not_expose_values() -> None:
         ((), None),
     ],
 )
-def test_principal_identity_precedes_service(kinds: tuple[str, ...], chosen: str | None) -> None:
+def test_principal_identity_is_preferred_to_service_identity(kinds: tuple[str, ...], chosen: str | None) -> None:
     identities = [{"kind": "principal"}, *({"kind": kind, "id": kind} for kind in kinds)]
     identity = Distribution.model_validate({"distribution": {"identities": identities}}).identity()
     assert (identity.id if identity else None) == chosen
 
 
-def test_message_target_is_added_once() -> None:
+def test_second_send_does_not_replace_message_target() -> None:
     message = Message(parts=[Part(text="hi")], extensions=[extensions.MESSAGING])
     send(message, MessageAction(trajectory="timeline", context_id="T"))
     once = MessageToDict(message)

@@ -217,7 +217,7 @@ def test_verification_reports_change_in_v03_card_fields() -> None:
     assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": ""}
 
 
-def test_empty_scopes_are_signed_for_both_rules() -> None:
+def test_card_with_empty_scopes_verifies_in_each_reader() -> None:
     """The SDK omits empty values before it verifies; by proto presence (A2A 5.7) empty scopes are signed."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
     jwk = key.public_jwk()

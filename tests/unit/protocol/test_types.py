@@ -49,7 +49,7 @@ def test_v03_data_other_than_object_is_wrapped(data: Any) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
-def test_number_without_json_form_is_refused(number: float, place: str) -> None:
+def test_number_unknown_to_json_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     require_json(made)
     part = made.parts[0]

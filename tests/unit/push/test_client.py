@@ -277,6 +277,6 @@ def test_retry_after_is_seconds_or_date() -> None:
 @given(
     st.from_regex(r"((Mon|Fri), ?)?[0-9]{1,3}[ -]Jan[ -][0-9]{1,20} [0-9:]{1,8}( [+-]?[0-9]{1,20}| GMT)?") | st.text()
 )
-def test_any_retry_after_header_is_number_or_none(header: str) -> None:
+def test_parsed_retry_after_is_nonnegative_number_or_none(header: str) -> None:
     seconds = retry_after(header, datetime(2026, 1, 31, 12, tzinfo=UTC))
     assert seconds is None or seconds >= 0

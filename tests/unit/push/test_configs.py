@@ -89,7 +89,7 @@ async def test_v03_config_without_id_has_id_of_task() -> None:
     assert (await pushing.rpc(GET_OLD, {"id": task}))["pushNotificationConfig"]["id"] == "another"
 
 
-async def test_unknown_config_and_unknown_task_differ() -> None:
+async def test_errors_for_unknown_config_and_unknown_task_differ() -> None:
     """Both errors have the same code and different messages, in both versions."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -222,7 +222,7 @@ async def test_message_registers_config_in_each_version(method: str) -> None:
     assert receiver.ids == ids(task, 1, 2, 3)
 
 
-async def test_late_config_receives_later_events() -> None:
+async def test_config_receives_only_events_after_its_registration() -> None:
     """A config receives only the events after its registration, also if a follow-up message has registered it."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()

@@ -247,7 +247,7 @@ def test_each_fenced_commit_has_own_token() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_first_step_marks_context_in_its_transaction(number: int | None) -> None:
+def test_first_step_stores_progress_mark_in_its_transaction(number: int | None) -> None:
     faults = PlannedTable()
     table = fenced(faults, COUNT, number=number)
     writes = FencedWrites(table, Fence(CONTEXT, number) if number is not None else None)
@@ -258,7 +258,7 @@ def test_first_step_marks_context_in_its_transaction(number: int | None) -> None
     assert context.get("advanced") == number
 
 
-def test_only_first_step_marks_context() -> None:
+def test_only_first_step_stores_progress_mark() -> None:
     table = fenced(PlannedTable(), COUNT)
     writes, key = FencedWrites(table, Fence(CONTEXT, 3)), keys.context_key(CONTEXT)
     run(writes.commit_step(COUNT))
@@ -268,7 +268,7 @@ def test_only_first_step_marks_context() -> None:
     assert "advanced" not in (table.get_blocking(key) or {})
 
 
-def test_step_under_former_fence_marks_nothing() -> None:
+def test_step_under_former_fence_stores_no_progress_mark() -> None:
     table = fenced(PlannedTable(), COUNT)
     with pytest.raises(LeaseLost):
         run(FencedWrites(table, Fence(CONTEXT, 2)).commit_step(COUNT))

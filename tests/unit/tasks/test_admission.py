@@ -130,7 +130,7 @@ def test_new_task_is_queued_in_busy_context(
 
 
 @pytest.mark.parametrize("when_busy", [ENQUEUE, REJECT])
-def test_new_task_in_expired_context_is_only_queued_turn(when_busy: WhenBusy) -> None:
+def test_task_queued_in_expired_context_replaces_its_queue(when_busy: WhenBusy) -> None:
     created = admission.created(new(), GONE, holder=None, when_busy=when_busy, times=TIMES)
     assert created.context == contexts.queued_anew(turn(), GONE, TIMES)
 
@@ -164,7 +164,7 @@ def message(before: Head, **more: Any) -> FollowUp:
         (head(), replace(RUNS, running=turn(2)), INTERRUPT, False),
     ],
 )
-def test_interrupted_or_replaced_turn_takes_message_immediately(
+def test_answer_or_interrupting_message_takes_over_turn(
     before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool
 ) -> None:
     """The task requires input, or the message interrupts its running turn."""
@@ -265,7 +265,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
     [(3600, 1801, False), (3600, 1800, False), (3600, 1799, True), (3 * 86400, 2 * 86400, False),
      (3 * 86400, 2 * 86400 - 1, True)],
 )  # fmt: skip
-def test_expiry_moves_only_for_noticeably_longer_retention(retention: int, lives_still: int, moves: bool) -> None:
+def test_expiry_moves_only_if_retention_grows_noticeably(retention: int, lives_still: int, moves: bool) -> None:
     """The expiry moves if it gains more than a day, or more than half of a shorter retention."""
     times = replace(TIMES, retention=retention)
     expected = times.seconds + retention if moves else None

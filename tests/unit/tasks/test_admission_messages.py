@@ -66,7 +66,7 @@ def test_new_message_creates_submitted_and_working_events() -> None:
     assert MESSAGE.task_id == ""
 
 
-def test_new_task_has_defaults() -> None:
+def test_new_task_record_has_empty_optional_fields() -> None:
     assert (new().request, new().idempotency_key, new().push) == ({}, "", None)
 
 

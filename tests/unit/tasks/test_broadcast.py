@@ -338,7 +338,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_reader_always_shows_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
+def test_resumed_reader_always_has_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
     """A client leaves the turn's own process at any chunk, and resumes in another process."""
     asyncio.run(_plays(steps))
 
@@ -434,7 +434,7 @@ async def test_late_reader_receives_speaker_of_open_text() -> None:
         assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
 
 
-async def test_long_open_text_is_not_stored_again() -> None:
+async def test_reader_joining_long_text_receives_next_text_only() -> None:
     """A later reader waits for the next text."""
     async with streaming() as stream:
         stream.says("w" * (OPEN_CHARACTERS + 1))

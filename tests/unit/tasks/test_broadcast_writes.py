@@ -66,7 +66,7 @@ async def test_batch_of_cancelled_flush_is_written_again() -> None:
     assert store.requests == ["one ", "two ", "two ", "three"]
 
 
-async def test_buffer_filled_within_write_follows_without_pause() -> None:
+async def test_buffer_filled_during_write_is_written_without_pause() -> None:
     store, writer = writing()
     await settle()
     page = "x" * PAGE_CHARACTERS

@@ -154,7 +154,7 @@ def test_context_update_applies_only_in_expected_states(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_context_condition_is_needed(name: str) -> None:
+def test_context_condition_has_no_needless_part(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -236,7 +236,7 @@ TIMER = {"due_at": UNTIL}
         ),
     ],
 )
-def test_removing_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item) -> None:
+def test_removal_of_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item) -> None:
     """The timer stays if another turn runs, is set if another turn waits, and is removed otherwise."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
@@ -287,7 +287,7 @@ def test_turn_round_trips_through_item_value() -> None:
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
-def test_cause_of_last_stop_round_trips_through_item_value() -> None:
+def test_turns_stop_cause_round_trips_through_item_value() -> None:
     for cause in StoppedBy:
         assert turn_value(turn(stopped_by=cause)) == {**T1, "stopped_by": cause.value}
         assert contexts.turn_of({**T1, "stopped_by": cause.value}) == turn(stopped_by=cause)
@@ -322,7 +322,7 @@ def test_context_record_identifies_lease_holder() -> None:
     assert read("suspended").held_until() is None
 
 
-def test_task_of_turn_has_owner_of_context() -> None:
+def test_task_key_of_turn_has_owner_of_context() -> None:
     assert contexts.task_of(CONTEXT, turn(7)) == TaskKey("owner", "t-7")
 
 

@@ -93,7 +93,7 @@ def test_delivery_step_changes_expected_fields(step: Callable[[], Delivery], cha
     assert step() == replace(DELIVERY, **changes)
 
 
-def test_new_push_config_starts_after_newest_event() -> None:
+def test_cursor_of_new_push_config_is_newest_event() -> None:
     assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
 
 

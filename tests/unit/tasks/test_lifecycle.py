@@ -55,7 +55,7 @@ def test_first_task_event_may_have_any_state() -> None:
 
 
 @pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
-def test_no_event_follows_terminal_state(event: Event) -> None:
+def test_event_after_terminal_state_is_refused(event: Event) -> None:
     with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
         lifecycle.advance(head(state=STATES["CANCELED"]), event)
 
@@ -174,7 +174,7 @@ def texts(task: Task) -> dict[str, list[str]]:
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 
 
-def test_task_history_precedes_status_message() -> None:
+def test_task_history_excludes_current_status_message() -> None:
     """The history contains each message once."""
     task = fold([submitted(), entered(WORKING, "one"), entered(WORKING, "two"), entered(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
@@ -258,7 +258,7 @@ def test_interrupted_task_may_return_to_working(state: TaskState) -> None:
     assert lifecycle.may_follow(WORKING, state)
 
 
-def test_clients_message_precedes_its_event_in_history() -> None:
+def test_history_has_answer_once_after_its_interrupt() -> None:
     """An answer follows its interrupt; the history contains each message once."""
     asked = fold([submitted(), entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
@@ -269,7 +269,7 @@ def test_clients_message_precedes_its_event_in_history() -> None:
     assert done.status.message == said("end")
 
 
-def test_reply_before_metadata_appears_once_in_task() -> None:
+def test_message_repeated_in_final_status_is_not_duplicated() -> None:
     """`status.message` is the latest message; `history` has the earlier messages, each once."""
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), entered(working, "one"), entered(working, "two"), entered(working, n=1)])

@@ -73,7 +73,7 @@ def test_task_head_update_applies_only_in_expected_states(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_head_condition_is_needed(name: str) -> None:
+def test_task_head_condition_has_no_needless_part(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 

@@ -197,7 +197,7 @@ async def test_guarded_asyncio_task_returns_and_cancels_normally() -> None:
         assert await asyncio.create_task(asyncio.sleep(0, 3)) == 3
 
 
-async def test_guard_closed_in_another_context_ends() -> None:
+async def test_exit_guard_ends_if_closed_in_another_context() -> None:
     """The garbage collector closes a turn that never ended."""
 
     async def turn() -> None:

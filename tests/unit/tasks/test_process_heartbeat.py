@@ -174,7 +174,7 @@ async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversat
             assert not {name for name in started if name.startswith("lease-turn")}
 
 
-async def test_earlier_heartbeat_step_is_not_delayed(chat: StoreConversation, queue: Any) -> None:
+async def test_later_step_of_other_lease_delays_no_heartbeat(chat: StoreConversation, queue: Any) -> None:
     """The timer already waits for a later step of another lease."""
     lease = (await chat.starts()).lease
     async with (

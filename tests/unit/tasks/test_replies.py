@@ -143,7 +143,7 @@ async def test_turns_without_completed_answer_return_task(text: str, state: str,
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_auto_mode_returns_task_for_other_events(text: str) -> None:
+async def test_auto_mode_returns_task_for_events_beside_answer(text: str) -> None:
     """The other events are artifacts, metadata and earlier messages."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"

@@ -41,7 +41,7 @@ from tests.unit.tasks.wire import texts
 
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_auto_mode_slow_stream_has_task(text: str) -> None:
+async def test_auto_mode_slow_stream_begins_with_task(text: str) -> None:
     """The stream is empty for a second, then has all events so far, then the later ones; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
@@ -131,7 +131,7 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_auto_mode_waits_for_recording_answer() -> None:
+async def test_auto_mode_reply_waits_until_answer_is_recorded() -> None:
     """However slow the store is, the client, a repeat and a reader of the log get the Message."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
@@ -285,7 +285,7 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
 # ── Setting in aion.yaml ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_agent_has_its_own_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_agent_has_its_own_reply_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One agent is that of the documentation's example, the other has no `reply` setting."""
     # Raise the limit for a quick answer, because the first turn loads the agent, which takes longer on a slow machine.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
@@ -317,7 +317,7 @@ graph.add_edge(START, "say")
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_queued_message_withdraws_message_reply(reply: ReplyAs, clock: ManualClock) -> None:
+async def test_queued_message_makes_message_reply_a_task(reply: ReplyAs, clock: ManualClock) -> None:
     """A message is queued for the task, which therefore continues: readers must not wait for a Message."""
     chat = StoreConversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()

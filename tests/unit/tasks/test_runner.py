@@ -85,7 +85,7 @@ async def _swept(found: int, enqueued: int) -> object:
     return Swept(found, enqueued)
 
 
-async def test_failed_wake_up_enqueue_is_left_to_next_sweep() -> None:
+async def test_later_sweep_retries_failed_wake_up_enqueue() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(GatedAgent(), store, clock)
@@ -275,7 +275,7 @@ async def test_handoffs_of_turn_have_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     assert "suspended too often" in task.status.message.parts[0].text
 
 
-async def test_stream_ends_before_process_stops_and_resumes() -> None:
+async def test_client_resumes_stream_that_ended_before_process_stop() -> None:
     clock = ManualClock()
     agent = Stepping(30, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)

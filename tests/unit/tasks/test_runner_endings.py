@@ -365,7 +365,7 @@ async def test_blocking_send_returns_before_its_deadline() -> None:
     made.work_queue.close()
 
 
-async def test_repeated_answer_without_task_id_is_known() -> None:
+async def test_history_identifies_repeated_answer_without_task_id() -> None:
     """The message's own key has expired; the task's history has the message."""
     taken = Message(message_id="m-2", role=Role.ROLE_USER, task_id="t", context_id="c", parts=[Part(text="yes")])
     task = Task(id="t", context_id="c", history=[taken])

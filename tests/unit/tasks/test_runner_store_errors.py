@@ -134,7 +134,7 @@ async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> 
 
 
 @pytest.mark.parametrize("last", StoppedBy)
-async def test_failed_turn_names_stop_of_last_try(
+async def test_failure_reason_names_cause_of_last_stop(
     last: StoppedBy, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The tries before the last one stopped for the other two causes."""
@@ -215,7 +215,7 @@ async def test_lost_lease_is_logged_once(
     assert vars(line)["holder"] not in ("", "heir")
 
 
-async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_task_is_omitted_from_history(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     made, tasks = parts(AgentWithRefusedCheckpoints(0), store, clock), MemoryTaskList(inner)
@@ -230,7 +230,7 @@ async def test_unreadable_task_is_left_out_of_history(clock: ManualClock, caplog
     assert ids[1] in caplog.text
 
 
-async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> None:
+async def test_context_of_unreadable_task_is_not_listed(clock: ManualClock) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     made = parts(AgentWithRefusedCheckpoints(0), store, clock, task_list=MemoryTaskList(inner))
@@ -241,7 +241,7 @@ async def test_unreadable_task_is_left_out_of_contexts(clock: ManualClock) -> No
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
-async def test_response_ends_if_turn_is_unsaved(method: str, clock: ManualClock) -> None:
+async def test_unsaved_turn_ends_response_with_unavailable_error(method: str, clock: ManualClock) -> None:
     """The store accepts neither the answer nor the suspension, as on a full disk."""
     responses = await _unsaved(parts(AgentWithRefusedCheckpoints(0), Failing(MemoryTaskStore(clock)), clock), method)
     assert responses[-1]["error"]["code"] == SERVICE_UNAVAILABLE

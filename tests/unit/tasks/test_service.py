@@ -87,7 +87,7 @@ async def test_blocking_send_returns_current_task_after_wait() -> None:
     await asyncio.wait(call.background)
 
 
-async def test_task_requires_its_owner_and_agent() -> None:
+async def test_task_is_unknown_to_other_owner_or_agent() -> None:
     agent = StreamingAgent()
     agent.go.set()
     service = parts(agent).service
@@ -167,7 +167,7 @@ async def test_streaming_and_webhooks_not_offered_are_refused() -> None:
     "part",
     ['{"data": {"x": 1e999}}', '{"text": "x", "metadata": {"x": -1e999}}', '{"raw": "!!!"}', '{"raw": "A"}'],
 )
-async def test_message_without_json_form_is_refused(part: str) -> None:
+async def test_message_with_invalid_number_or_base64_is_refused(part: str) -> None:
     body = json.dumps(send()).replace('{"text": "hi"}', part)
     async with http(parts(StreamingAgent()).app()) as client:
         answer = await client.post("/", content=body, headers={"Content-Type": "application/json"})
@@ -426,7 +426,7 @@ class Insists(AskingAgent):
         yield InputRequired(says("really?"))
 
 
-async def test_repeated_message_runs_once_after_key_expiry() -> None:
+async def test_repeated_message_with_expired_key_runs_once() -> None:
     """The task outlives the key of the message: each event extends its TTL."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)

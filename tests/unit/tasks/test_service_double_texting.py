@@ -110,7 +110,7 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     assert agent.stopped == 1
 
 
-async def test_late_answer_without_task_id_creates_task() -> None:
+async def test_second_answer_without_task_id_creates_new_task() -> None:
     """Another message has answered the interrupt first."""
 
     class SlowTexting(MemoryTaskStore):

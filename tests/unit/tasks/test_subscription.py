@@ -204,7 +204,7 @@ class Subscriber:
         return self.states
 
 
-async def test_subscription_lasts_over_question_to_end() -> None:
+async def test_subscription_continues_after_interrupt_until_terminal_state() -> None:
     """A2A 3.1.6: the stream ends in a terminal state only."""
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
@@ -218,7 +218,7 @@ async def test_subscription_lasts_over_question_to_end() -> None:
     assert await reader.end() == ["input-required", "working", "completed"]
 
 
-async def test_subscription_to_unanswered_question_ends_after_idle_time() -> None:
+async def test_subscription_to_unanswered_interrupt_ends_after_idle_time() -> None:
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
     task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
@@ -229,7 +229,7 @@ async def test_subscription_to_unanswered_question_ends_after_idle_time() -> Non
     assert await reader.end() == ["input-required"]
 
 
-async def test_older_subscription_ends_at_question() -> None:
+async def test_v03_subscription_ends_at_interrupt() -> None:
     """In v0.3 the event of an interrupted state is the last one."""
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
@@ -298,7 +298,7 @@ async def test_subscriber_receives_everything_after_last_event_id(last: str, exp
     await sending
 
 
-async def test_subscriber_with_last_event_id_receives_ended_tasks_rest() -> None:
+async def test_last_event_id_resumes_stream_of_ended_task() -> None:
     """A reader without the last event receives it; a reader of the whole task gets an error."""
     agent = GatedAgent()
     agent.go.set()

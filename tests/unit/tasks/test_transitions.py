@@ -168,7 +168,7 @@ def test_suspended_turns_tries_are_never_negative() -> None:
     ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_turn_end_derives_effects_from_task_state(state: str, requires_input: bool, stops_task: bool) -> None:
+def test_task_state_decides_effects_of_turn_end(state: str, requires_input: bool, stops_task: bool) -> None:
     end = ending(state)
     assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
@@ -206,7 +206,7 @@ def test_task_with_queued_message_cannot_end() -> None:
         transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
 
 
-def test_turn_without_queued_message_cannot_end_working() -> None:
+def test_turn_without_queued_message_cannot_finish_as_working() -> None:
     with pytest.raises(InvalidTransition):
         transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
 
@@ -217,7 +217,7 @@ BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
 @pytest.mark.parametrize(
     ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
 )
-def test_finish_leaves_queued_turn_to_other_processes(run_next: bool, next_head: Head | None) -> None:
+def test_finish_releases_context_for_next_queued_turn(run_next: bool, next_head: Head | None) -> None:
     end = ending(run_next=run_next, before=SUBSCRIBED)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(

@@ -95,7 +95,7 @@ async def test_failed_turn_counts_turn_and_failure(clock: ManualClock) -> None:
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
 
 
-async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
+async def test_handed_off_turn_is_counted_once(clock: ManualClock) -> None:
     metrics, agent = MemoryMetrics(), DrainingAgent(clock)
     made = parts(agent, clock=clock, metrics=metrics)
     await answered(made)
@@ -106,7 +106,7 @@ async def test_handed_off_turn_is_one_turn(clock: ManualClock) -> None:
     assert Metric.TURN_RETRIES not in metrics.values, "a handoff is no failure"
 
 
-async def test_sweep_does_not_count_planned_retry(clock: ManualClock) -> None:
+async def test_sweep_metric_omits_planned_push_retries(clock: ManualClock) -> None:
     """A webhook that is down for an hour must not trigger SweepFoundWorkAlarm."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
@@ -133,6 +133,6 @@ async def test_turn_runs_without_metrics(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_metric_is_duration_or_count(metric: Metric) -> None:
+def test_only_duration_metrics_are_in_milliseconds(metric: Metric) -> None:
     times = {"TurnDuration", "FirstTokenTime", "TurnLag", "PushLag"}
     assert metric.in_milliseconds == (metric.value in times)

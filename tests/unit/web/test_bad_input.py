@@ -98,13 +98,13 @@ async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, re
 
 
 @pytest.mark.parametrize("text", ['"\\ud83d"', '{"\\ud83d": 1}', "9007199254740993", "1e999"])
-async def test_unusable_value_is_named(client: httpx.AsyncClient, text: str) -> None:
+async def test_error_names_field_of_unusable_value(client: httpx.AsyncClient, text: str) -> None:
     sent = json.dumps(send(metadata={"flat": 1, "of": [0, {"value": "HERE"}]})).replace('"HERE"', text)
     error = refused(await client.post("/", content=sent, headers=JSON), PARAMS)["error"]
     assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.metadata.of[1].value"]
 
 
-async def test_reused_message_id_is_named(client: httpx.AsyncClient) -> None:
+async def test_error_for_reused_message_id_names_field(client: httpx.AsyncClient) -> None:
     await client.post("/", json=send("first", contextId="c"))
     error = refused(await client.post("/", json=send("second", contextId="c")), PARAMS)["error"]
     assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.messageId"]
@@ -167,7 +167,9 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
         (b'{"jsonrpc": "2.0", "id": 7, "id": 8, "method": "GetTask"}', None),
     ],
 )
-async def test_repeated_key_refusal_has_readable_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
+async def test_refusal_of_repeated_json_key_returns_request_id(
+    client: httpx.AsyncClient, body: bytes, id_: Any
+) -> None:
     """The id cannot be read only if the key `id` itself is repeated."""
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, REQUEST, "twice")["id"] == id_
@@ -237,19 +239,21 @@ async def test_large_body_is_refused(client: httpx.AsyncClient, method: str) -> 
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "", "application/xml", "multipart/form-data"])
-async def test_other_content_type_is_refused(client: httpx.AsyncClient, content_type: str) -> None:
+async def test_unsupported_content_type_is_refused(client: httpx.AsyncClient, content_type: str) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
     refused(await client.post("/", content=b"not even JSON", headers=headers), -32005, "application/json")
 
 
 @pytest.mark.parametrize("http_method", ["GET", "PUT", "DELETE", "PATCH"])
-async def test_other_http_method_is_refused(client: httpx.AsyncClient, http_method: str) -> None:
+async def test_unsupported_http_method_is_refused(client: httpx.AsyncClient, http_method: str) -> None:
     assert (await client.request(http_method, "/")).status_code == 405
 
 
 @pytest.mark.parametrize("version", ["9.9", "abc", "0.3", "1", "1.1", "1.0.0.0"])
 @pytest.mark.parametrize("place", ["header", "query"])
-async def test_contradicting_version_is_refused(client: httpx.AsyncClient, version: str, place: str) -> None:
+async def test_version_contradicting_v1_method_name_is_refused(
+    client: httpx.AsyncClient, version: str, place: str
+) -> None:
     if place == "header":
         answer = await client.post("/", json=send(), headers={"A2A-Version": version})
     else:
@@ -258,7 +262,7 @@ async def test_contradicting_version_is_refused(client: httpx.AsyncClient, versi
 
 
 @pytest.mark.parametrize("version", ["1.0", "9.9"])
-async def test_contradicting_version_of_v03_method_is_refused(client: httpx.AsyncClient, version: str) -> None:
+async def test_version_contradicting_v03_method_name_is_refused(client: httpx.AsyncClient, version: str) -> None:
     answer = await client.post("/", json=send(method="message/send"), headers={"A2A-Version": version})
     refused(answer, -32009, version)
 
@@ -275,7 +279,9 @@ async def test_contradicting_version_of_v03_method_is_refused(client: httpx.Asyn
         ("message/send", {"A2A-Version": "0.3.0"}),
     ],
 )
-async def test_method_name_selects_version(client: httpx.AsyncClient, method: str, headers: dict[str, str]) -> None:
+async def test_method_name_selects_protocol_version(
+    client: httpx.AsyncClient, method: str, headers: dict[str, str]
+) -> None:
     assert "result" in (await client.post("/", json=send(method=method), headers=headers)).json()
 
 
@@ -315,11 +321,11 @@ async def test_reused_message_id_is_refused(client: httpx.AsyncClient) -> None:
         ("GetExtendedAgentCard", -32004),
     ],
 )
-async def test_operation_outside_of_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
+async def test_operation_undeclared_in_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
     refused(await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}), code, "card")
 
 
-async def test_error_details_have_types(client: httpx.AsyncClient) -> None:
+async def test_error_details_name_reason_and_invalid_field(client: httpx.AsyncClient) -> None:
     """The details are google.rpc.ErrorInfo and the invalid field."""
     body = refused(await client.post("/", json=changed(send(), parts=[{}])), PARAMS)
     info, bad_request = body["error"]["data"]

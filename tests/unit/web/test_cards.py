@@ -148,7 +148,7 @@ async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "9.9", "abc"])
-async def test_other_clients_get_card_of_both_versions(app: FastAPI, version: str) -> None:
+async def test_non_v1_client_gets_card_of_both_versions(app: FastAPI, version: str) -> None:
     assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
 
 

@@ -67,7 +67,7 @@ async def test_unknown_console_file_is_not_found(path: str) -> None:
         assert (await http.get(path)).status_code == 404
 
 
-async def test_features_name_receiver_in_development_only() -> None:
+async def test_console_features_include_receiver_in_development_only() -> None:
     receiver = WebhookReceiver("http://test/console/receiver")
     async with client() as deployed, client(receiver) as development:
         assert (await deployed.get("/console/features.json")).json() == {

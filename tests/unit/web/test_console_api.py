@@ -228,7 +228,7 @@ async def test_console_requests_require_credentials_of_agent(method: str, name: 
 
 
 @pytest.mark.parametrize("mode", ["on", "off"])
-async def test_deployed_console_has_no_further_requests(mode: str, tmp_path: Path) -> None:
+async def test_deployed_console_rejects_development_requests(mode: str, tmp_path: Path) -> None:
     app = build_app(settings(tmp_path, "http://127.0.0.1", AION_CONSOLE=mode))
     async with http(app) as client:
         client.base_url = httpx.URL("http://127.0.0.1")

@@ -112,7 +112,7 @@ class TestPreflight:
         assert (await preflight(app, "/", APP, signed)).status_code == 200
 
     @pytest.mark.parametrize(("entrypoints", "warns"), [("AWS_IAM,OFF", True), ("AWS_IAM,NONE", False), ("", False)])
-    async def test_unreachable_preflight_is_logged(
+    async def test_preflight_blocked_by_aws_signatures_causes_warning(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, entrypoints: str, warns: bool
     ) -> None:
         """AWS refuses a preflight request if each entry point requires signatures."""
@@ -229,7 +229,9 @@ class TestOrigins:
             ("chrome-extension://abcdefghijklmnop", "chrome-extension://abcdefghijklmnop", True),
         ],
     )
-    async def test_origin_pattern_matches(self, tmp_path: Path, declared: str, origin: str, is_allowed: bool) -> None:
+    async def test_only_matching_origin_passes_preflight(
+        self, tmp_path: Path, declared: str, origin: str, is_allowed: bool
+    ) -> None:
         app = served(tmp_path, f"  cors: {{origins: [{declared}]}}")
         response = await preflight(app, "/", origin)
         assert (response.status_code == 200) == is_allowed

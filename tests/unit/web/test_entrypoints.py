@@ -150,7 +150,7 @@ async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
         assert (await client.get(CARD, headers={"If-None-Match": tags[first]})).status_code == 200
 
 
-async def test_card_is_correct_beyond_cache_size(tmp_path: Path) -> None:
+async def test_more_domains_than_cache_entries_get_correct_cards(tmp_path: Path) -> None:
     app = function(tmp_path)
     for number in [*range(20), 0]:
         address = f"https://a{number}.example.com"
@@ -185,7 +185,7 @@ async def test_card_signature_verifies_at_each_entry_point(behind: Behind, addre
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
-async def test_external_key_url_is_kept_at_entry_points(tmp_path: Path) -> None:
+async def test_configured_key_url_is_kept_at_entry_points(tmp_path: Path) -> None:
     elsewhere = "https://keys.example.com/jwks.json"
     app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
     for behind, address in ENTRYPOINTS.values():
@@ -262,7 +262,7 @@ async def test_invalid_domain_is_ignored_and_logged(
     ],
     ids=repr,
 )
-async def test_event_without_domain_has_no_url(changes: dict[str, Any], tmp_path: Path) -> None:
+async def test_event_without_domain_gets_card_with_loopback_url(changes: dict[str, Any], tmp_path: Path) -> None:
     def odd(request: Request, body: bytes) -> dict[str, Any]:
         event = rest_api_event(request, body, domain=API)
         return {**event, **changes}
@@ -271,13 +271,13 @@ async def test_event_without_domain_has_no_url(changes: dict[str, Any], tmp_path
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
 
 
-async def test_own_server_logs_no_entry_point_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_outside_lambda_logs_no_base_url_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with at(function(tmp_path, AWS_LAMBDA_FUNCTION_NAME=""), "http://agents.internal") as client:
         assert urls((await client.get(CARD)).json()) == {f"{NOWHERE}/", NOWHERE}
     assert "AION_BASE_URL" not in caplog.text
 
 
-def test_buffered_handler_has_url_of_entry_point(tmp_path: Path) -> None:
+def test_card_by_mangum_has_url_of_entry_point(tmp_path: Path) -> None:
     """`sam local` uses mangum: recorded events request the card."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)

@@ -62,7 +62,7 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     [(DENIED, -32603, 500), (THROTTLED, -32053, 503), (StoreCorrupt("A record cannot be read."), -32603, 500)],
     ids=["denied", "throttled", "corrupt"],
 )
-async def test_store_error_has_code_and_one_record(
+async def test_store_error_has_code_and_one_log_record(
     caplog: pytest.LogCaptureFixture, binding: str, error: Exception, code: int, status: int
 ) -> None:
     answer = await fails(binding, error)
@@ -114,7 +114,7 @@ async def test_error_in_mid_stream_is_logged_once(caplog: pytest.LogCaptureFixtu
     assert record.exc_info[1] is error
 
 
-async def test_refusal_is_logged_as_information(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_request_is_logged_at_info_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await fails("SendMessage", TaskNotFound("t-1"))
     assert problems(caplog) == []

@@ -62,7 +62,9 @@ async def test_response_lists_active_extensions(optional: httpx.AsyncClient, nam
 
 
 @pytest.mark.parametrize("declared", [None, "", UNKNOWN, MAY.upper(), ","])
-async def test_no_active_extension_sends_no_header(optional: httpx.AsyncClient, declared: str | None) -> None:
+async def test_response_without_active_extension_has_no_extension_header(
+    optional: httpx.AsyncClient, declared: str | None
+) -> None:
     headers = {} if declared is None else {V1: declared}
     answer = await optional.post("/message:send", json=body(), headers=headers)
     assert answer.status_code == 200

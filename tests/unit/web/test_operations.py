@@ -164,7 +164,7 @@ def test_openapi_document_describes_each_route() -> None:
     assert described == served
 
 
-def test_required_bodies_have_examples() -> None:
+def test_required_request_bodies_have_openapi_examples() -> None:
     """The API page makes its curl commands from the examples."""
     bodies = {
         described["operationId"]: described["requestBody"]
@@ -176,14 +176,14 @@ def test_required_bodies_have_examples() -> None:
     assert [name for name, content in required.items() if "example" not in content] == []
 
 
-def test_each_operation_has_one_use_case() -> None:
+def test_each_operation_has_either_run_or_stream() -> None:
     for operation in OPERATIONS:
         assert (operation.run is None) != (operation.stream is None), operation.name
     names = [operation.name for operation in OPERATIONS]
     assert len(set(names)) == len(names)
 
 
-def test_longer_paths_are_routed_first() -> None:
+def test_specific_paths_are_routed_before_general_paths() -> None:
     for binding in (RestV1, RestV03):
         paths = [path for path in binding.endpoints(OPERATIONS) if "{tenant}" not in path]
         assert [path for path in paths if ":path}" in path] == paths[-1:]

@@ -35,7 +35,7 @@ def values_in(value: Any) -> int:
 
 
 @given(JSON)
-def test_values_inside_texts_do_not_count(value: Any) -> None:
+def test_json_value_limit_ignores_contents_of_texts(value: Any) -> None:
     zeros = b",0" * (MAX_VALUES - values_in(value) - 1)
     check_values(b"[" + dumped(value) + zeros + b"]")
     with pytest.raises(InvalidParamsError, match="5000 values"):
@@ -71,7 +71,7 @@ LISTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_only_known_lists_are_limited(dialect: Dialect, name: str) -> None:
+async def test_length_limit_applies_only_to_known_lists(dialect: Dialect, name: str) -> None:
     """Unknown members are ignored (A2A 5.7)."""
     members, refusal = LISTS[name]
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members}

@@ -334,7 +334,7 @@ async def test_query_parameter_error_states_expected_text(client: httpx.AsyncCli
     refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
 
 
-async def test_query_parameters_equal_request_fields(client: httpx.AsyncClient) -> None:
+async def test_request_fields_are_accepted_as_query_parameters(client: httpx.AsyncClient) -> None:
     """Unknown and repeated unknown parameters are ignored."""
     for number in range(3):
         await client.post("/message:send", json=body(message_id=f"m-{number}", contextId=f"c-{number}"))

@@ -118,7 +118,7 @@ async def test_accept_header_selects_response_with_kind_fields(client: httpx.Asy
     assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
 
 
-async def test_js_sdk_of_v03_gets_proto_form() -> None:
+async def test_js_sdk_of_v03_receives_proto_form_json() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body(), headers=JS_SDK)).json()["task"]
         assert (await client.get(f"/v1/tasks/{task['id']}", headers=JS_SDK)).json() == task
@@ -126,7 +126,7 @@ async def test_js_sdk_of_v03_gets_proto_form() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
-async def test_empty_object_as_body_keeps_kind_fields() -> None:
+async def test_cancel_with_empty_object_returns_kind_fields() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=body(**KINDS))).json()
         canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", json={}, headers=JSON)

@@ -102,7 +102,7 @@ async def test_push_config_requests_and_results_convert(
 
 
 @pytest.mark.parametrize("method", ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"])
-async def test_extended_card_method_has_alias(method: str) -> None:
+async def test_both_names_of_extended_card_method_are_known(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer.json()["error"]["code"] == -32004

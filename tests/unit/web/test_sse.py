@@ -221,7 +221,7 @@ class FailsUnprintably(Scripted):
         yield
 
 
-async def test_agents_error_without_text_fails_the_task() -> None:
+async def test_unprintable_agent_error_still_fails_the_task() -> None:
     made = parts(FailsUnprintably(), reveal_errors=True)
     async with asyncio.timeout(20), http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))

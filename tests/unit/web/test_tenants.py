@@ -60,7 +60,7 @@ async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own:
     assert (await rpc(client, "GetTask", id=task["id"], tenant=own))["result"] == task
 
 
-async def test_context_and_message_ids_are_per_tenant(client: httpx.AsyncClient) -> None:
+async def test_tenants_may_use_equal_context_and_message_ids(client: httpx.AsyncClient) -> None:
     """Neither message is a repeat of the message in the other tenant, or an answer to its question."""
     tasks = [await task_in(client, tenant, contextId="c-1") for tenant in ("", "red", "blue")]
     assert len({task["id"] for task in tasks}) == 3
@@ -76,13 +76,13 @@ async def test_page_token_is_bound_to_tenant(client: httpx.AsyncClient) -> None:
     refused(await client.get(f"/blue/tasks?pageSize=1&pageToken={token}"), 400, "INVALID_PARAMS", "pageToken")
 
 
-async def test_tenant_is_in_path_or_params(client: httpx.AsyncClient) -> None:
+async def test_tenant_is_read_from_path_or_params(client: httpx.AsyncClient) -> None:
     task = await task_in(client, "red")
     for path in ("/red/tasks", "/tasks?tenant=red", "/red/tasks?tenant=red", "/agents/test/red/tasks"):
         assert [listed["id"] for listed in (await client.get(path)).json()["tasks"]] == [task["id"]], path
 
 
-async def test_contradicting_tenants_are_refused(client: httpx.AsyncClient) -> None:
+async def test_different_tenants_in_path_and_params_are_refused(client: httpx.AsyncClient) -> None:
     for answer in (
         await client.post("/red/message:send", json={**body(), "tenant": "blue"}),
         await client.get("/red/tasks?tenant=blue"),
@@ -103,7 +103,7 @@ async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any)
     assert error["data"][1]["fieldViolations"][0]["field"] == "tenant"
 
 
-async def test_v03_has_no_tenants(client: httpx.AsyncClient) -> None:
+async def test_v03_request_ignores_tenant(client: httpx.AsyncClient) -> None:
     asked = send(method="message/send")
     asked["params"]["tenant"] = "red"
     task = (await client.post("/", json=asked)).json()["result"]
@@ -115,7 +115,7 @@ TEXTS = st.text(max_size=8)
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
-def test_owners_of_tenants_are_distinct(one: str, in_one: str, other: str, in_other: str) -> None:
+def test_each_caller_and_tenant_has_distinct_owner(one: str, in_one: str, other: str, in_other: str) -> None:
     if (one, in_one) != (other, in_other):
         assert owner_in(one, in_one) != owner_in(other, in_other)
     assert owner_in(one, "") == one

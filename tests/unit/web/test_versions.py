@@ -134,7 +134,7 @@ V03_REQUESTS = [
 
 
 @pytest.mark.parametrize(("method", "path", "given", "headers"), V03_REQUESTS)
-async def test_v03_response_lacks_data_marker_of_sdk(
+async def test_v03_response_omits_data_part_compat_marker(
     method: str, path: str, given: Any, headers: dict[str, str]
 ) -> None:
     """The SDK marks data that is no object in the metadata of a v0.3 part."""

@@ -141,7 +141,7 @@ def test_invalid_agent_name_is_reported_with_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["SendMessage", "message/send"])
-async def test_adk_example_answers_in_deployment(dialect: str, tmp_path: Path) -> None:
+async def test_adk_example_answers_and_continues_session(dialect: str, tmp_path: Path) -> None:
     """Sessions and artifacts are in memory; the second message continues the session."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
@@ -178,7 +178,9 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
         pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph", marks=pytest.mark.deep),
     ],
 )
-def test_deployment_imports_one_framework_lazily(path: str, loads: str, never: str, tmp_path: Path) -> None:
+def test_deployment_imports_only_needed_framework_at_first_turn(
+    path: str, loads: str, never: str, tmp_path: Path
+) -> None:
     """The test reads `sys.modules` before and after a turn."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{one: {{path: {ROOT / path}}}}}}}")
@@ -279,7 +281,7 @@ async def test_agent_after_transfer_answers_next_turn(dialect: str) -> None:
     assert (answer_text(first), answer_text(second)) == ("I help.", "Still me.")
 
 
-async def test_agent_configuration_is_in_unstored_session_state(dialect: str) -> None:
+async def test_session_provides_agent_configuration_without_storing_it(dialect: str) -> None:
     """An instruction's placeholder uses a value of the configuration; the session does not store the configuration."""
     sessions = InMemorySessionService()
     model = scripted_model(["Fine."], ["Fine."])

@@ -194,7 +194,7 @@ async def test_output_of_root_in_task_mode_is_the_answer(dialect: str) -> None:
     assert (state(task), data(task)) == ("COMPLETED", [{"result": "Bob"}])
 
 
-async def test_failed_agent_in_task_mode_is_canceled(dialect: str) -> None:
+async def test_root_answers_after_agent_in_task_mode_failed(dialect: str) -> None:
     clerk = llm_agent([ValueError()], name="clerk", mode="task", description="Asks for the name.")
     root = llm_agent([call("clerk", request="go")], ["What else?"], sub_agents=[clerk])
     async with http(parts(served(root)).app()) as client:
@@ -253,7 +253,7 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
 
 
 @pytest.mark.parametrize("given", ["yes", {"confirmed": True}])
-async def test_confirmation_has_questions_payload_by_default(dialect: str, given: Any) -> None:
+async def test_confirmation_schema_has_payload_as_default(dialect: str, given: Any) -> None:
     """The schema has the payload as a default, so that a form shows it."""
     model = scripted_model([call("pay_after_confirmation", amount=5)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[pay_after_confirmation])
@@ -265,7 +265,7 @@ async def test_confirmation_has_questions_payload_by_default(dialect: str, given
     assert (state(done), paid) == ("COMPLETED", [5])
 
 
-async def test_confirmed_arguments_are_rendered_as_integers(dialect: str) -> None:
+async def test_confirmation_request_renders_whole_numbers_as_integers(dialect: str) -> None:
     root = LlmAgent(name="root", model=scripted_model([call("pay", amount=5)]), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
         body = (await client.post("/", json=send(method=dialect))).text
@@ -343,7 +343,7 @@ async def test_one_message_answers_several_interrupts(dialect: str, place: str) 
     assert (state(done), paid) == ("COMPLETED", [2])
 
 
-async def test_part_without_interrupt_is_refused(dialect: str) -> None:
+async def test_answer_part_without_interrupt_id_is_refused(dialect: str) -> None:
     """Nothing runs, and the error lists the interrupts."""
     model = scripted_model([call("pay", "call-1", amount=1), call("pay", "call-2", amount=2)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
@@ -391,7 +391,7 @@ class City(BaseModel):
         (str, {"a": 1}, "42", "'42'"),
     ],
 )
-async def test_answer_outside_schema_repeats_the_question(
+async def test_answer_violating_schema_repeats_interrupt(
     dialect: str, schema: Any, bad: Any, good: Any, shown: str
 ) -> None:
     async with http(parts(served(asking(schema))).app()) as client:

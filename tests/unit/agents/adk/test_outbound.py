@@ -78,7 +78,7 @@ def look() -> str:
     return "a file"
 
 
-async def test_unfinished_partial_text_is_the_answer(dialect: str) -> None:
+async def test_partial_text_without_final_event_is_the_answer(dialect: str) -> None:
     streamed = [text_event("One."), text_event("Tw", partial=True), text_event("o", partial=True)]
     async with http(parts(served(yielding_agent(*streamed))).app()) as client:
         task = await ask(client, dialect)
@@ -105,7 +105,7 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
     assert spoken in ("a1 a2 a3b1 b2 b3", "b1 b2 b3a1 a2 a3")
 
 
-async def test_parallel_message_follows_its_own_stream() -> None:
+async def test_parallel_message_streams_later_but_is_recorded_immediately() -> None:
     """A message completed during another message's stream is streamed after that message, but recorded before it."""
     begun, told = asyncio.Event(), asyncio.Event()
 
@@ -155,7 +155,7 @@ async def test_partial_text_of_ended_agent_becomes_message(dialect: str) -> None
     assert (answer_text(task), history(task)) == ("Two.", ["hi", "One."])
 
 
-async def test_streams_of_parallel_custom_agents_are_messages(dialect: str) -> None:
+async def test_each_parallel_custom_agents_stream_becomes_a_message(dialect: str) -> None:
     """A custom agent may yield events without a branch."""
     branches: list[BaseAgent] = [
         YieldingAgent(name=name, events=[text_event(text, partial=True) for text in ("Hel", "lo.")])

@@ -66,7 +66,7 @@ def test_adk_validates_answers_by_schema() -> None:
         rehydration._validate_resume_response(42, {"type": "string"})
 
 
-def test_runner_cleans_up_its_root_task() -> None:
+def test_adk_cleanup_of_root_task_keeps_its_signature() -> None:
     assert list(inspect.signature(Runner._cleanup_root_task).parameters) == ["self", "task", "node_name"]
 
 
@@ -80,7 +80,7 @@ def test_canceled_model_response_produces_abort_event() -> None:
     assert abort_events._is_abort_event(response)
 
 
-def test_adk_status_of_completed_node_is_3() -> None:
+def test_adk_completed_status_equals_our_constant() -> None:
     assert NodeStatus.COMPLETED.value == thread._COMPLETED
 
 

@@ -29,7 +29,7 @@ def test_streaming_message_is_recorded_after_its_end() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_message_completed_behind_a_stream_waits() -> None:
+def test_message_completed_during_another_stream_waits_for_it() -> None:
     """The message follows its chunks; messages keep the order of their completion."""
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
@@ -55,7 +55,7 @@ def test_unstreamed_message_keeps_order_of_completion() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "whole", "A"]
 
 
-def test_unfinished_message_streams_after_open_message() -> None:
+def test_waiting_messages_chunks_stream_after_open_message_ends() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

@@ -205,7 +205,7 @@ one_after_another = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
-async def test_interrupted_turn_ends_like_an_undisturbed_one(tree: str) -> None:
+async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
     """The test loses the process after one stored event, a later one in each run.
 
     A tool with a stored result is not called again; no message is lost or recorded twice.
@@ -309,7 +309,9 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
         pytest.param(ParallelAgent, AfterCrash.FAIL, marks=pytest.mark.deep),
     ],
 )
-async def test_transferred_workflow_is_not_resumable(workflow: type[BaseAgent], resume: AfterCrash) -> None:
+async def test_workflow_agent_reached_by_transfer_is_not_resumable(
+    workflow: type[BaseAgent], resume: AfterCrash
+) -> None:
     """ADK would restart the workflow without the interrupted step, so the turn of an unfinished workflow fails."""
 
     def tree() -> LlmAgent:
@@ -345,7 +347,7 @@ async def test_app_without_resumability_resumes_llm_agents_only() -> None:
         assert ran["pay"] == 1
 
 
-async def test_stored_final_event_finishes_resumed_turn() -> None:
+async def test_turn_resumed_after_final_event_calls_no_model() -> None:
     """After a crash before ADK's end marker, the model is not called again."""
     model = scripted_model(["The answer."])
     task = await run_to_end(served(LlmAgent(name="root", model=model), CrashingSessions(2)))
@@ -456,6 +458,6 @@ async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monke
     assert ran == once
 
 
-async def test_custom_agent_is_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_custom_agent_ignores_drain_request(monkeypatch: pytest.MonkeyPatch) -> None:
     task, handoffs = await run_drained(served(yielding_agent(text_event("One."), text_event("Two."))), monkeypatch)
     assert (outcome(task), handoffs) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

@@ -234,7 +234,7 @@ async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
     assert seen == {"callback": "m-1", "tool": "m-1"}
 
 
-async def test_agent_tool_finds_current_turns_context(dialect: str) -> None:
+async def test_tool_within_agent_tool_receives_turns_aion_context(dialect: str) -> None:
     """An AgentTool runs under an ADK Runner of its own, so the context variable provides the turn."""
 
     def message_id(tool_context: ToolContext) -> str:
@@ -325,7 +325,7 @@ async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", CANCELED_ITSELF)
 
 
-async def test_canceled_branchs_text_is_no_message() -> None:
+async def test_partial_text_of_canceled_branch_becomes_no_message() -> None:
     """The failure of one branch cancels the other one in the middle of its text."""
     spoke = asyncio.Event()
 

@@ -69,7 +69,7 @@ async def test_stream_has_exactly_one_message(version: str) -> None:
 
 
 @both_versions
-async def test_reply_setting_task_returns_the_task(version: str) -> None:
+async def test_reply_setting_task_makes_response_a_task(version: str) -> None:
     async with http(agent_of(answers, ReplyAs.TASK).app()) as client:
         task = await sent(client, METHODS[version][0])
         frames = await streamed(client, METHODS[version][1], message_id="m-2")
@@ -121,7 +121,7 @@ async def test_task_is_streamed_while_its_executor_works() -> None:
     assert kinds == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_message_after_other_output_returns_the_task() -> None:
+async def test_executor_message_after_artifact_makes_response_a_task() -> None:
     async def saves(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("a file"), name="file")
         await answers(context, queue, updater)
@@ -133,7 +133,7 @@ async def test_message_after_other_output_returns_the_task() -> None:
     assert [frame["kind"] for frame in frames] == ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
 
 
-async def test_message_after_a_new_task_is_the_response() -> None:
+async def test_executor_message_after_new_task_is_the_response() -> None:
     """The SDK's samples begin with a new Task. The TCK's executor then sends a Message."""
 
     async def begins(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -199,7 +199,7 @@ root_agent = Says(name="says")
 
 
 @pytest.mark.parametrize(("source", "kind"), [(EXECUTOR, "message"), (ADK, "task")], ids=["executor", "adk"])
-async def test_default_response_depends_on_the_framework(source: str, kind: str, tmp_path: Path) -> None:
+async def test_framework_decides_default_kind_of_response(source: str, kind: str, tmp_path: Path) -> None:
     """The aion.yaml has no `reply`; the response is the same before and after the agent's code is loaded."""
     (tmp_path / "agent.py").write_text(source)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    mine:\n      path: agent.py\n")

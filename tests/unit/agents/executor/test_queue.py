@@ -72,7 +72,7 @@ class FullTaskStore(MemoryTaskStore):
         raise StoreUnavailable("full")
 
 
-async def test_unrecorded_event_stops_its_executor() -> None:
+async def test_executor_stops_if_its_event_cannot_be_recorded() -> None:
     continued: list[str] = []
     stopped = asyncio.Event()
 

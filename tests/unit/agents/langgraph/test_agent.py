@@ -102,7 +102,7 @@ class ToolCaller(BaseChatModel):
 
 @pytest.mark.parametrize("make", [create_react_agent, create_agent], ids=["create_react_agent", "create_agent"])
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-async def test_prebuilt_agent_answers_without_tool_results(
+async def test_prebuilt_agents_tool_results_are_not_sent(
     make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The operator's log has the tool calls; no client gets them."""
@@ -127,7 +127,7 @@ async def test_prebuilt_agent_answers_without_tool_results(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_turns_share_thread_but_not_answers() -> None:
+async def test_turn_without_answer_does_not_repeat_earlier_answer() -> None:
     """An AIMessage of an earlier turn is never the answer."""
     seen: list[list[str]] = []
 
@@ -200,7 +200,7 @@ async def test_failed_outbox_task_is_merged_into_task() -> None:
     assert task["metadata"] == {"mine": 1, "deep": {"kept": 2}}
 
 
-async def test_graph_state_contains_sent_messages() -> None:
+async def test_sent_messages_are_added_to_graph_state() -> None:
     """The state gets an AIMessage with the A2A message's id, for a reply and for an outbox."""
     seen: list[list[BaseMessage]] = []
 
@@ -301,7 +301,7 @@ async def test_sub_agent_is_announced_without_its_internal_events(
     assert "internal:checkpoint" in kinds
 
 
-async def test_failed_turn_leaves_valid_graph_conversation() -> None:
+async def test_failed_turns_open_tool_calls_are_answered() -> None:
     """Open tool calls are answered, so that the next turn's model call is valid."""
     asked: list[list[BaseMessage]] = []
 

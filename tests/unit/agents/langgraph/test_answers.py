@@ -75,7 +75,7 @@ def asking(state: State) -> State:
 # ── Messages before an interrupt ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_answer_alongside_interrupt_is_sent_once(method: str) -> None:
+async def test_answer_of_branch_beside_interrupt_is_sent_once(method: str) -> None:
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
 
@@ -159,7 +159,7 @@ async def test_each_message_of_a_node_is_recorded_once(method: str) -> None:
     assert texts(task) == ["first", "second"]
 
 
-async def test_messages_of_other_nodes_are_not_recorded(method: str) -> None:
+async def test_only_last_nodes_new_messages_are_recorded(method: str) -> None:
     """Messages that are in the state already are not recorded either."""
 
     def drafts(state: State) -> State:
@@ -199,7 +199,7 @@ async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None
     assert texts(task) == ["first", "second"]
 
 
-async def test_emitted_answer_keeps_its_id(method: str) -> None:
+async def test_emitted_and_returned_answer_is_stored_once(method: str) -> None:
     """The message is once in the task and once in the graph's state."""
     seen: list[list[str]] = []
 
@@ -278,7 +278,7 @@ async def test_turn_without_answer_logs_warning(method: str, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("is_entrypoint", [False, True])
-async def test_deep_output_is_named_in_warning(
+async def test_warning_names_too_deeply_nested_output(
     is_entrypoint: bool, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def works(state: State) -> State:
@@ -306,7 +306,7 @@ async def test_answer_before_empty_message_is_used(method: str) -> None:
     assert texts(task) == ["The answer."]
 
 
-async def test_structured_response_survives_the_turn(
+async def test_next_turn_reads_stored_structured_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The agent's module defines a class that the state's annotations do not name."""
@@ -368,7 +368,7 @@ async def test_structured_output_of_subagent_is_answer(method: str) -> None:
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_call_of_subgraph_announces_its_node() -> None:
+async def test_each_subgraph_call_announces_calling_node() -> None:
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:

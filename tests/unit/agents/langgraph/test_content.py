@@ -215,7 +215,7 @@ def test_audio_output_has_media_type_of_its_bytes(audio: bytes, media_type: str)
         assert (message.parts[-1].raw, message.parts[-1].media_type) == (audio, media_type)
 
 
-def test_audio_without_data_has_no_part() -> None:
+def test_audio_without_data_adds_no_message_part() -> None:
     message = message_of(AIMessage("Hi.", additional_kwargs={"audio": {"id": "audio-1"}}))
     assert [part.text for part in message.parts] == ["Hi."]
 

@@ -80,7 +80,7 @@ async def test_parts_become_content_of_human_message(method: str) -> None:
 
 
 @BOTH
-async def test_graph_with_inbox_gets_text_only(method: str) -> None:
+async def test_messages_of_graph_with_inbox_have_text_only(method: str) -> None:
     seen: list[AnyMessage] = []
 
     def node(state: HybridState) -> dict[str, Any]:
@@ -104,7 +104,7 @@ async def test_adjacent_text_parts_become_one_text(method: str) -> None:
 
 
 @BOTH
-async def test_data_alone_is_text_of_human_message(method: str) -> None:
+async def test_data_only_message_becomes_json_text(method: str) -> None:
     seen: list[Any] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ async def test_aborted_reply_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_aborted_reply_caught_by_node_is_no_fallback() -> None:
+async def test_caught_aborted_reply_is_no_fallback_answer() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")

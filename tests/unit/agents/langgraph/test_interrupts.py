@@ -192,7 +192,7 @@ class Seats(BaseModel):
     number: int
 
 
-async def test_answer_against_response_schema_repeats_interrupt() -> None:
+async def test_answer_violating_response_schema_repeats_interrupt() -> None:
     """LangGraph refuses an answer that violates `response_schema` of `interrupt`, and stores nothing of it."""
 
     def node(state: Any) -> Any:
@@ -241,7 +241,7 @@ def test_interrupt_with_ai_message_has_its_text() -> None:
     assert text.text == "Do it?"
 
 
-async def test_breakpoint_within_subgraph_names_its_own_node() -> None:
+async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
     inner: Any = StateGraph(MessagesState).add_node("plan", lambda state: {}).add_node("act", lambda state: {})
     inner = inner.add_edge(START, "plan").add_edge("plan", "act").compile(interrupt_before=["act"])
     graph: Any = StateGraph(MessagesState).add_node("worker", inner).add_edge(START, "worker")

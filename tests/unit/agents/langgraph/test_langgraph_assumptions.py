@@ -105,7 +105,7 @@ async def test_new_run_id_discards_unfinished_run() -> None:
     assert finished(await graph.aget_state(turn("turn-2")), "turn-2")
 
 
-async def test_thread_without_checkpoint_is_unfinished() -> None:
+async def test_turn_without_checkpoint_is_unfinished() -> None:
     graph = chain([], "a").compile(InMemorySaver())
     state = await graph.aget_state(turn("turn-1"))
     assert (state.created_at, state.tasks, finished(state, "turn-1")) == (None, (), False)
@@ -118,7 +118,7 @@ async def test_thread_without_checkpoint_is_unfinished() -> None:
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
-async def test_one_readable_write_counts_node_as_finished() -> None:
+async def test_node_with_one_stored_write_counts_as_finished() -> None:
     """For this reason the writes of a LangGraph task are one request, after the record of its emissions."""
     ran: list[str] = []
     saver = InMemorySaver()
@@ -134,7 +134,7 @@ async def test_one_readable_write_counts_node_as_finished() -> None:
     assert (ran, finished(state, "turn-1"), state.values) == (["a"], True, {"trail": ["a"]})
 
 
-async def test_checkpoint_of_renamed_node_ends_immediately() -> None:
+async def test_run_ends_immediately_if_next_node_was_renamed() -> None:
     """For this reason the turn stores the node names as a fingerprint."""
     ran: list[str] = []
     saver = InMemorySaver()
@@ -174,7 +174,7 @@ async def test_drain_stops_after_running_step() -> None:
     assert (finished(state, "turn-1"), state.values) == (True, {"trail": ["a", "b", "c"]})
 
 
-async def test_early_drain_runs_nothing() -> None:
+async def test_drain_requested_before_run_runs_no_node() -> None:
     """For this reason handoffs are limited: an invocation that drains at once makes no progress."""
     ran: list[str] = []
     control = RunControl()
@@ -201,7 +201,7 @@ async def test_run_control_is_polled_before_each_step() -> None:
     assert (ran, looked) == (["a"], [0, 0, 1])
 
 
-async def test_checkpoint_is_stored_before_its_node() -> None:
+async def test_checkpoint_is_stored_before_its_node_runs() -> None:
     """For this reason a node repeated after a crash has the same task id, the key of its emissions."""
     order: list[str] = []
 
@@ -215,7 +215,7 @@ async def test_checkpoint_is_stored_before_its_node() -> None:
     assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
 
 
-async def test_checkpoint_event_precedes_its_nodes() -> None:
+async def test_checkpoint_event_precedes_run_of_its_nodes() -> None:
     """For this reason the checkpointer knows the number of a step's nodes before their writes."""
     order: list[str] = []
     stream = (
@@ -246,7 +246,7 @@ class Tenant(TypedDict):
 
 
 @pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
-async def test_graph_copy_takes_our_saver(own: Any) -> None:
+async def test_graph_copy_uses_the_given_saver(own: Any) -> None:
     async def a(state: TrailState, runtime: Any) -> Any:
         return {"trail": ["a"]}
 
@@ -267,7 +267,7 @@ async def test_graph_copy_takes_our_saver(own: Any) -> None:
     assert not isinstance(own, InMemorySaver) or "t" not in own.storage
 
 
-async def test_entrypoint_copy_takes_our_saver() -> None:
+async def test_entrypoint_copy_uses_the_given_saver() -> None:
     @entrypoint()
     async def work(given: str) -> str:
         return given.upper()
@@ -328,7 +328,7 @@ async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
     assert await graph.ainvoke(Command(resume={first["x?"]: "1"}), config) == {"trail": ["x11"]}
 
 
-async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
+async def test_interrupt_is_stored_in_subgraph_before_parent_graph() -> None:
     """For this reason the innermost interrupt counts after a crash: the outer interrupt may be answered already."""
     order: list[str] = []
 
@@ -351,7 +351,7 @@ async def test_subgraph_interrupt_is_stored_before_its_node() -> None:
     assert order == ["sub: __interrupt__", "sub: __resume__", ": __interrupt__"]
 
 
-async def test_answer_is_stored_after_its_node() -> None:
+async def test_answer_is_stored_only_after_its_node_ends() -> None:
     """For this reason answers are stored with the turn: a crash in the node repeats the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
@@ -374,7 +374,7 @@ async def test_answer_is_stored_after_its_node() -> None:
     assert await questions(graph, turn("turn-1")) == asked
 
 
-async def test_subgraph_without_checkpointer_needs_our_default(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_langgraph_fails_for_subgraph_without_checkpointer(monkeypatch: pytest.MonkeyPatch) -> None:
     """If LangGraph no longer fails here, remove `_NothingToStore` from `aion_core/agents/langgraph/turn.py`."""
     importlib.import_module("aion_core.agents.langgraph.turn")
     monkeypatch.delattr(PregelLoop, "_put_checkpoint_fut")

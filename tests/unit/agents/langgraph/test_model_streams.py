@@ -62,7 +62,7 @@ def test_reply_is_buffered_while_model_streams() -> None:
     assert streamed == [("model", "m1 ", False), ("model", "m2", False), ("model", END, False)]
 
 
-def test_aborted_reply_releases_stream_and_drops_buffer() -> None:
+def test_aborted_text_is_dropped_and_waiting_text_streams() -> None:
     streams = ModelStreams({()})
     streamed = texts(
         list(streams.add_reply("r1 ", "reply", namespace="")),
@@ -75,7 +75,7 @@ def test_aborted_reply_releases_stream_and_drops_buffer() -> None:
     assert streamed == [("reply", "r1 ", False), ("reply", "", True), ("model", "m1 ", False)]
 
 
-def test_replies_and_aborted_text_are_no_fallback() -> None:
+def test_replies_and_aborted_text_are_no_fallback_answer() -> None:
     """A reply is the answer by itself."""
     streams = ModelStreams({()})
     list(streams.add(chunk("kept", "one", last=True)))

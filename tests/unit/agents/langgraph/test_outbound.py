@@ -82,7 +82,7 @@ class OnlyMessagesModel(BaseModel):
 
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
-async def test_inbox_reaches_state_outside_input_schema(schema: Any) -> None:
+async def test_graph_state_receives_inbox_missing_from_input_schema(schema: Any) -> None:
     """A conditional edge at START can read the inbox too."""
     seen: list[Any] = []
 
@@ -307,7 +307,7 @@ async def test_empty_message_from_graph_sends_nothing() -> None:
     assert "message" not in events[-1]["status"]
 
 
-async def test_emission_to_other_stream_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_to_other_stream_does_not_delay_answer(caplog: pytest.LogCaptureFixture) -> None:
     """Such an emission goes to no client; the checkpoint waits only until the stream of the emission is known."""
     elsewhere: list[Any] = []
 

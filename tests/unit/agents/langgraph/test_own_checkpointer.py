@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_state_lost_by_checkpointer_does_not_rerun_nodes(emits: bool) -> None:
+async def test_turn_fails_without_rerun_if_checkpointer_lost_state(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))
@@ -128,7 +128,7 @@ async def test_state_lost_by_checkpointer_does_not_rerun_nodes(emits: bool) -> N
     assert ran == ["charge"]
 
 
-async def test_turn_without_checkpoint_starts_with_persistent_checkpointer() -> None:
+async def test_persistent_checkpointer_without_checkpoint_starts_turn_anew() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))

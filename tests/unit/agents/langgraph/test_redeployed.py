@@ -110,7 +110,7 @@ async def test_missing_subgraph_node_fails() -> None:
         await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
 
 
-async def test_new_turn_runs_on_another_graphs_thread() -> None:
+async def test_new_turn_runs_after_another_graphs_unfinished_turn() -> None:
     """The other graph's last turn is unfinished."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
@@ -143,7 +143,7 @@ async def test_answer_to_existing_node_resumes() -> None:
     assert said(await ending(row(saver, "ask"), asked("this", 2, HI, question))) == "heard this"
 
 
-async def test_finished_turn_answers_on_any_graph() -> None:
+async def test_finished_turn_returns_stored_answer_after_redeployment() -> None:
     """The process died between the last checkpoint and the answer: no node is left to run."""
     saver = InMemorySaver()
     assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"

@@ -81,7 +81,7 @@ async def test_return_immediately_returns_working_task(version: str) -> None:
     assert [state(event) for event in events] == ["submitted", "working", "completed"]
 
 
-async def test_answer_is_an_agent_message(version: str) -> None:
+async def test_answer_has_fields_of_an_agent_message(version: str) -> None:
     """The answer has a role, parts and an id, and in v0.3 its kind; `role: assistant` and `content` do not occur."""
     async with http(
         parts(one_node(lambda state: {"messages": [{"role": "assistant", "content": "Done!"}]})).app()
@@ -97,7 +97,7 @@ async def test_answer_is_an_agent_message(version: str) -> None:
     )
 
 
-async def test_outbox_cannot_set_unknown_task_state(version: str) -> None:
+async def test_outbox_cannot_set_v03_state_unknown(version: str) -> None:
     """Only v0.3 has the state `unknown`."""
     outbox = {
         "kind": "task",

@@ -215,7 +215,7 @@ async def test_authors_graph_stays_unchanged() -> None:
     assert graph.store is None
 
 
-async def test_two_services_of_one_graph_share_no_memory() -> None:
+async def test_two_apps_serving_one_graph_share_no_memory() -> None:
     graph = one_node(by_parameter).compile()
     for _ in range(2):
         assert await talk(graph, "red") == [("TASK_STATE_COMPLETED", "[]")]

@@ -42,14 +42,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["module_of_tasks", "names_of_tasks"])
-def test_classes_of_imported_tasks_are_stored(name: str) -> None:
+def test_stored_classes_include_those_of_imported_langgraph_tasks(name: str) -> None:
     """Only a task's first run returns its own object: after an interrupt its result is read from the checkpoint."""
     module = importlib.import_module(name)
     assert {"Plan", "Result"} <= {kind.__name__ for kind in stored_classes(module.flow, module)}
 
 
 @pytest.mark.usefixtures("folder")
-def test_classes_of_tasks_are_found_from_the_graphs_module() -> None:
+def test_stored_classes_are_found_without_given_module() -> None:
     flow: Any = importlib.import_module("names_of_tasks").flow
     assert "Plan" in {kind.__name__ for kind in stored_classes(flow, None)}
 
@@ -67,7 +67,7 @@ def test_named_tuple_of_state_is_stored() -> None:
     assert Point in stored_classes(graph, None)
 
 
-def test_graph_without_own_classes_stores_none() -> None:
+def test_graph_without_own_classes_has_no_stored_classes() -> None:
     @entrypoint()
     def flow(given: Any) -> None: ...
 

@@ -14,7 +14,7 @@ def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
     return UnreturnedOutput(lambda: saver, config, returns=True)
 
 
-async def test_streamed_text_belongs_only_to_its_turn() -> None:
+async def test_stored_text_is_loaded_only_by_its_turn() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
     one.start(first)

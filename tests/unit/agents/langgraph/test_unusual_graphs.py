@@ -88,7 +88,7 @@ async def test_graph_without_output_completes_without_message() -> None:
 
 
 @pytest.mark.parametrize("many", [3_000, pytest.param(100_000, marks=pytest.mark.deep)])
-async def test_many_chunks_need_limited_memory_each(many: int, request: pytest.FixtureRequest) -> None:
+async def test_each_emitted_chunk_retains_limited_memory(many: int, request: pytest.FixtureRequest) -> None:
     if request.getfixturevalue("dialect") != "SendMessage":
         pytest.skip("the memory of a chunk is the same in both protocol versions")
 
@@ -189,7 +189,7 @@ async def test_custom_state_classes_survive_checkpoints() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_last_values_of_five_stream_modes_are_used() -> None:
+async def test_final_message_with_repeated_id_replaces_draft() -> None:
     """The answer is the last AIMessage of the final state; its chunks come before."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
@@ -246,7 +246,7 @@ async def test_storing_sent_messages_runs_no_edges() -> None:
     assert routed == ["routed"]
 
 
-async def test_sent_messages_extend_list_without_reducer() -> None:
+async def test_only_list_with_reducer_keeps_sent_messages() -> None:
     seen: list[list[str]] = []
 
     class Plain(TypedDict):
@@ -267,7 +267,7 @@ async def test_sent_messages_extend_list_without_reducer() -> None:
 
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
-async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
+async def test_uncleared_outbox_is_not_sent_in_next_turn(kind: str) -> None:
     """An outbox is consumed by the turn that wrote it."""
 
     class Reduced(TypedDict):
@@ -292,7 +292,7 @@ async def test_uncleared_outbox_belongs_to_its_turn(kind: str) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
 )
-async def test_interrupt_of_any_value_is_readable(value: Any) -> None:
+async def test_interrupt_may_contain_value_of_any_type(value: Any) -> None:
     """LangGraph takes any value; the log stores JSON for every client."""
 
     def asks(state: State) -> State:

@@ -25,7 +25,7 @@ def function_url(**iam: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("event", [rest_api, function_url])
-async def test_iam_signer_of_event_is_principal(clock: ManualClock, event: Any) -> None:
+async def test_iam_user_or_role_identifies_the_caller(clock: ManualClock, event: Any) -> None:
     """Covers events of both HTTP entry points."""
     app = AuthApp(clock, iam=AwsIamScheme())
     user = "arn:aws:iam::123456789012:user/alice"

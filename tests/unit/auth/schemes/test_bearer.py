@@ -180,7 +180,7 @@ async def test_token_in_query_is_ignored(app: AuthApp, issuer: Issuer) -> None:
         assert (await app.get(path=path)).status_code == 401
 
 
-async def test_gateway_lookalike_headers_are_ignored(app: AuthApp, issuer: Issuer) -> None:
+async def test_headers_imitating_a_gateway_are_ignored(app: AuthApp, issuer: Issuer) -> None:
     spoofed = [
         ("X-Forwarded-User", "alice"),
         ("X-Amzn-Oidc-Identity", "alice"),

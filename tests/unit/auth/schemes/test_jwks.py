@@ -158,7 +158,7 @@ async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualCl
 # ── A slow issuer ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_whole_fetch_has_time_limit(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jwks_fetch_time_limit_covers_whole_response(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop's clock jumps at each byte: each read of the socket is in time, the whole fetch is not."""
     loop, ahead = asyncio.get_running_loop(), 0.0
     now = loop.time
@@ -294,7 +294,7 @@ async def test_callers_wait_for_refresh_of_hour_old_keys(
 
 
 @pytest.mark.parametrize("failure", [DocumentUnreadable("no answer"), RuntimeError("unexpected")], ids=repr)
-async def test_failed_refresh_of_served_keys_is_warning(
+async def test_failed_refresh_of_cached_keys_logs_warning(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
     """An error would feed the alarm that rolls a deployment back, but Lambda may just have frozen the fetch."""
