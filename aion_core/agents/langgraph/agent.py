@@ -218,8 +218,8 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
 # ── Resumption ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TOO_MANY_STEPS = (
-    "The agent took the most steps of a turn and did not end. Its author sets their number: `recursion_limit` of the "
-    "agent in aion.yaml."
+    "The agent reached the maximum number of steps and did not end. Its author sets this number: `recursion_limit` of "
+    "the agent in aion.yaml, or in the config with which it calls another graph."
 )
 STATE_NOT_STORED = "The server stopped in the middle of this turn, and the graph stores no state to resume from."
 STATE_LOST = (
