@@ -8,7 +8,7 @@ from contextlib import contextmanager
 MANY_MODULES = 100
 """Number of imported modules after which the existing objects are frozen. A package such as LangGraph has more."""
 YOUNG_OBJECTS = 10_000
-"""Number of new objects after which Python searches them for garbage."""
+"""Number of new objects that starts a garbage collection of the youngest generation, after the freeze."""
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def no_garbage_collection() -> Iterator[None]:
     finally:
         if len(sys.modules) - modules >= MANY_MODULES:
             gc.freeze()
-            # Raise the threshold from 700: a turn creates about a thousand objects and would wait for a collection.
+            # Raise Python's threshold (700 new objects), so that a turn, with about a thousand, triggers no collection.
             gc.set_threshold(YOUNG_OBJECTS)
         if was_enabled:
             gc.enable()

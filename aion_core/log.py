@@ -164,7 +164,7 @@ def install() -> None:
 
 
 def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
-    """Add a handler of the server to the root logger. With `alone`, remove all others. See `kept_handlers`."""
+    """Add a handler of the server to the root logger. With `alone`, first remove all other handlers."""
     root = logging.getLogger()
     if alone:
         root.handlers.clear()
@@ -187,7 +187,8 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
 
     def restore() -> None:
         if _existing.disabled:
-            # Reset this flag first. If another thread disables all loggers meanwhile, the next call enables them again.
+            # Enable `_existing` first. If another thread disables all loggers during the loop, it disables `_existing`
+            # too, and the next call of `restore` enables them again.
             _existing.disabled = False
             for name, logger in list(root.manager.loggerDict.items()):
                 if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
@@ -205,7 +206,7 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
 
 
 _existing = logging.getLogger(__name__)
-"""A logger of the server from its start: it is disabled if all existing loggers are."""
+"""Logger of this module. If an agent's code disables all existing loggers, this one is disabled too."""
 
 _SERVER = ("aion_core", "handlers")
 """Names of the server's loggers."""
@@ -218,7 +219,7 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     try:
         message = record.getMessage()
     except Exception:
-        # Leave the record unchanged, because the handler reports a wrong format string.
+        # Leave a record with a wrong format string unchanged, because the log handler reports this error.
         return record
     # Escape line breaks if the message has arguments, because an argument could forge a log line.
     clean = one_line(message) if record.args else message

@@ -130,7 +130,7 @@ def _without_content(attributes: Attributes) -> Attributes:
 
 
 def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
-    """Return the parent context of a new span, and its links. None means the current span as parent."""
+    """Return the parent of a new span and the links to other spans. None as parent means the current span."""
     if not traceparent:
         return None, []
     around = trace.get_current_span().get_span_context()

@@ -186,7 +186,10 @@ class _Reader:
         return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
 
     def refuse_on_lambda(self, name: str) -> bool:
-        """Return False for a variable that is `off`. Raises ConfigurationError on Lambda, except in SAM local."""
+        """Return False for the variable `name` with the value `off`, or raise ConfigurationError on Lambda.
+
+        The value `off` disables authentication. On Lambda it is allowed only in SAM local.
+        """
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
             raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False

@@ -139,7 +139,7 @@ def _task_id(events: Sequence[StreamResponse]) -> str:
 
 
 def _chunks(events: Sequence[StreamResponse]) -> tuple[str, ...]:
-    """Return the text chunks streamed by a model, or else the texts of the artifacts."""
+    """Return the text chunks that a model has streamed. If there are none, return the texts of the artifacts."""
     artifacts = [event.artifact_update.artifact for event in events if event.HasField("artifact_update")]
     deltas = _texts([artifact for artifact in artifacts if artifact.artifact_id == STREAM_DELTA_ID])
     return deltas or _texts(artifacts)

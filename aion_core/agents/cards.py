@@ -54,7 +54,7 @@ def public_card(
 
 
 def extended_card(card: AgentCard, config: AgentConfig, policy: AuthPolicy | None = None) -> AgentCard | None:
-    """Return the extended card of an agent; None if its configuration declares none."""
+    """Return the extended card of an agent; None if aion.yaml declares no extended card for the agent."""
     more = config.extended_card if config.capabilities.extended_agent_card else None
     if more is None:
         return None
@@ -80,7 +80,7 @@ def _skills(skills: Sequence[Skill], required: Mapping[str, Sequence[Requirement
 
 
 def card_schemes(policy: AuthPolicy) -> dict[str, SecurityScheme]:
-    """Return the security schemes for the card: those that the policy's requirements use."""
+    """Return the card's security schemes. The card omits schemes of the policy that no requirement names."""
     return {name: scheme.on_card() for name, scheme in policy.required_schemes.items()}
 
 

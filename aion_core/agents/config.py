@@ -368,7 +368,7 @@ Place = tuple[str, ...]
 
 
 def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
-    """Return the second half of an error message about an unknown key; "" if there is no advice.
+    """Return advice about an unknown key, as the second half of its error message; "" without advice.
 
     `where` is the path of the key. If the key is valid at another level, the text names that level. Otherwise the text
     suggests a similar key of the same level.

@@ -150,7 +150,8 @@ def _discover_langgraph_json(file: Path) -> Discovered:
 def _discover_adk_folder(folder: Path) -> Discovered:
     """Return the agent of an ADK folder.
 
-    Its path is relative to the parent folder, because a package is imported by its name, as in `adk web`.
+    The path of the agent is relative to the parent folder, because Python imports the folder as a package, as in `adk
+    web`.
     """
     if (folder / "__init__.py").is_file() or not (folder / "agent.py").is_file():
         # Like ADK, read the `.env` in the agent's folder, or else the one in the parent folder.
@@ -217,12 +218,12 @@ def _single_agent(
 
 
 def _id_of(file: Path, name: str = "") -> str:
-    """Return an id for a file's agent: the first distinctive name of the agent, the file or the folder."""
+    """Return an id for a file's agent: the first distinctive one of the names of the agent, the file and the folder."""
     return _distinctive(name, file.stem, file.parent.name)
 
 
 def _distinctive(*names: str) -> str:
-    """Return the first name that is not a usual one such as "agent" or "main"; otherwise the last non-empty name."""
+    """Return the first name that is not generic, such as "agent" or "main"; if all are, the last non-empty name."""
     usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
     return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
 

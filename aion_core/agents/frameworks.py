@@ -23,7 +23,7 @@ class AgentDependencies(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True, kw_only=True):
-    """Description of an agent framework, for code outside its adapter package.
+    """Description of an agent framework, for code that must not import the framework's adapter.
 
     Creating the description does not import the framework.
     """

@@ -50,7 +50,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     this name, the name is generated. Raises the exceptions of the file's code.
     """
     put_on_path(roots)
-    # Discard Python's cached lists of files, because the file may be newer than the cached list of its folder.
+    # Discard Python's cached folder listings, because the file may have been created after its folder was listed.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     if name is not None:
@@ -80,11 +80,13 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
     """Return a dotted module name that imports exactly this file; None if there is no such name."""
     root = _root_of(file, roots)
     if _is_package(file.parent):
-        # Append to the end of sys.path: a package's `types.py` or `email.py` must not replace the standard library's.
+        # Append the folder to the end of sys.path, so that the package's `types.py` or `email.py` does not replace the
+        # module of this name in the standard library.
         if str(file.parent) not in sys.path:
             sys.path.append(str(file.parent))
     elif str(file.parent) not in sys.path:
-        # Let the file import modules of its own folder, as if Python ran the file there.
+        # Insert the file's folder first, so that the file can import modules beside it, as if Python ran the file as a
+        # script.
         sys.path.insert(0, str(file.parent))
     if root is None:
         return None
@@ -99,13 +101,14 @@ def _name_of(file: Path, roots: Sequence[Path]) -> str | None:
 
 
 def _root_of(file: Path, roots: Sequence[Path]) -> Path | None:
-    """Return the folder from which the file can be imported by a dotted name; None if there is no such folder."""
+    """Return the folder that must be on sys.path to import the file by a dotted name; None if no folder is known."""
     if _is_package(file.parent):
         return next(folder for folder in file.parents if not _is_package(folder))
     above = [root.resolve() for root in roots[:-1] if root.resolve() in file.parents]
     if above:
         return max(above, key=lambda root: len(root.parts))
-    # Treat the folder as a package if a file outside of a package has relative imports.
+    # If the file has relative imports, treat its folder as a package although `__init__.py` is missing, because
+    # relative imports work only in a package.
     return file.parent.parent if _has_relative_imports(file) else None
 
 
@@ -140,10 +143,10 @@ def _import_alone(file: Path) -> ModuleType:
     for name, known in list(sys.modules.items()):
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known
-    # The generated name must be the same in each process: checkpoints store a class with its module's name.
+    # Derive the same name in each process, because checkpoints refer to a class by the name of its module.
     name = f"{GENERATED_NAME}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None  # noqa: S101  # the name ends in .py
+    assert spec is not None  # noqa: S101  # importlib has a loader for .py files
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     # Register the module before its code runs: dataclasses and get_type_hints look up their module in sys.modules.
@@ -160,7 +163,7 @@ def _import_alone(file: Path) -> ModuleType:
 
 
 class _SameFileFinder(MetaPathFinder):
-    """Import hook: if an agent's file is imported under a second name, return the existing module.
+    """Import hook: if code imports an agent's file under a second name, it gets the existing module of that file.
 
     Otherwise the file's classes would exist twice, and `isinstance` would fail between the copies.
     """

@@ -64,8 +64,8 @@ def inbound_of(request: TurnRequest) -> Inbound:
     try:
         return read(request.message, request.request)
     except InvalidMessage as error:
-        # Treat the request as a message. Only a request stored by an earlier version of aion can be invalid here,
-        # because the server checks new requests before their turn.
+        # Ignore the extensions and treat the request as a plain message. Its extensions can be invalid only if an
+        # earlier version of aion stored the request, because the server checks new requests on receipt.
         logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
         return Inbound()
 
@@ -83,7 +83,8 @@ def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:
         **({ALLOWED_SKILLS: metadata_in[ALLOWED_SKILLS]} if ALLOWED_SKILLS in metadata_in else {}),
         **{key: value for key, value in named.items() if value},
     }
-    # Skip pydantic's validation: the server has checked task and message, and validation would convert both to JSON.
+    # Skip pydantic's validation, because it would convert task and message to JSON, which takes time, and the server
+    # has checked both already.
     return A2AInbox.model_construct(task=request.task, message=request.message, metadata=metadata)
 
 
@@ -119,7 +120,7 @@ class InvalidResumeInput(ValueError):
 
 
 def answered_question(request: TurnRequest) -> Message | None:
-    """Return the agent's question that the turn's message answers; None if it answers none."""
+    """Return the agent's question that the turn's message answers; None if the message answers no question."""
     history = request.task.history
     place = next((n for n, message in enumerate(history) if message.message_id == request.message.message_id), 0)
     before = history[place - 1] if place else None
@@ -156,12 +157,12 @@ async def thread_history(
 async def _latest_messages(request: TurnRequest, limit: int, before: str | None) -> list[Message]:
     this = request.message
     if request.history is None:
-        # Use the task's messages, because this request has no access to the context's history.
+        # Use the messages of the task only, because this turn cannot read the messages of the context's other tasks.
         messages = list(request.task.history)
         place = next((n for n, message in enumerate(messages) if message.message_id == before), len(messages))
         return messages[:place]
     if before not in (None, this.message_id):
         return list(await request.history(limit, before))
-    # Remove the turn's own message, because the history may contain it already.
+    # Remove the turn's message from the read history, because it is appended at the end in any case.
     earlier = [each for each in await request.history(limit + 1, None) if each.message_id != this.message_id]
     return earlier if before is not None else [*earlier, this]

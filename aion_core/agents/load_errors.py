@@ -232,7 +232,8 @@ def _variable_remedy(error: BaseException, file: str, folder: Path) -> str:
 def _missing_variable(error: BaseException) -> str:
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        # Return the key only if the module `os` raised the error: a key of another mapping is no variable.
+        # Return the key only if `os.environ` raised the error, because a key of another mapping is no environment
+        # variable.
         return error.args[0] if frames and frames[-1].f_globals.get("__name__") == "os" else ""
     if setting := _missing_setting(error):
         return setting

@@ -65,7 +65,7 @@ class LazyAgent:
 
     @property
     def reply(self) -> ReplyAs:
-        """Form of the response to a client. `agent` becomes `task` if the loaded agent never sends a Message."""
+        """Form of the response to a client. `agent` becomes `task` if the loaded agent's framework sends no Message."""
         is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
         return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
 
@@ -133,7 +133,8 @@ class LazyAgent:
             ) from error
         except ConfigurationError as error:
             raise AgentLoadError(f"{path}: {error}", **object_location(found, folder)) from error
-        except (Exception, SystemExit) as error:  # compiling a graph runs the author's code and LangGraph's checks
+        # Catch every exception, because compiling a graph runs the author's code.
+        except (Exception, SystemExit) as error:
             explained = explain_error(error, path, folder, "cannot be served:")
             if explained.where:
                 raise explained from error

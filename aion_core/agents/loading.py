@@ -31,8 +31,8 @@ def load_agents(agents: Sequence[Agent]) -> list[Exception]:
 def load_in_init(agents: Sequence[Agent], seconds: float | None = INIT_SECONDS, *, fails: bool = True) -> None:
     """Load the agents in a thread, and wait for at most `seconds`. A slower import continues in the background.
 
-    If `seconds` is None, wait for all agents. If no agent can be loaded, raise the first error, unless `fails` is
-    False.
+    If `seconds` is None, wait for all agents. Raise the first error if all agents have failed to load, unless `fails`
+    is False.
     """
     failures: list[Exception] = []
     # Use a daemon thread, so that an import that hangs does not keep the process running.

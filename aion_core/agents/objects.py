@@ -105,7 +105,7 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
         return import_file(file, roots) if file is not None else import_name(place, roots)
     except ConfigurationError:
         raise
-    except (Exception, SystemExit) as error:  # the author's module may raise anything
+    except (Exception, SystemExit) as error:  # catch every exception, because the author's module may raise any
         if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             looked = ", ".join(str(root) for root in roots)
             raise AgentLoadError(
@@ -156,7 +156,7 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
 
 
 def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by name, without second names of an agent and without parts of other agents."""
+    """Return the agents by name. Omit an agent that is part of another agent, and further names of the same agent."""
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
     for name, agent in agents.items():
@@ -203,13 +203,13 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     named = getattr(factory, "model_fields", {}).get("name") if inspect.isclass(factory) else None
     call = factory
     if named is not None and named.is_required():
-        # Pass a `name`, because the class of an ADK agent may require one.
+        # Pass the class's name as `name`, because the class of an ADK agent may require this field.
         call = partial(factory, name=getattr(factory, "__name__", ""))
     try:
         made = call()
-        # Await the result by `asyncio.run`, because the loading thread has no event loop.
+        # Run an async function by `asyncio.run`, because the thread that loads agents has no event loop.
         made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
-    except (Exception, SystemExit) as error:  # the author's function may raise anything
+    except (Exception, SystemExit) as error:  # catch every exception, because the author's function may raise any
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))

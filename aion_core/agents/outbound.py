@@ -56,7 +56,7 @@ class StreamSequencer:
         return [chunk]
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
-        """Mark messages as complete. If one of them is streaming, end it and yield the next messages' chunks."""
+        """Mark messages as complete. If one of them is streaming, end it and yield the buffered chunks of the next."""
         self._closed.update(message_ids)
         if self.open and self.open in self._closed:
             yield Chunk("", self.open, ends=True)
@@ -173,14 +173,14 @@ class EmittedMessages:
         self._before = frozenset(self._by_id)
         """Ids of the task's agent messages before this turn."""
         for entry in request.recorded:
-            # Include messages recorded by an earlier attempt, because its nodes may not run again.
+            # Include messages recorded by an earlier attempt, because nodes that finished then do not run again.
             if entry.key and isinstance(entry.event, TaskStatusUpdateEvent) and entry.event.status.HasField("message"):
                 self._remember(entry.event.status.message, entry.key)
 
     def emit(self, given: Message, key: str) -> AgentMessage | None:
         """Return the emission of a message; None if the task has the message already.
 
-        If this turn has emitted a message with the same key, return that message again.
+        If this turn has emitted a message with the same key, return that message again, so that it keeps its id.
         """
         message = self._by_key.get(key) or self._new(given, key)
         if message is None:
@@ -197,14 +197,14 @@ class EmittedMessages:
         return message_id in self._by_id
 
     def of_others(self, is_streamed: Callable[[str], bool]) -> list[Message]:
-        """Return the messages of this turn for whose ids `is_streamed` returns False."""
+        """Return the messages of this turn except those whose id `is_streamed` accepts."""
         return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
         """Return a message of this turn with the same parts; if there is none, return this message.
 
-        Compare only the turn's last message and the messages whose keys have the prefix. So a text has one id, even if
-        the agent repeats it as its answer.
+        Compare only the turn's last message and the messages whose keys have the prefix. So the text has the same id if
+        the agent returns it a second time, as its answer.
         """
         emitted = [
             each
@@ -230,13 +230,13 @@ class EmittedMessages:
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
-        # Emit nothing for the repeated ids of an interrupted node that runs again: the node repeats its generated ids
-        # and the ids of its replies. The client has already received these messages, perhaps with another text.
+        # Emit nothing if an interrupted node runs again and so repeats its generated ids or the ids of its replies. The
+        # client has received these messages before the interrupt, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
         if known.parts == message.parts:
             return None
-        # Use another id: clients identify a task's messages by id, so a second message with the same id would be lost.
+        # Use another id, because clients identify messages by id and would ignore a second message with the same id.
         message.message_id = deterministic_id(message.message_id, self._task_id, key)
         return message
 
@@ -293,8 +293,8 @@ def reaction_artifact(request: TurnRequest, reaction: Reaction, key: str, opened
     action.artifact_id = f"{REACTION}:{reaction.message_id}:{reaction.key}" if REACTION in opened else REACTION
     action.name = REACTION_NAME
     opened.add(action.artifact_id)
-    # Copy the artifact's metadata to the event, because Aion's clients read the event's metadata. Readers of the stored
-    # task read the artifact's.
+    # Copy the artifact's metadata to the event, because Aion's clients read the metadata of the event. Clients that get
+    # the stored task read the metadata of the artifact.
     return AgentArtifact(action, key=key, metadata=to_json(action.metadata))
 
 
@@ -337,8 +337,8 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     """Return the emissions that merge an outbox Task into the server's task.
 
     They have the artifacts, messages, metadata and final state of the outbox Task, but not its ids. The answer is the
-    Task's status message, else the last message of its history. A buffered reply replaces the answer and all messages
-    of the outbox Task.
+    status message of the outbox Task, else the last message of its history. If the author's code has sent a reply, the
+    reply replaces all messages of the outbox Task.
     """
     patch = without_reserved_metadata(task)
     messages = [message for message in patch.history if message.role != Role.ROLE_USER]
@@ -381,7 +381,7 @@ def final_emissions(request: TurnRequest, output: TurnOutput) -> Iterator[Emissi
 
 
 def final_key(request: TurnRequest, place: object) -> str:
-    """Return the idempotency key of an emission at the end of the turn. `place` identifies it among these."""
+    """Return the idempotency key of an emission at the end of the turn. `place` is its name or number there."""
     return f"{FINAL}{request.turn.id}/{place}"
 
 
@@ -398,7 +398,7 @@ def with_artifact_id(request: TurnRequest, given: Artifact) -> Artifact:
 
 
 def _identified(request: TurnRequest, message: Message, name: object) -> Message:
-    """Give a message without an id a deterministic id, so that a repeated end of the turn has the same id."""
+    """Give a message without an id a deterministic id, so that a repeated end of the turn emits the same id."""
     if not message.message_id:
         message.message_id = deterministic_id(request.turn.id, str(name))
     return message

@@ -24,8 +24,9 @@ class Question(Struct, frozen=True):
 def question_message(questions: Sequence[Question], *, error: str = "") -> Message:
     """Return the status message with the questions in order, after `error`, the reason for refusing an answer.
 
-    `metadata.interruptId` is the id of the first interrupt. With several, each part names its interrupt in its own
-    metadata. `metadata.interrupts` lists id, text and schema of each, if there are several or if one has a schema.
+    `metadata.interruptId` is the id of the first interrupt. If there are several, the metadata of each part has the id
+    of its interrupt. `metadata.interrupts` lists id, text and schema of each interrupt if there are several or if one
+    has a schema.
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
     for question in questions:

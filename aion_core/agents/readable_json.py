@@ -33,7 +33,7 @@ def json_part(value: Any) -> Part:
 
 def _fits(value: Any) -> bool:
     try:
-        # Test the value within a list, because the object around a sent value takes one level of nesting.
+        # Check the depth of the value within a list, because the sent data part wraps the value in one more object.
         ParseDict({"data": [plain_json(value)]}, Part())
     except (ParseError, ValueError, RecursionError):
         return False

@@ -52,7 +52,7 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
     for files in (sorted(folder.glob("*.py")), _below(folder)):
         found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
-        # Leave out files that another file imports, unless all files import each other.
+        # Omit files that another found file imports. If all files import each other, return all of them.
         if parts := [each for each in found if each.file not in imported] or found:
             return parts
     return []

@@ -15,12 +15,12 @@ class Authenticator:
     """Authenticates the callers of one agent."""
 
     def __init__(self, agent_id: str, policy: AuthPolicy, verifiers: Mapping[str, Verifier]) -> None:
-        """Take the agent's auth policy, and a verifier for each required scheme by the scheme's name."""
+        """Authenticate by the agent's policy. `verifiers` has a verifier for each required scheme, by its name."""
         self._agent_id, self.policy = agent_id, policy
         self._verifiers = {name: verifiers[name] for name in policy.required_schemes}
 
     async def authenticate(self, credentials: RequestCredentials) -> AccessGranted | AccessDenied:
-        """Verify the credentials of a request, and grant or refuse access to the agent. Raises StoreError."""
+        """Verify a request's credentials, and grant or refuse access to the agent. Raises StoreError."""
         found = await asyncio.gather(*(verifier.verify(credentials) for verifier in self._verifiers.values()))
         results = dict(zip(self._verifiers, found, strict=True))
         decision = decide(self.policy, results, self._agent_id)
@@ -62,5 +62,5 @@ def www_authenticate(policy: AuthPolicy, denied: AccessDenied) -> str:
         scheme.challenge(is_invalid=name in denied.invalid, missing_scopes=missing_scopes)
         for name, scheme in policy.required_schemes.items()
     )
-    # Join the challenges in one header field, because on Lambda a header can have only one value.
+    # Join all challenges in one header value, because on Lambda a response header can have only one value.
     return ", ".join(challenges)

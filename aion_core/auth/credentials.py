@@ -1,7 +1,7 @@
 """Credentials of a request, from its headers, or from the Lambda event if AWS IAM has verified its signature.
 
-Credentials in query strings are ignored, because logs and histories store URLs (RFC 6750, 5.3). AWS writes the event,
-but the client writes the headers. So no header is trusted as information from AWS.
+Credentials in query strings are ignored, because logs and histories store URLs (RFC 6750, 5.3). Information from AWS,
+such as the signer, is read from the Lambda event only, because a client can send any header.
 """
 
 import re

@@ -13,26 +13,28 @@ from aion_core.auth.schemes.aws_iam import AwsIamScheme
 from aion_core.errors import ConfigurationError
 
 Requirement = Mapping[str, frozenset[str]]
-"""Required scopes by the name of an authentication scheme. A request needs credentials of all these schemes."""
+"""Required scopes by the name of an authentication scheme. A request must have credentials of every scheme in the
+mapping."""
 
 Results = Mapping[str, Principal | AuthFailure]
-"""Result of verification by the name of the required scheme: the principal, or the reason of the failure."""
+"""Results of the verifiers by the scheme's name: the caller's principal, or the reason of the failure."""
 
 
 class AuthPolicy(Struct, frozen=True):
-    """Authentication schemes of an agent, and its requirements for access."""
+    """Authentication schemes of an agent, and the requirements that a caller must fulfil for access."""
 
     schemes: Mapping[str, Scheme]
     require: tuple[Requirement, ...]
-    """Alternative requirements for access to the agent. A caller has to fulfil one of them."""
+    """Requirements for access to the agent. They are alternatives, so a caller has to fulfil only one of them."""
     skills: Mapping[str, tuple[Requirement, ...]] = field(default_factory=dict)
-    """Additional requirements of the restricted skills, by skill id. A caller has to fulfil one of a skill's."""
+    """Additional requirements of the restricted skills, by skill id. For each skill, a caller has to fulfil only one of
+    them."""
     has_open_skill: bool = True
     """True if the agent has a skill without additional requirements."""
 
     @property
     def required_schemes(self) -> dict[str, Scheme]:
-        """Return the schemes that the requirements name, by name. Aion verifies and advertises only these."""
+        """Return the schemes that a requirement names, by name. Aion verifies and advertises only these."""
         named = {name for each in (self.require, *self.skills.values()) for alternative in each for name in alternative}
         return {name: scheme for name, scheme in self.schemes.items() if name in named}
 
@@ -48,7 +50,7 @@ class AccessGranted(Struct, frozen=True):
 
     principal: Principal
     skills: frozenset[str] = frozenset()
-    """Ids of the restricted skills permitted to the caller."""
+    """Ids of the restricted skills that the caller may use."""
 
 
 class AccessDenied(Struct, frozen=True):
@@ -59,11 +61,11 @@ class AccessDenied(Struct, frozen=True):
     invalid: frozenset[str] = frozenset()
     """Names of the authentication schemes with wrong credentials in the request."""
     scopes: frozenset[str] = frozenset()
-    """Scopes required for access and missing in the credentials."""
+    """Scopes that access requires and the credentials lack."""
 
 
 def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted | AccessDenied:
-    """Grant or refuse access to the agent, by its policy and the results of the verifiers of all required schemes."""
+    """Grant or refuse access to the agent. `results` has the verifiers' results for all required schemes."""
     missing_scopes: frozenset[str] | None = None
     temporary: set[AuthFailure] = set()
     for requirement in policy.require:
@@ -79,7 +81,8 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
             skills = _permitted_skills(policy, results, caller, agent_id)
             if skills or policy.has_open_skill:
                 return AccessGranted(caller, skills)
-            # No skill is permitted. Report a temporary failure of a verifier, because it may be the reason.
+            # The caller may use no skill. If a verifier failed temporarily, report that failure, because it may be the
+            # reason.
             if failures := _TEMPORARY.intersection(results.values()):
                 temporary |= failures
                 continue
@@ -93,7 +96,7 @@ def decide(policy: AuthPolicy, results: Results, agent_id: str) -> AccessGranted
 
 
 def _fewest_scopes(policy: AuthPolicy, results: Results) -> frozenset[str]:
-    """Return the smallest set of missing scopes that would permit a restricted skill; empty if no set would."""
+    """Return the smallest set of missing scopes that would permit the caller a restricted skill; empty without one."""
     missing = [
         _missing_scopes(requirement, [result for name in requirement if isinstance(result := results[name], Principal)])
         for require in policy.skills.values()
@@ -122,7 +125,7 @@ def _same_tenant(principals: Iterable[Principal]) -> bool:
 
 
 def _combined(principals: list[Principal]) -> Principal:
-    """Return the first principal, with the tenant of the first principal that has a tenant."""
+    """Return the caller: the first principal, with the tenant of whichever principal has one."""
     first = principals[0]
     tenant = next((principal.tenant for principal in principals if principal.tenant), "")
     return Principal(first.issuer, first.subject, tenant, first.scopes, first.agents)
@@ -149,16 +152,16 @@ SIGNED, OPEN = "AWS_IAM", "NONE"
 """Authorizers of an HTTP entry point. With `SIGNED` AWS verifies signatures, with `OPEN` it forwards all requests."""
 
 _IAM_POLICY = AuthPolicy({"aws_iam": AwsIamScheme()}, ({"aws_iam": frozenset()},))
-"""Default policy if aion.yaml declares no policy and all HTTP entry points verify signatures. Callers are signers."""
+"""Policy of an aion.yaml without `security` if all HTTP entry points verify signatures. The signer is the caller."""
 
 
 def policies_at_entrypoints(
     policies: Mapping[str, AuthPolicy], agent_ids: Collection[str], authorizers: Collection[str]
 ) -> dict[str, AuthPolicy]:
-    """Return the auth policy of each agent after a check against the HTTP entry points' authorizers.
+    """Check that the HTTP entry points can enforce the agents' auth policies, and return the policy of each agent.
 
-    `authorizers` is empty outside the function of template.yaml. Raises ConfigurationError if callers would not be
-    authenticated, or if an entry point makes a policy impossible.
+    `authorizers` has the authorizers of the deployment's entry points; it is empty outside of the template's function.
+    Raises ConfigurationError if nobody would authenticate callers, or if no caller could fulfil a policy.
     """
     if not policies:
         if authorizers and set(authorizers) == {SIGNED}:

@@ -1,4 +1,4 @@
-"""Principal: identity of an authenticated caller, with the owner id of the caller's tasks."""
+"""Identity of an authenticated caller (principal), and the owner id under which the caller's tasks are stored."""
 
 import hashlib
 import json
@@ -8,11 +8,12 @@ from msgspec import Struct
 API_KEY_ISSUER = "urn:aion:api-key"
 BASIC_ISSUER = "urn:aion:basic"
 IAM_ISSUER = "urn:aws:iam"
-"""Issuers of principals without a token. The issuer of a token is a URL."""
+"""Issuers of principals that are authenticated without a token. They are no URLs, so they differ from every token's
+issuer."""
 
 
 class Principal(Struct, frozen=True):
-    """Authenticated caller: a subject of an issuer, and the limits of its credentials."""
+    """Authenticated caller: a subject of an issuer, with the tenant, scopes and agents that its credentials permit."""
 
     issuer: str
     subject: str
@@ -24,7 +25,7 @@ class Principal(Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Return the owner id of the principal's tasks outside tenants. Only issuer and subject determine it.
+        """Return the owner id of tasks that the principal creates without a tenant, computed from issuer and subject.
 
         The id is a hash of a JSON list, so that subjects of different issuers have different ids.
         """

@@ -31,13 +31,13 @@ class AuthFailure(Enum):
     INVALID = "invalid"
     """The credentials are wrong."""
     UNAVAILABLE = "unavailable"
-    """The data for the verification, such as signing keys, cannot be read now."""
+    """The verifier cannot read its data now, such as the issuer's signing keys."""
     TOO_MANY_ATTEMPTS = "too many attempts"
     """The credentials were not verified, since too many wrong passwords preceded them."""
 
 
 class Verifier(Protocol):
-    """Verifier for the credentials of one scheme."""
+    """Verifier that each scheme provides for its credentials."""
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
         """Verify the credentials. Return the principal, or the reason for the failure. Raises StoreError."""
@@ -57,7 +57,7 @@ class VerifierResources(Struct, frozen=True):
 class Scheme(BaseModel):
     """Authentication scheme, as configured in aion.yaml."""
 
-    # Refuse unknown keys, because a typing mistake must not turn a setting off.
+    # Refuse unknown keys, because a misspelled setting would otherwise be ignored.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     has_scopes: ClassVar[bool] = False
@@ -74,7 +74,7 @@ class Scheme(BaseModel):
 
     @property
     def identity(self) -> str:
-        """Return the identity of the scheme. Two schemes of one policy must not have the same identity."""
+        """Return the text that must be unique among the schemes of one policy, such as a token issuer's URL."""
         return self.type
 
     @property
@@ -83,7 +83,7 @@ class Scheme(BaseModel):
         return ("Authorization",)
 
     def duplicate_error(self, names: Sequence[str]) -> str:
-        """Return the error text for a policy with several schemes of the same identity, with their names."""
+        """Return the error text for a policy in which the schemes with these names have the same identity."""
         return f"{' and '.join(names)} are of one type; one such scheme is enough."
 
     @abstractmethod
@@ -102,12 +102,13 @@ class Scheme(BaseModel):
     def verifier(self, resources: VerifierResources) -> Verifier:
         """Return a verifier for the scheme's credentials. Raises ConfigurationError.
 
-        An implementation imports the libraries of its scheme in this method, so that other schemes do not load them.
+        An implementation imports the scheme's libraries in this method, so that deployments without the scheme do not
+        load them.
         """
 
 
 def http_scheme(scheme: str, description: str, bearer_format: str | None = None) -> SecurityScheme:
-    """Return the agent card's entry for a scheme with credentials in the `Authorization` header."""
+    """Return the agent card's entry for a scheme whose credentials are in the `Authorization` header."""
     return SecurityScheme(
         http_auth_security_scheme=pb.HTTPAuthSecurityScheme(
             scheme=scheme, bearer_format=bearer_format, description=description or None

@@ -28,10 +28,10 @@ Target = str | Mapping[str, Any]
 
 
 class ReplySink(Protocol):
-    """Protocol for the receiver of a turn's replies. A reply has precedence over every other answer of the turn."""
+    """Protocol of each framework's adapter for the author's replies. A reply precedes any other answer of the turn."""
 
     def next_message_id(self) -> str:
-        """Return a new message id for a reply without an id."""
+        """Return the message id to give to the next reply if the author has not set one."""
         ...
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
@@ -42,11 +42,11 @@ class ReplySink(Protocol):
         ...
 
     def abort(self, message_id: str) -> None:
-        """Abort the streamed reply with this id."""
+        """Abort the streamed reply with this id, so that its chunks are no answer of the turn."""
         ...
 
     def streaming(self) -> AbstractContextManager[None]:
-        """Return a context manager without automatic streaming of model calls, because the reply streams their text."""
+        """Return a context manager that turns off automatic streaming of model calls: the reply streams their text."""
         ...
 
     async def reply(self, message: a2a.Message, *, target: str | None) -> None:
@@ -57,11 +57,11 @@ class ReplySink(Protocol):
         ...
 
     async def react(self, key: str, *, message_id: str) -> None:
-        """React to the message with this id, for example with an emoji's name."""
+        """React to the message with this id. `key` names the reaction, for example an emoji."""
         ...
 
     async def typing(self) -> None:
-        """Show a typing indicator to clients. It is never stored."""
+        """Show a typing indicator to the clients that stream the task. It is never stored."""
         ...
 
     async def history(self, thread: "Thread", *, limit: int, before: str | None) -> "Sequence[Message]":
@@ -93,16 +93,16 @@ class Event:
     payload: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the event, named as in the A2A extension, such as `command`, `reactionKey` or `actionId`."""
     id: str = ""
-    """Id of the event, unique within its source. Empty for a message without an event."""
+    """Id of the event, unique within its source. Empty for a message that no source network has sent."""
     source: str = ""
     """Source of the event, as a URI."""
     raw: Mapping[str, Any] | None = None
-    """Original event of the source network, with the keys `provider` and `event`. None if the client omits it."""
+    """The source network's own event, with the keys `provider` and `event`. None if the client omits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """Conversation to which the turn's message belongs. Its id is not LangGraph's `thread_id`."""
+    """Conversation to which the turn's message belongs, such as a Slack thread. It is no LangGraph thread."""
 
     id: str
     """Id of the room, channel or thread in the source network. Without a source network, the A2A contextId."""
@@ -138,8 +138,8 @@ class Thread:
         if target is None:
             await self.reply(content, metadata=metadata)
         elif isinstance(target, str):
-            # Send a MessageAction only to a distribution, recognised by its routing, because another client may not
-            # understand the action.
+            # Send a MessageAction only to a client that is a distribution (it has sent `routing`), because another
+            # client may not understand this action.
             action = conversation_at(target) if target and self.routing is not None else None
             await self._say(content, target, action, metadata)
         else:
@@ -153,7 +153,7 @@ class Thread:
         return list(await self.sink.history(self, limit=limit, before=before))
 
     async def typing(self) -> None:
-        """Show a typing indicator to subscribed clients."""
+        """Show a typing indicator to the clients that stream the task. It is never stored."""
         await self.sink.typing()
 
     async def _say(
@@ -199,7 +199,8 @@ class Thread:
             self.sink.abort(message_id)
             raise
         finally:
-            # Close the iterator at once. Otherwise a cancelled turn would leave the connection to the model open.
+            # Close the author's iterator at once. Otherwise it would keep its connection to the model open after a
+            # cancelled turn.
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
         return "".join(said)
@@ -229,7 +230,7 @@ class Message:
         await self.thread.reply(content, metadata=metadata)
 
     async def react(self, key: str) -> None:
-        """React to this message, for example with an emoji's name."""
+        """React to this message. `key` names the reaction, for example an emoji."""
         if not key:
             raise ValueError("react's key is empty.")
         await self.thread.sink.react(key, message_id=self.id)
@@ -250,8 +251,8 @@ class AionContext:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
-        # Validate a context by its class only, because LangChain builds a pydantic model of a tool's parameters,
-        # including `runtime: ToolRuntime[AionContext]`.
+        # Tell pydantic to check only the class of an AionContext. LangChain builds a pydantic model of a tool's
+        # parameters, and one of them may be `runtime: ToolRuntime[AionContext]`.
         return core_schema.is_instance_schema(cls)
 
 
@@ -278,8 +279,8 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
     try:
         yield
     finally:
-        # Ignore the error of `reset`: if another asyncio task closes an agent's async generator, the token is from
-        # another context.
+        # Ignore the error of `reset`, which occurs if another asyncio task closes the agent's async generator, because
+        # the token then belongs to another context.
         with suppress(ValueError):
             _current.reset(token)
 

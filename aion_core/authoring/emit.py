@@ -31,7 +31,7 @@ class ArtifactEmitted:
     append: bool
     last_chunk: bool
     node: str = field(default="", compare=False)
-    """Name of the emitting node's run. See `running_node`."""
+    """Name of the run of the node that has emitted the artifact. See `running_node`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def emit_data(
 ) -> None:
     """Send structured data to the client as an artifact, in chunks as with `emit_file`.
 
-    A2A's numbers are doubles: send an integer beyond 2**53 as text if its last digits matter.
+    A2A's numbers are doubles, so an integer beyond 2**53 loses its last digits. Send it as text if they matter.
 
     Raises ValueError for data outside JSON.
     """
@@ -132,11 +132,12 @@ def emit_task_metadata(writer: Writer, metadata: Mapping[str, Any]) -> None:
 
 
 emission_listener: ContextVar[Callable[[object], None] | None] = ContextVar("aion_handed", default=None)
-"""Function that receives each emission before the writer. With it, the server tracks pending emissions."""
+"""Function called with each emission before LangGraph's writer. The server uses it to wait until emissions are
+recorded."""
 
 
 def write_emission(writer: Writer, emission: object) -> None:
-    """Report the emission to the listener and give it to the writer."""
+    """Report the emission to the turn's `emission_listener`, if any, and pass it to LangGraph's stream writer."""
     listener = emission_listener.get()
     if listener is not None:
         listener(emission)
@@ -144,9 +145,9 @@ def write_emission(writer: Writer, emission: object) -> None:
 
 
 def running_node() -> str:
-    """Return a name for the current run and attempt of a LangGraph node, or "" outside of a node.
+    """Return a name for the current run of a LangGraph node, with the number of its attempt; "" outside of a node.
 
-    After a crash, the same node runs again under the same name. So the server recognises repeated emissions.
+    If a node runs again after a crash, its run has the same name, so that the server recognises repeated emissions.
     """
     # Do not import LangGraph here, because it may be missing and its import is slow.
     langgraph = sys.modules.get("langgraph.runtime")

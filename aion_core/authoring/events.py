@@ -71,8 +71,8 @@ async def _call(handler: Handler, given: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(handler):
         return await handler(**given)
     returned = await asyncio.to_thread(handler, **given)
-    # Await the result if possible, because the handler may be a lambda around an async call, or a callable object with
-    # an async `__call__`.
+    # Await the result if it is awaitable. The handler's own kind does not show this: it may be a lambda around an async
+    # call, or an object with an async `__call__`.
     return await returned if inspect.isawaitable(returned) else returned
 
 

@@ -1,4 +1,4 @@
-"""Conversion of an author's values to JSON and to the protocol's types, checked and copied. Pure.
+"""Conversion of an author's values to JSON and to A2A types. The values are checked, and never changed.
 
 A message or a task may be an SDK protobuf object, v1 JSON, v0.3 JSON, or a pydantic model of the SDK's v0.3. A missing
 id is valid: the server sets ids.
@@ -145,7 +145,7 @@ def _read(given: Any, wanted: type[T], kind: Kind) -> T:
 
 
 def _plain(given: Any) -> Mapping[str, Any] | None:
-    # Compare module names instead of importing the v0.3 models, because most callers do not use them.
+    # Recognise the SDK's v0.3 models by their module name, because importing them only for this check would be slow.
     if any(base.__module__ == _V03_MODELS for base in type(given).__mro__):
         dumped = given.model_dump(mode="json", by_alias=True, exclude_none=True)
         return dumped if isinstance(dumped, Mapping) else None
@@ -175,7 +175,7 @@ def _part(given: Any) -> Any:
         part |= {_FILE.get(key, key): held for key, held in file.items()}
     metadata = part.get("metadata")
     if isinstance(metadata, dict) and metadata.get("data_part_compat") and isinstance(part.get("data"), dict):
-        # Unwrap the value, because the SDK wraps other v1 values than objects as {"value": …} in v0.3's data parts.
+        # Unwrap {"value": …}, because the SDK wraps a v1 value that is no object in this way in a data part of v0.3.
         part["data"] = part["data"].get("value")
         part["metadata"] = _but(metadata, "data_part_compat") or None
     if isinstance(raw := part.get("raw"), str):

@@ -39,7 +39,8 @@ class _Envelope(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickle the dumped fields: LangGraph's cache pickles a node's input, but the SDK's types cannot be pickled.
+        # Pickle the fields as JSON, because LangGraph's cache pickles a node's input, and the SDK's types cannot be
+        # pickled.
         return type(self).model_validate, (self.model_dump(),)
 
 
@@ -58,7 +59,7 @@ class A2AInbox(_Envelope):
 
 
 class A2AOutbox(_Envelope):
-    """Output of a turn: either a message, or a task to merge into the server's task.
+    """Output of a turn, set by the author: either a message, or a task to merge into the server's task.
 
     Message and task may be an SDK object, v1 or v0.3 JSON, or an SDK model of v0.3. The server sets ids and keys with
     the prefix `aion:`, and ignores those of the author.

@@ -1,4 +1,4 @@
-"""Large payloads in S3, and access to all versions of S3 objects."""
+"""Large payloads in S3, and deletion of all versions of S3 objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
 
 class S3Blobs:
-    """`ports.Blobs` in one S3 bucket."""
+    """Store of large payloads in one S3 bucket (`ports.Blobs`)."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def put(self, name: str, content: bytes) -> None:
-        """See `ports.Blobs.put`."""
+        """Store the bytes as an S3 object of this name. See `ports.Blobs.put`."""
         await self._s3("put_object", Bucket=self._bucket, Key=name, Body=content)
 
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
-        """See `ports.Blobs.put_new`."""
+        """Store the bytes and metadata unless the S3 object exists. See `ports.Blobs.put_new`."""
         try:
             await self._s3(
                 "put_object",
@@ -41,14 +41,14 @@ class S3Blobs:
         return True
 
     async def get(self, name: str) -> bytes | None:
-        """See `ports.Blobs.get`."""
+        """Return the content of the S3 object, or None. See `ports.Blobs.get`."""
         try:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
         except NoSuchObject:
             return None
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
-        """See `ports.Blobs.metadata`."""
+        """Return the metadata of the S3 object, or None. See `ports.Blobs.metadata`."""
         try:
             found = await self._s3("head_object", Bucket=self._bucket, Key=name)
         except NoSuchObject:
@@ -57,7 +57,7 @@ class S3Blobs:
         return metadata
 
     async def names(self, prefix: str) -> Sequence[str]:
-        """See `ports.Blobs.names`."""
+        """Return the names of all S3 objects with this prefix. See `ports.Blobs.names`."""
         names: list[str] = []
         start: dict[str, str] = {}
         while True:
@@ -68,18 +68,18 @@ class S3Blobs:
             start = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def delete(self, name: str) -> None:
-        """See `ports.Blobs.delete`."""
+        """Delete the S3 object of this name. See `ports.Blobs.delete`."""
         await self._s3("delete_object", Bucket=self._bucket, Key=name)
 
 
 class S3ObjectVersions:
-    """`ports.payloads.ObjectVersions` in one S3 bucket."""
+    """Access to all versions of the objects in one S3 bucket (`ports.payloads.ObjectVersions`)."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """See `ports.payloads.ObjectVersions.page`."""
+        """Return a page of versions and delete markers of S3 objects. See `ports.payloads.ObjectVersions.page`."""
         answer = await self._s3("list_object_versions", Bucket=self._bucket, Prefix=prefix, **(after or {}))
         versions = [_version(each, is_marker=False) for each in answer.get("Versions", ())]
         versions += [_version(each, is_marker=True) for each in answer.get("DeleteMarkers", ())]
@@ -89,7 +89,7 @@ class S3ObjectVersions:
         return VersionPage(versions, following)
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """See `ports.payloads.ObjectVersions.delete`."""
+        """Delete these versions of S3 objects. See `ports.payloads.ObjectVersions.delete`."""
         objects = [{"Key": name, "VersionId": version_id} for name, version_id in versions]
         request = {"Objects": objects, "Quiet": True}
         answer = await self._s3("delete_objects", Bucket=self._bucket, Delete=request)

@@ -1,6 +1,7 @@
 """Envelope encryption with KMS.
 
-The encrypted form contains its data key, encrypted by KMS: `version | length | wrapped key | nonce | ciphertext`.
+Each encrypted text contains its own data key, encrypted by KMS: `version | length of the key | encrypted key | nonce |
+ciphertext`.
 """
 
 import asyncio
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_LIFE = timedelta(hours=1)
-"""Time for which one data key encrypts: KMS gets one request an hour, and a leaked key exposes an hour's data."""
+"""Time for which one data key is used to encrypt. A process sends KMS one request an hour, and a leaked data key
+exposes an hour's data."""
 
 CACHED_KEYS = 256
 """Maximum number of decrypted data keys in the cache."""
 
 CONTEXT = {"application": "aion"}
-"""Encryption context. KMS binds each data key to it, and logs it with each use."""
+"""Encryption context. KMS decrypts a data key only with the same context, and logs the context with each use."""
 
 _VERSION, _NONCE, _NEW = b"\x01", 12, b""
 
@@ -46,10 +48,10 @@ def _aes(made: Mapping[str, Any]) -> "AESGCM":
 
 
 class KMSCipher:
-    """`ports.Cipher` with data keys that one KMS key encrypts."""
+    """Cipher whose data keys are encrypted by one KMS key (`ports.Cipher`)."""
 
     def __init__(self, kms: AwsClient, clock: Clock, *, key: str) -> None:
-        """`key` is the KMS key's ARN, id or alias."""
+        """Encrypt data keys by the KMS key with this ARN, id or alias."""
         self._kms, self._clock, self._key = kms, clock, key
         self._current: _DataKey | None = None
         self._cache: dict[bytes, AESGCM] = {}
@@ -57,14 +59,14 @@ class KMSCipher:
         """Locks by event loop and data key. Concurrent decryptions with one data key make one KMS request."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
-        """See `ports.Cipher.encrypt`."""
+        """Encrypt the content with the current data key. See `ports.Cipher.encrypt`."""
         current = await self._data_key()
         nonce = os.urandom(_NONCE)
         head = _VERSION + len(current.wrapped).to_bytes(2, "big") + current.wrapped
         return head + nonce + current.key.encrypt(nonce, content, about.encode())
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
-        """See `ports.Cipher.decrypt`."""
+        """Decrypt the content with the data key that it contains. See `ports.Cipher.decrypt`."""
         from cryptography.exceptions import InvalidTag
 
         if encrypted[:1] != _VERSION:
@@ -93,14 +95,15 @@ class KMSCipher:
         async with self._lock(wrapped):
             known = self._cache.get(wrapped)
             if known is None:
-                # Pass KeyId, so that KMS refuses a data key encrypted by a key of another account.
+                # Pass KeyId, so that KMS refuses a data key that was encrypted by any other KMS key.
                 made = await self._kms("decrypt", KeyId=self._key, CiphertextBlob=wrapped, EncryptionContext=CONTEXT)
                 known = _aes(made)
                 self._remember(wrapped, known)
         return known
 
     def _lock(self, wrapped: bytes) -> asyncio.Lock:
-        # Use one lock for each event loop: a test process runs several. The weak dictionary drops unused locks.
+        # Use a lock of its own for each event loop, because a test process runs several loops. The weak dictionary
+        # drops unused locks.
         return self._locks.setdefault((id(asyncio.get_running_loop()), wrapped), asyncio.Lock())
 
     def _remember(self, wrapped: bytes, key: "AESGCM") -> None:

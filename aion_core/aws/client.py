@@ -18,12 +18,13 @@ WORKERS = 16
 """Default number of concurrent calls to AWS."""
 
 TIMEOUT = 3.0
-"""Time limit of a call, in seconds. The table answers in milliseconds or not at all, so a turn need not wait longer."""
+"""Time limit of a call, in seconds. DynamoDB normally answers in milliseconds, so a longer wait rarely helps a turn."""
 
 _CONFIG = Config(
     connect_timeout=1,
     retries={"mode": "standard", "total_max_attempts": 2},
-    # Add connections for the threads of the heartbeats, because they renew leases beside the workers' calls.
+    # Add connections for the heartbeats, because their threads renew leases while all WORKERS threads may be calling
+    # AWS.
     max_pool_connections=WORKERS + 48,
 )
 
@@ -75,7 +76,7 @@ class AwsClient:
     def __init__(
         self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
     ) -> None:
-        """Make the calls in threads of `executor`: asyncio's default executor may be blocked by an agent's nodes."""
+        """Make the calls in threads of `executor`, because an agent's nodes may block asyncio's default executor."""
         self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class AwsClient:
 
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation of the AWS service in this thread, and return AWS's response."""
-        # Create the client within `_call`, to convert errors such as a missing region or an unknown profile.
+        # Create the client within `_call`, which also converts the errors of its creation, such as a missing region.
         return _call(operation, lambda: self._operation(operation)(**parameters))
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
@@ -114,7 +115,7 @@ class AwsClient:
 
 
 def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
-    """Create a boto3 client of the service from the environment, with aion's time limits."""
+    """Create a boto3 client of the service, configured by environment variables, with aion's time limits."""
     config = _EMULATOR_CONFIG if "AWS_ENDPOINT_URL" in os.environ else _CONFIG
     config = config.merge(Config(read_timeout=timeout, connect_timeout=max(1.0, timeout / 3)))
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]

@@ -38,7 +38,8 @@ from aion_core.ports.table import (
 Attribute = dict[str, Any]
 """Value in DynamoDB JSON, such as `{"S": "text"}`."""
 
-# Encoders by exact type, because a bool is also an int. They are much faster than boto3's, and use no Decimals.
+# Encoders by a value's exact type, because a bool is also an int. They are much faster than boto3's serializer, and
+# convert numbers without Decimal.
 _ENCODERS: dict[type, Callable[[Any], Attribute]] = {
     str: lambda value: {"S": value},
     int: lambda value: {"N": str(int(value))},
@@ -94,7 +95,8 @@ def encoded_key(key: Key) -> dict[str, Attribute]:
 class Placeholders:
     """Placeholders for names and values in the expressions of one DynamoDB request.
 
-    DynamoDB reserves 573 attribute names, and refuses unused values.
+    Names need placeholders because DynamoDB reserves 573 words. A request must define no placeholder that it does not
+    use.
     """
 
     def __init__(self) -> None:
@@ -143,11 +145,12 @@ class Placeholders:
                 short = self.name(name)
                 return f"attribute_not_exists({short}) OR size({short}) < {self.value(length)}"
             case NotEmpty(name):
-                # Check first that the attribute exists, because emulators fail at the size of a missing attribute.
+                # Check first that the attribute exists, because emulators fail if `size()` has a missing attribute.
                 short = self.name(name)
                 return f"attribute_exists({short}) AND size({short}) > {self.value(0)}"
             case Both(()) | Either(()):
-                return "()"  # Let DynamoDB refuse an empty condition, because it is a programming error.
+                # Leave an empty condition to DynamoDB, which refuses it, because it is a programming error.
+                return "()"
             case Both((only,)) | Either((only,)):
                 return self.condition(only)
             case Both(conditions):
@@ -156,7 +159,7 @@ class Placeholders:
                 return " OR ".join(map(self.condition, conditions))
 
     def _conjunct(self, condition: Condition) -> str:
-        """Return a condition's expression for use within AND. DynamoDB refuses redundant parentheses."""
+        """Return a condition's expression for use within AND. DynamoDB refuses parentheses that are not needed."""
         expression = self.condition(condition)
         return f"({expression})" if _is_disjunction(condition) else expression
 
@@ -193,7 +196,7 @@ def _is_disjunction(condition: Condition) -> bool:
 
 
 def write_parameters(table: str, write: Write) -> tuple[str, dict[str, Any]]:
-    """Return a write's transaction action, such as `Put`, and its parameters, which also fit a single write."""
+    """Return the transaction action of a write, such as `Put`, and its parameters. PutItem etc. take the same ones."""
     placeholders = Placeholders()
     parameters: dict[str, Any] = {"TableName": table}
     match write:
@@ -218,17 +221,17 @@ _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 
 
 class DynamoDBTable:
-    """`ports.table.Table` in one DynamoDB table."""
+    """Table port implemented by one DynamoDB table (`ports.table.Table`)."""
 
     def __init__(self, calls: AwsClient, *, name: str) -> None:
         self._calls, self._name = calls, name
 
     async def get(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get`."""
+        """Read an item with GetItem. See `ports.table.Table.get`."""
         return _item(await self._calls("get_item", **self._get(key)))
 
     def get_blocking(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get_blocking`."""
+        """Read an item with GetItem in the calling thread. See `ports.table.Table.get_blocking`."""
         return _item(self._calls.blocking("get_item", **self._get(key)))
 
     def _get(self, key: Key) -> dict[str, Any]:
@@ -245,7 +248,7 @@ class DynamoDBTable:
         after: Any = None,
         keys_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query`."""
+        """Read a page of items with Query. See `ports.table.Table.query`."""
         placeholders, options = Placeholders(), _page_options(newest_first=newest_first, limit=limit, after=after)
         if keys_only:
             options["ProjectionExpression"] = placeholders.names((PARTITION, SORT, TTL_ATTRIBUTE))
@@ -264,7 +267,7 @@ class DynamoDBTable:
         only_if: Condition | None = None,
         count_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query_index`."""
+        """Read a page of items with Query on an index. See `ports.table.Table.query_index`."""
         placeholders, options = Placeholders(), _page_options(newest_first=newest_first, limit=limit, after=after)
         options["IndexName"] = index.name
         if only_if is not None:
@@ -279,7 +282,8 @@ class DynamoDBTable:
         if first > last:
             return Page([], 0)  # Return no items, because DynamoDB refuses a range with its end before its start.
         name, value = placeholders.name, placeholders.value
-        # Set no lower bound for an empty `first`: no key is empty, and DynamoDB refuses comparisons with an empty text.
+        # Set no lower bound if `first` is empty, because DynamoDB refuses comparisons with an empty text. No key is
+        # empty, so the result is the same.
         span = f"<= {value(last)}" if first == "" else f"BETWEEN {value(first)} AND {value(last)}"
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
@@ -295,7 +299,7 @@ class DynamoDBTable:
         attributes: Sequence[str] = (),
         consistent: bool = False,
     ) -> Page:
-        """See `ports.table.Table.scan`."""
+        """Read a page of all items with Scan. See `ports.table.Table.scan`."""
         placeholders, options = Placeholders(), _page_options(after=after)
         if attributes:
             options["ProjectionExpression"] = placeholders.names(attributes)
@@ -312,31 +316,31 @@ class DynamoDBTable:
         )
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """See `ports.table.Table.write`."""
+        """Put, update or delete one item. See `ports.table.Table.write`."""
         kind, parameters = write_parameters(self._name, write)
         if returning and kind in _RETURN_VALUES:
             parameters["ReturnValues"] = _RETURN_VALUES[kind]
         return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
 
     async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.table.ErasableTable.delete_all`."""
+        """Delete items with one BatchWriteItem. See `ports.table.ErasableTable.delete_all`."""
         requests = [{"DeleteRequest": {"Key": encoded_key(key)}} for key in keys]
         answer = await self._calls("batch_write_item", RequestItems={self._name: requests})
         left = answer.get("UnprocessedItems", {}).get(self._name, [])
         return [key for key, request in zip(keys, requests, strict=True) if request in left]
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """See `ports.table.Table.write_blocking`."""
+        """Put, update or delete one item in the calling thread. See `ports.table.Table.write_blocking`."""
         kind, parameters = write_parameters(self._name, write)
         self._calls.blocking(f"{kind.lower()}_item", **parameters)
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """See `ports.table.Table.transact`."""
+        """Make all of the writes or none of them. See `ports.table.Table.transact`."""
         if len(writes) == 1 and not token and not isinstance(writes[0], ConditionCheck):
             await self.write(writes[0])  # Use a single write, because it costs half as much as a transaction.
             return
         actions = [{kind: parameters} for kind, parameters in (write_parameters(self._name, each) for each in writes)]
-        # Leave out a missing token, because botocore then generates a token for each call.
+        # Omit an empty token, so that botocore generates a new token for each call.
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 

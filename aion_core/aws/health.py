@@ -1,4 +1,4 @@
-"""Health checks of a deployment's AWS resources. They write nothing and read no content."""
+"""Health checks of a deployment's AWS resources. They only read settings, and no stored content."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
 async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
-    """Describe the problems of the DynamoDB table, if any. Raises StoreError if the table cannot be read."""
+    """Return a description of each problem of the DynamoDB table. Raises StoreError if it cannot be read."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
     ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
     return [*_index_problems(table), *_ttl_problems(ttl)]
@@ -43,7 +43,7 @@ async def recovers(dynamodb: AwsClient, name: str) -> bool:
 
 
 async def bucket_problems(s3: AwsClient, name: str) -> list[str]:
-    """Describe the problems of the bucket, if any. Raises NoSuchObject if the bucket does not exist, or StoreError."""
+    """Return a description of each problem of the bucket. Raises NoSuchObject if it is missing, or StoreError."""
     await s3("head_bucket", Bucket=name)
     versions = (await s3("get_bucket_versioning", Bucket=name)).get("Status")
     return [] if versions == "Enabled" else ["it has no versioning: objects deleted by mistake are lost"]

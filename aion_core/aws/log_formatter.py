@@ -15,9 +15,10 @@ _OMITTED = frozenset({"taskName", "name", "aion_labels"})
 
 
 def install(service: str, level: str) -> None:
-    """Replace the root logger's handlers by one for JSON lines on the standard output. A repeat changes nothing.
+    """Replace the root logger's handlers by one for JSON lines on standard output. A second call changes nothing.
 
-    Records of libraries and agents then have the same fields. Lambda's own handler would not add the task's labels.
+    So records of libraries and agents have the same fields as aion's. Lambda's own handler would not add the labels,
+    such as the task id.
     """
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(formatter(service))
@@ -30,7 +31,7 @@ def formatter(service: str) -> logging.Formatter:
     """Return a formatter to write each log record as one JSON line."""
     return _JSONFormatter(
         json_serializer=_line,
-        # Keep a JSON message as text, because Powertools would otherwise parse it.
+        # Keep a message that is JSON as text. Powertools would otherwise write it as an object.
         json_deserializer=str,
         # Write stack traces only as text, because the structured form would double the length of the line.
         serialize_stacktrace=False,
@@ -45,7 +46,8 @@ class _JSONFormatter(LambdaPowertoolsFormatter):
     """Powertools' formatter with the labels of `aion_core.log`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        # Skip a label that the record has in its own `extra`, because `extra` takes precedence over labels.
+        # Do not replace a value from the record's `extra` by a label, because the value in `extra` describes this
+        # record.
         for name, value in log.labels_of(record).items():
             record.__dict__.setdefault(name, value)
         return super().format(record)
@@ -57,6 +59,7 @@ def _line(fields: Mapping[str, Any]) -> str:
     try:
         return json.dumps(line, default=str, skipkeys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
-        # Log only texts and numbers, because a value in `extra` contains itself and cannot be written as JSON.
+        # Log only texts and numbers, because some value in `extra` cannot be written as JSON: it contains itself or is
+        # nested too deeply.
         texts = {name: value for name, value in line.items() if isinstance(value, str | int | float)}
         return json.dumps(texts, separators=(",", ":"))

@@ -13,10 +13,10 @@ NAMESPACE = "aion"
 
 
 class EMFMetrics:
-    """`ports.Metrics` on CloudWatch. At the end of an invocation it writes one log line per agent.
+    """Metrics port for CloudWatch (`ports.Metrics`). At the end of an invocation it writes one log line per agent.
 
-    The metrics' only dimension is the service. The agent is only metadata of the line: logs can be queried by agent,
-    but there is no cost for separate metrics per agent.
+    The only dimension of the metrics is the service. The agent is a field of the line but no dimension: logs can be
+    queried by agent, and CloudWatch bills no separate metrics per agent.
     """
 
     def __init__(self, service: str) -> None:
@@ -24,11 +24,11 @@ class EMFMetrics:
         self._counted: dict[str, dict[Metric, list[float]]] = {}
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """See `ports.Metrics.count`."""
+        """Record a value of a metric in memory. See `ports.Metrics.count`."""
         self._counted.setdefault(agent, defaultdict(list))[metric].append(value)
 
     def flush(self) -> None:
-        """See `ports.Metrics.flush`."""
+        """Write the recorded values as one log line per agent. See `ports.Metrics.flush`."""
         counted, self._counted = self._counted, {}
         for agent, metrics in counted.items():
             try:

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class SQSWorkQueue:
-    """`ports.WorkQueue` on one standard SQS queue."""
+    """Queue of wake-up messages for turns, in one standard SQS queue (`ports.WorkQueue`)."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`."""
+        """Send a wake-up message for a context to the SQS queue. See `ports.WorkQueue.enqueue`."""
         await self._sqs("send_message", **self._message(wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`."""
+        """Send a wake-up message to the SQS queue in the calling thread. See `ports.WorkQueue.enqueue_from_thread`."""
         self._sqs.blocking("send_message", **self._message(wake_up, delay))
 
     def _message(self, wake_up: WakeUp, delay: float) -> dict[str, Any]:
@@ -38,13 +38,13 @@ class SQSWorkQueue:
 
 
 class SQSPushQueue:
-    """`ports.PushQueue` on one standard SQS queue."""
+    """Queue of wake-up messages for push deliveries, in one standard SQS queue (`ports.PushQueue`)."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.PushQueue.enqueue`."""
+        """Send a wake-up message for a push delivery to the SQS queue. See `ports.PushQueue.enqueue`."""
         message = _message(self._queue_url, push_body_of(wake_up), wake_up.task.owner, delay)
         await self._sqs("send_message", **message)
 
@@ -62,7 +62,8 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
 
 
 def _group(owner: str) -> str:
-    # Hash the owner: the name of a group has at most 128 characters and allows fewer characters than an owner's name.
+    # Hash the owner, because a message group's name has at most 128 characters, and an owner's name may contain
+    # characters that SQS refuses.
     return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -76,7 +77,7 @@ _BATCH = 10
 
 
 class QueueState(Struct, frozen=True):
-    """Approximate numbers of a queue's messages, by their state."""
+    """Approximate numbers of a queue's messages: waiting to be received, received but not deleted yet, and delayed."""
 
     waiting: int
     in_flight: int
@@ -84,7 +85,7 @@ class QueueState(Struct, frozen=True):
 
 
 class SQSDeadLetters:
-    """`ports.DeadLetters` on the dead letter queue of an SQS queue."""
+    """Dead letters of one SQS queue (`ports.DeadLetters`). They are in the queue's dead letter queue."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
@@ -99,7 +100,7 @@ class SQSDeadLetters:
         return self._url
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """See `ports.DeadLetters.read`."""
+        """Receive up to `limit` dead letters, without duplicates. See `ports.DeadLetters.read`."""
         url, found = await self.url(), dict[str, DeadLetter]()
         while len(found) < limit:
             response = await self._sqs(
@@ -107,8 +108,7 @@ class SQSDeadLetters:
                 QueueUrl=url,
                 MaxNumberOfMessages=min(_BATCH, limit - len(found)),
                 VisibilityTimeout=HIDDEN_SECONDS,
-                # Use long polling, because it queries all servers of SQS, so that an empty response means an empty
-                # queue.
+                # Use long polling. It queries all servers of SQS, so that an empty response means an empty queue.
                 WaitTimeSeconds=1,
                 MessageSystemAttributeNames=["SentTimestamp"],
             )
@@ -119,7 +119,7 @@ class SQSDeadLetters:
         return list(found.values())
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """See `ports.DeadLetters.give_back`."""
+        """Make received dead letters visible to other readers again. See `ports.DeadLetters.give_back`."""
         for letter in letters:
             await self._sqs(
                 "change_message_visibility",
@@ -131,11 +131,12 @@ class SQSDeadLetters:
     async def redrive(self) -> None:
         """Start SQS's redrive of all dead letters to the queue. It runs in the background."""
         queue, dead_letters = await self._arns()
-        # Name the destination: SQS does not know it for messages sent directly to the dead letter queue.
+        # Name the destination queue, because SQS does not know it for messages that were sent directly to the dead
+        # letter queue.
         await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:
-        """See `ports.DeadLetters.drop`."""
+        """Delete a dead letter from its queue. See `ports.DeadLetters.drop`."""
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
 
     async def _arns(self) -> tuple[str, str]:

@@ -48,7 +48,7 @@ class Secrets:
         self._providers: dict[str, Any] = {}
 
     def connect(self, services: Iterable[str]) -> None:
-        """Create the boto3 clients of these services, before several threads call `text`.
+        """Create the boto3 clients of these services now, because creating clients in several threads is not safe.
 
         Raises ConfigurationError if boto3 cannot create them, for example without a region.
         """
@@ -108,7 +108,8 @@ def _unreadable(cause: BaseException | None) -> SecretUnreadable:
             error = cause.response.get("Error", {})
             code = error.get("Code", "")
             if cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 403:
-                # Use DENIED for each status 403: AWS has another code if the policy of a VPC endpoint denies access.
+                # Report each response with status 403 as DENIED, because AWS's error code differs if the policy of a
+                # VPC endpoint denies access.
                 code = DENIED
             return SecretUnreadable(code, of_its_key=bool(_KEY_DENIED.search(error.get("Message", ""))))
         case BotoCoreError():

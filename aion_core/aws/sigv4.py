@@ -21,7 +21,8 @@ def signed_headers(method: str, url: str, body: bytes = b"", headers: dict[str, 
         credentials = session.get_credentials()
         if credentials is None:
             raise StoreUnavailable("NoCredentialsError")
-        # Read the region from an AWS host name. A custom domain has no region, so use the session's region.
+        # Read the region from the URL's host if AWS has named it. A custom domain does not contain a region, so use the
+        # region of the session.
         words = host.split(".")
         region = words[2] if host.endswith("amazonaws.com") or ".lambda-url." in host else session.region_name or ""
         request = AWSRequest(method=method, url=url, data=body, headers=headers or {})

@@ -1,4 +1,4 @@
-"""Composition root: builds the services of each function from the settings.
+"""Composition root: builds the services of each Lambda function from the settings.
 
 Imports happen inside the functions, so that a process loads only the code of the service that it builds.
 """
@@ -28,7 +28,7 @@ os.environ.setdefault("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "false")
 
 
 def build_telemetry(settings: Settings | None = None) -> Telemetry:
-    """Return logging, metrics and traces. Call it first: it configures the log.
+    """Return logging, metrics and traces. Call it before the other functions, because it configures the log.
 
     Raises ConfigurationError with the name of the setting.
     """

@@ -21,9 +21,9 @@ from aion_core.settings import Settings
 logger = logging.getLogger(__name__)
 
 REFRESH = timedelta(minutes=5)
-"""Age at which secrets are read again."""
+"""Age of the secrets' values at which a turn starts to read them again."""
 BETWEEN_TRIES = timedelta(seconds=30)
-"""Delay before the next attempt after a failure."""
+"""Minimum time between two attempts to read the secrets."""
 STALE = timedelta(minutes=30)
 """Age from which an unreadable secret is logged as an error, not as a warning. An alarm counts errors."""
 
@@ -39,7 +39,8 @@ Start = Callable[[Callable[[], None]], None]
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:
-    # Start a new thread, because abandoned synchronous nodes may occupy all threads of the default executor.
+    # Use a new thread, because synchronous nodes of ended turns may still occupy all threads of asyncio's default
+    # executor.
     threading.Thread(target=work, name="secrets", daemon=True).start()
 
 
@@ -95,9 +96,9 @@ class AgentEnvironment:
         return bool(self._sources)
 
     def refresh_if_due(self) -> None:
-        """Start reading the secrets again if they are old enough. Returns at once.
+        """If the secrets are older than REFRESH, start to read them again in the background, and return at once.
 
-        A changed value replaces the variable's value. An unreadable secret keeps its last value.
+        A changed value replaces the variable's value. A secret that cannot be read keeps its last value.
         """
         if not self.has_secrets:
             return
@@ -109,14 +110,14 @@ class AgentEnvironment:
         self._start(lambda: self._refresh(number))
 
     def refresh(self) -> None:
-        """Read the secrets again now. Blocks. An unreadable secret keeps its last value."""
+        """Read the secrets again and wait for the result. A secret that cannot be read keeps its last value."""
         if self.has_secrets:
             with self._lock:
                 number = self._begin()
             self._refresh(number)
 
     def _begin(self) -> int:
-        """Return the number of a new read of the secrets. The caller holds the lock."""
+        """Register a new read of the secrets and return its number. The caller must hold the lock."""
         self._again_at = self._clock.now() + BETWEEN_TRIES
         self._newest += 1
         return self._newest
@@ -130,7 +131,8 @@ class AgentEnvironment:
         now = self._clock.now()
         with self._lock:
             if number != self._newest:
-                # Discard the values, because a later thread has read newer values while Lambda had frozen this thread.
+                # Discard these values, because a later read has begun in the meantime: Lambda may have frozen this
+                # thread.
                 return
             self._set(values)
             is_stale = now - self._read_at > STALE
@@ -172,7 +174,7 @@ class AgentEnvironment:
         return values, problems
 
     def _text(self, place: tuple[str, str]) -> str | ConfigurationError:
-        assert self._read is not None  # noqa: S101  # otherwise there are no sources
+        assert self._read is not None  # noqa: S101  # `_sources` is empty without `read`
         try:
             return self._read(*place)
         except ConfigurationError as error:
@@ -181,7 +183,8 @@ class AgentEnvironment:
 
 def _value(text: str, source: SecretSource) -> str:
     """Return a variable's value from the text of its secret. Raises ConfigurationError, without a quote of the text."""
-    # Remove a final line break, because `--secret-string file://key` stores it, but an HTTP header cannot contain it.
+    # Remove a final line break. `aws secretsmanager … --secret-string file://key` stores the file's last line break,
+    # and an HTTP header with the key cannot contain it.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")
     if not value:
         raise ConfigurationError("it is empty. Set its value.")

@@ -35,7 +35,7 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     engine = build_engine(settings, telemetry)
     policies = build_auth_policies(engine.configs, settings)
-    # Apply no default limits without authentication, because all callers then count as one owner.
+    # Apply no default limits without authentication, because then all callers would share the limits of one owner.
     limits = engine.limits or (Limits.default() if policies else None)
     limits_config = CallerLimits(limits, engine.stores.rate_limits(), engine.clock) if limits else None
     service = TaskService(
@@ -50,7 +50,8 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
     )
     key = card_key(settings)
     base_url = settings.base_url or DEFAULT_BASE_URL
-    # On Lambda, take the base URL from the event, because a template's function cannot refer to its own API's URL.
+    # On Lambda, take the base URL from each event: CloudFormation cannot pass an API's URL to a function that the API
+    # refers to.
     follows_entrypoint = settings.on_lambda and not settings.base_url
     default = default_agent(engine.configs)
     served = {}
@@ -83,13 +84,13 @@ def build_app(settings: Settings, telemetry: Telemetry) -> FastAPI:
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
-    # Store `background` for a single-process server, which hands off its running turns before it stops.
+    # Let the server of a single-process deployment find `background`, to hand off running turns before it stops.
     app.state.background = engine.background
     return app
 
 
 def _console(settings: Settings, engine: Engine) -> bool | DevelopmentConsole:
-    """Return the console's services in development. In a deployment, return True if the console's page is enabled."""
+    """Return the console's services under `aion dev`. Elsewhere return True if the settings enable its page."""
     if settings.console != "dev" or engine.stores.push is None:
         return settings.console != "off"
     push, receiver = engine.stores.push, WebhookReceiver(settings.console_receiver)
@@ -97,21 +98,23 @@ def _console(settings: Settings, engine: Engine) -> bool | DevelopmentConsole:
 
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
-    """Return the service that counts each caller's open tasks, or None if they are not limited."""
+    """Return the service that limits each caller's open tasks; None if no limit on open tasks is configured."""
     most = limits.limits.open_tasks_per_owner if limits else None
     return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
 
 
 AFTER_RESTORE = "aion.after_restore"
-"""Key in the lifespan state. `aion_core.lambda_runtime.snapshot` defines it too, because it must not import this."""
+"""Key in the lifespan state for the hooks to call after a restore. `aion_core.lambda_runtime.snapshot` has a copy of
+this constant, because it must not import this module."""
 
 
 def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | None:
-    """Load the agents in the init phase. For SnapStart, wait for them and return the hooks to call after a restore."""
+    """Load the agents in the init phase. With SnapStart, wait for all and return the hooks to call after a restore."""
     if not settings.snap_start:
         load_in_init([*engine.agents.values()])
         return None
-    # Import this before the snapshot. Otherwise the first v0.3 request after a restore would wait for the import.
+    # Import the conversion for A2A v0.3 before the snapshot. Otherwise the first v0.3 request after a restore would
+    # wait for the import.
     import aion_core.web.v03_operations  # noqa: F401
 
     load_in_init([*engine.agents.values()], None)

@@ -16,9 +16,10 @@ from aion_core.settings import Settings
 
 
 def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, AuthPolicy]:
-    """Return the auth policies by agent id, or {} if authentication is off, as on a developer's machine.
+    """Return the auth policies by agent id, or {} if the settings turn authentication off.
 
-    Raises ConfigurationError for a deployment without a policy, or with a policy impossible at its HTTP entry points.
+    Raises ConfigurationError for a deployment without a policy, or with a policy that its HTTP entry points cannot
+    enforce.
     """
     if not settings.auth:
         return {}
@@ -39,7 +40,7 @@ def build_authenticators(
 
 
 def basic_users(settings: Settings) -> dict[str, str]:
-    """Read the password hashes of HTTP Basic users, by user name. Raises ConfigurationError with their source."""
+    """Return the password hashes of HTTP Basic users by name. Raises ConfigurationError, which names the source."""
     if not settings.basic_users_secret and not settings.basic_users_file:
         raise ConfigurationError(
             "aion.yaml declares HTTP Basic, and AION_BASIC_USERS_SECRET, the name of the secret with the users, is missing. "

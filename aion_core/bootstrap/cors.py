@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 def build_cors_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, CorsPolicy]:
     """Return the CORS policies by agent id, without the agents that no origin may call.
 
-    A page may send the credentials of the declared schemes even if authentication is off. Logs a warning if no HTTP
-    entry point forwards preflight requests.
+    The policies allow the request headers of the declared authentication schemes even if authentication is off. Logs a
+    warning if every HTTP entry point refuses preflight requests.
     """
     auth_policies = read_auth_policies(configs)
     policies = {}

@@ -37,7 +37,7 @@ SWEEP_SECONDS = 60.0
 
 
 class BackgroundConsumer(Protocol):
-    """Protocol for a consumer that receives the messages of a queue and calls a function with each message."""
+    """Protocol for a consumer of a local queue, which passes each message to the registered handler."""
 
     async def run(self) -> None:
         """Receive messages until `stop` is called or this coroutine is cancelled."""
@@ -53,10 +53,10 @@ class BackgroundConsumer(Protocol):
 
 
 class LocalQueue(Protocol[B_co]):
-    """Protocol for a queue whose messages are handled in this process."""
+    """Protocol for a queue in this process, which takes the place of SQS in a single-process deployment."""
 
     def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[BackgroundConsumer]:
-        """Register the handler of messages. Return the consumers that the caller must run, if any."""
+        """Register the function that handles messages. Return the consumers that the caller must run, if any."""
         ...
 
 
@@ -66,12 +66,12 @@ class Background:
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock, *, lease_seconds: float) -> None:
         self._sweep, self._clock, self._lease_seconds = sweep, clock, lease_seconds
         self.consumers: Sequence[BackgroundConsumer] = ()
-        """Consumers of the queues. Empty if a queue handles each message when it is sent."""
+        """Consumers of the local queues. Empty if the queues pass each message to its handler when it is sent."""
         self.deadline = Deadline()
-        """Deadline of running turns. A server that can be stopped replaces it before it serves."""
+        """Deadline of running turns, by default never. A server that can be stopped replaces it before it serves."""
 
     async def run(self) -> None:
-        """Consume the queues until cancelled, and sweep at once, after a lease's duration, then once a minute."""
+        """Consume the queues until cancelled. Sweep at once, then after a lease's duration, then once a minute."""
         await asyncio.gather(self._sweep_each_minute(), *(consumer.run() for consumer in self.consumers))
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class Background:
         for pause in chain((min(self._lease_seconds, SWEEP_SECONDS),), repeat(SWEEP_SECONDS)):
             try:
                 await self._sweep()
-            except Exception:  # keep sweeping, because the next sweep repeats the work
+            except Exception:  # catch every exception, because the next sweep repeats the work
                 logger.exception("A sweep has failed.")
             await self._clock.sleep(pause)
 
@@ -117,7 +117,7 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
     declared = read_deployment_config(settings.config)
     configs = declared.agents
     clock = SystemClock()
-    # Set the variables first, because an agent's code may read them at import.
+    # Set the agents' environment variables first, because an agent's code may read them when it is imported.
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
@@ -151,12 +151,12 @@ def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
 def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
     """Return the background work of a single-process server, with a consumer for each local queue."""
     push = stores.push
-    assert push is not None  # noqa: S101  # local resources always include a push queue and a cipher
+    assert push is not None  # noqa: S101  # a local deployment always has push notifications
     sweep = Sweep(stores.tasks, stores.work_queue, push.configs, push.queue, metrics=telemetry.metrics)
     background = Background(sweep.once, clock, lease_seconds=settings.lease_seconds)
 
     async def run_turn(wake_up: WakeUp) -> None:
-        # Set the log labels before the block, because a failure is logged after the block.
+        # Set the log labels outside of the block, because the queue logs a failure of this function after the block.
         log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
         with log.request(str(uuid4())):
             await telemetry.flushed(worker.handle(wake_up, deadline=background.deadline))

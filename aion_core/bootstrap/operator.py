@@ -37,7 +37,7 @@ class Operator(Struct, frozen=True):
 
 
 class PushOperator(Struct, frozen=True):
-    """Services for inspecting a deployment's push notifications. They decrypt no secrets."""
+    """Services for inspecting a deployment's push notifications, without decrypting webhook credentials."""
 
     clock: Clock
     configs: PushConfigs
@@ -81,7 +81,7 @@ def build_push_operator(settings: Settings) -> PushOperator:
 
 
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
-    """Return the dead letters of the queue, `task` or `push`."""
+    """Return the dead letters of the queue for turns (`task`) or for push notifications (`push`)."""
     if settings.store == "sqlite":
         from aion_core.sqlite.queues import SQLiteQueue, open_queues
 
@@ -94,13 +94,13 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
 
 
 def build_keys(settings: Settings) -> ApiKeys:
-    """Return the API keys of the deployment. Its table is the only required setting."""
+    """Return the store of the deployment's API keys. The table is the only required setting."""
     clock = SystemClock()
     return TableApiKeys(build_resources(settings, clock).table, clock)
 
 
 def build_erasure(settings: Settings) -> "Erasure":
-    """Return the deletion of an owner's data. Table and bucket are the only required settings."""
+    """Return the service that deletes an owner's data. Table and bucket are the only required settings."""
     from aion_core.stores.erasure import Erasure
 
     clock, retention = SystemClock(), timedelta(days=settings.retention_days)
@@ -132,5 +132,5 @@ def owner_of_key(principal: str, tenant: str) -> str:
 
 
 def _no_agent(agent_id: str) -> Agent:
-    """Raise ConfigurationError. It replaces the loading of agents, because operator commands never run one."""
+    """Raise ConfigurationError in place of loading an agent, because operator commands never run agents."""
     raise ConfigurationError(f"This process does not run the agent {agent_id!r}.")

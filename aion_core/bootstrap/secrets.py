@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
-    """Return the text of a secret, or of a file if no secret is named, and its source for error messages.
+    """Return the text of the secret, or of the file if no secret is named, and its source's name for error messages.
 
     Raises ConfigurationError if the text cannot be read.
     """
@@ -31,7 +31,7 @@ def secret_or_file(secret: str, file: str, variable: str) -> tuple[str, str]:
 
 
 def card_key(settings: Settings) -> "CardKey | None":
-    """Return the signing key of agent cards, or None. Raises ConfigurationError with the key's source.
+    """Return the key that signs agent cards; None if none is configured. Raises ConfigurationError with its source.
 
     Call it once per process: otherwise a changed key could sign cards while the published key set contains the old key.
     A new key takes effect with the next deployment, in all processes.
@@ -52,7 +52,7 @@ def card_signer(key: "CardKey | None") -> Sign:
     from aion_core.protocol.signing import sign_card
 
     def sign(card: AgentCard, base_url: str) -> AgentCard:
-        # Use this server's URL if none is configured for the key set, because this server then publishes the key.
+        # If the settings name no URL of the key set, use the URL under which this server publishes its own key.
         return sign_card(card, key if key.url else replace(key, url=f"{base_url}{KEYS_PATH}"))
 
     return sign

@@ -42,7 +42,7 @@ class PushResources(Struct, frozen=True):
     configs: PushConfigs
     queue: PushQueue
     opens: bool
-    """True if this function can decrypt push configs. A function that only enqueues deliveries cannot."""
+    """True if this Lambda function can decrypt push configs. A function that only enqueues deliveries cannot."""
 
 
 class Resources(Struct, frozen=True):

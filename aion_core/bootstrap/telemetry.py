@@ -23,7 +23,7 @@ class Telemetry:
         self._is_cold = True
 
     async def flushed(self, work: Awaitable[None]) -> None:
-        """Await the work. Then flush the metrics and, in a thread, the traces."""
+        """Await the work, then flush the metrics and traces, also if the work has failed."""
         try:
             await work
         finally:

@@ -25,7 +25,8 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-# Use these private functions, because LangGraph's other implementations of filters and match conditions are in SQL.
+# Use these private functions of InMemoryStore for filters and match conditions, because LangGraph's other stores
+# implement both in SQL.
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.authoring.types import A2AOutbox
@@ -78,26 +79,28 @@ class _Serializer(JsonPlusSerializer):
     """LangGraph's serializer, extended for protobuf: an agent's state may contain a Message or Task of the A2A SDK."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Serialize an object to a type and bytes. A protobuf Message or Task within is restored as an A2AOutbox.
+        """Serialize an object to a type and bytes. A protobuf Message or Task in it is later restored as an A2AOutbox.
 
         Raises UnserializableState for a value that cannot be serialized.
         """
         try:
             return super().dumps_typed(obj)
         except ormsgpack.MsgpackEncodeError:
-            # Search the object for protobuf messages only after a failure, because few states contain one.
+            # Search the object for protobuf messages only after LangGraph's serializer has failed, because few states
+            # contain one.
             pass
         try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:
-            # Name the type at the end of the error's text, such as "Type is not msgpack serializable: function".
+            # Read the type's name from the end of the error's text, such as "Type is not msgpack serializable:
+            # function".
             raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
 
     def _types_around(self, value: Any, name: str) -> list[str]:
         """Return the type that cannot be serialized, then the types that contain it.
 
-        `name` is the type in LangGraph's error. It may be the type of the outermost object, although LangGraph can
-        store models and dataclasses.
+        `name` is the type in LangGraph's error. For a value within a model or dataclass, LangGraph's error may name the
+        model's type, so the parts are tried one by one.
         """
         for part in _parts_of(value):
             try:
@@ -153,7 +156,7 @@ class OwnerStore(BaseStore):
     supports_ttl = True
 
     def __init__(self, memory: Callable[[], LongTermMemory], scope: MemoryScope) -> None:
-        """Make the store on the graph's event loop. The first operation calls `memory` to get the long-term memory."""
+        """Create the store on the graph's event loop. Its first operation calls `memory` to open the memory."""
         self._make_memory, self._scope = memory, scope
         self._loop = asyncio.get_running_loop()
         # Serialise writes, because two concurrent DynamoDB transactions that check the same fence conflict.
@@ -165,7 +168,7 @@ class OwnerStore(BaseStore):
         return self._make_memory()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run the operations in the thread of a synchronous node. See `abatch`.
+        """Run the operations from a synchronous node, which has a thread of its own. See `abatch`.
 
         Raises asyncio.InvalidStateError in an event loop's thread, as LangGraph's async stores do.
         """
@@ -298,7 +301,7 @@ def _matches(value: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
 
 
 def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
-    """Return the prefix, up to the first wildcard, of all namespaces that the operation matches."""
+    """Return the prefix of all namespaces that the operation can match: its prefix condition up to a wildcard."""
     for condition in op.match_conditions or ():
         if condition.match_type == "prefix":
             wild = condition.path.index("*") if "*" in condition.path else len(condition.path)
@@ -307,14 +310,15 @@ def _fixed_prefix(op: ListNamespacesOp) -> Namespace:
 
 
 BeforePut = Callable[[], Awaitable[None]]
-"""Callback to record the graph's emissions so far. It must not wait for the graph, which may wait for the callback."""
+"""Callback that waits until the graph's emissions so far are recorded. It must not wait for the graph itself, because
+the graph may be waiting for the callback."""
 
 
 class BeforeWrite:
-    """Hook before each write of a checkpointer. It records the graph's emissions.
+    """Hook before each write of a checkpointer. It waits until the graph's emissions so far are recorded.
 
-    It runs before a checkpoint and before the writes of a LangGraph task. After the first stored write of a node,
-    LangGraph regards the node as finished and never runs it again.
+    It runs before a checkpoint and before the writes of a LangGraph task. Once a write of a node is stored, LangGraph
+    never runs the node again, so unrecorded emissions of the node would be lost in a crash.
     """
 
     def __init__(self, before_put: BeforePut | None) -> None:
@@ -330,13 +334,13 @@ class BeforeWrite:
                 await self._before_put()
 
     def blocking(self) -> None:
-        """Wait in a synchronous graph's own thread until all emissions are recorded."""
+        """Wait in the thread of a synchronous graph until all emissions are recorded."""
         if self._loop is not None:
             self.check_thread()
             asyncio.run_coroutine_threadsafe(self(), self._loop).result()
 
     def check_thread(self) -> None:
-        """Raise AgentFailed if this is the event loop's thread: a graph that blocks it prevents the recording."""
+        """Raise AgentFailed in the event loop's thread, because waiting there would prevent the recording forever."""
         if self._loop is not None and self._loop is running_loop():
             raise AgentFailed(
                 "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."

@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the `aion` command. On Ctrl-C during the import of its modules, exit without a traceback.
 
-    The exit code is 130, or 0 for `aion dev`, which Ctrl-C always ends with 0.
+    The exit code is then 130, but 0 for `aion dev`, because Ctrl-C is the usual way to end it.
     """
     try:
         from aion_core.cli.main import main as run

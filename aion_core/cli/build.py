@@ -85,7 +85,8 @@ def build(
         return plan(function, folder=folder, architecture=architecture, python=python)
 
     try:
-        # Use threads, because each of them only waits for a uv process, and uv uses the processors.
+        # Use threads, not processes, because each thread only waits for a uv process, and uv itself uses all
+        # processors.
         with waiting("Resolving the dependencies"), ThreadPoolExecutor() as executor:
             plans = list(executor.map(planned, functions or FUNCTION_EXTRAS))
         if selection := next((each.selection for each in plans if each.selection), None):

@@ -47,7 +47,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     at_root = default_agent(agents)
     agent = agent or at_root
     policy = read_auth_policies(agents).get(agent)
-    # Declare that push notifications are supported, because the template gives each deployment a push queue.
+    # Show the card of a deployment: it supports push notifications, because the template creates a push queue.
     found = public_card(
         agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, policy=policy
     )
@@ -170,7 +170,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
 
 
 def _trusted(key_file: str | None, jwks: str | None) -> Callable[[str], list[Any]]:
-    """Read the trusted keys from a key file or a JWK set and return a function that maps a key id to trusted keys."""
+    """Read the trusted keys from a file or JWK set. Return a function from a signature's key id to the keys to try."""
     from aion_core.protocol.keys import keys_in
 
     if (key_file is None) == (jwks is None):
@@ -210,7 +210,7 @@ def _fetched(url: str) -> str:
 
 def _text(file: Path) -> str:
     try:
-        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # click reads standard input for `-`
+        with click.open_file(str(file.expanduser()), encoding="utf-8") as opened:  # click opens `-` as standard input
             text: str = opened.read()
             return text
     except (OSError, UnicodeDecodeError) as error:

@@ -128,7 +128,7 @@ def send(
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """Return the answer as JSON values."""
+    """Return the answer as a JSON object, for `aion send --json`."""
     from aion_core.protocol.types import to_json
 
     return {
@@ -182,13 +182,13 @@ def markdown_of(text: str) -> "Markdown":
 
 
 class PlainPrinter:
-    """Printer of a growing answer. A text that does not continue the printed text begins on a new line."""
+    """Printer of an answer while it is received. A text that does not continue the printed text is printed below it."""
 
     def __init__(self) -> None:
         self._printed = ""
 
     def __call__(self, answer: Answer) -> None:
-        """Print the text added to the answer since the last call."""
+        """Print the text that the answer has got since the last call."""
         shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
         if shown.startswith(self._printed):
             click.echo(shown[len(self._printed) :], nl=False)
@@ -205,7 +205,7 @@ def _no_output(answer: Answer) -> None:
 
 
 async def _answered(opened: ChatSession, answers: AsyncIterator[Answer], show: Callable[[Answer], None]) -> Answer:
-    """Show the growing answer, and return it. Ctrl-C cancels the task.
+    """Show the answer while it is received, and return it complete. Ctrl-C cancels the task.
 
     Raises click.ClickException for a refused message, and click.Abort for Ctrl-C before the task is known.
     """
@@ -223,7 +223,7 @@ async def _answered(opened: ChatSession, answers: AsyncIterator[Answer], show: C
 
 @contextlib.asynccontextmanager
 async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIterator[None]:
-    """Let the first Ctrl-C cancel the running task, and the second Ctrl-C end the program.
+    """Within the block, let the first Ctrl-C cancel the running task, and the second Ctrl-C end the program.
 
     Raises click.Abort for Ctrl-C before the task is known.
     """
@@ -271,7 +271,8 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
 async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     """Read lines from the terminal and answer them, until /quit or Ctrl-D.
 
-    With `is_earlier`, first show the task of the conversation that still runs or waits for an answer.
+    `is_earlier` is True for a continued conversation. Then first show its unfinished task, which runs or waits for
+    input.
     """
     from a2a.utils.errors import A2AError
     from prompt_toolkit import PromptSession
@@ -334,7 +335,8 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
         except click.Abort:
             console.print("Aborted before the agent had answered; its task may run.", style="yellow")
     text = f"Continue this conversation: aion chat … --context {opened.context_id}"
-    console.print(text, style="dim", markup=False, soft_wrap=True)  # print one line, so that users can copy the command
+    # Keep the command on one line, so that users can copy it.
+    console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
 def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:
@@ -344,7 +346,7 @@ def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:
 
 
 async def _resumed(opened: ChatSession, console: "Console") -> Answer:
-    """Show the task of an earlier conversation that runs or waits for an answer, and return its answer."""
+    """Show the conversation's unfinished task, which runs or waits for input, and return the agent's answer in it."""
     from a2a.utils.errors import A2AError
 
     try:
@@ -355,7 +357,7 @@ async def _resumed(opened: ChatSession, console: "Console") -> Answer:
 
 
 async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "Console") -> Answer:
-    """Show the answer as Markdown while it grows, then its files and data."""
+    """Show the answer as Markdown while it is received, then its files and data."""
     from rich.live import Live
 
     if not console.is_terminal:

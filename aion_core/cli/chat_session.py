@@ -28,7 +28,7 @@ MAX_FILE_BYTES = 3 * 1024 * 1024
 
 
 class TargetMissing(AionError):
-    """Error if the user named no agent and no development server runs in this folder."""
+    """Error: the user has named no agent, and no development server runs in this folder."""
 
 
 def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
@@ -64,7 +64,7 @@ def file_part(path: Path) -> "Part":
 
 @dataclass
 class Answer:
-    """The received part of the agent's answer to one message."""
+    """Agent's answer to one message, as far as it has been received."""
 
     task_id: str = ""
     context_id: str = ""
@@ -77,11 +77,12 @@ class Answer:
     text: str = ""
     """Text of the last whole message."""
     parts: dict[str, "Part"] = field(default_factory=dict)
-    """Files and data of messages and artifacts. A repeated event has the same key, so its parts are stored once."""
+    """Files and data of messages and artifacts. The keys contain the ids of messages and artifacts, so that a repeated
+    event stores its parts only once."""
     artifacts: dict[str, str] = field(default_factory=dict)
     """Texts of artifacts by id, in the order of their arrival."""
     artifacts_before: int = 0
-    """Number of artifacts that arrived before the first text of a message."""
+    """Number of artifacts that arrived before the first text of the message. They are shown above it."""
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
@@ -113,9 +114,10 @@ class Answer:
 
     @property
     def shown(self) -> str:
-        """Text received so far, in order of arrival: the message (before it, the streamed text) and the artifacts."""
+        """Text received so far: the message or, before it arrives, its streamed text, and the texts of artifacts."""
         said = self.text or self.streamed
-        # Leave out an artifact that repeats the message's text, as with `answer: both` or `artifact`.
+        # Omit an artifact with the same text as the message. A server sends it under the setting `answer: both` or
+        # `artifact`.
         texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
         texts.insert(self.artifacts_before, said)
         return "\n\n".join(filter(None, texts))
@@ -151,14 +153,14 @@ class Answer:
 
 
 class ChatSession:
-    """Messages to one agent in one context. A stream with a lost connection is resumed."""
+    """Conversation with one agent in one context. After a lost connection, it subscribes to the task again."""
 
     def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
         self.card = card
         self._client, self.context_id, self.task_id = client, context_id or str(uuid4()), task_id
 
     async def say(self, parts: list["Part"]) -> AsyncIterator[Answer]:
-        """Send a message and yield the growing answer after each event.
+        """Send a message and yield the answer received so far after each event.
 
         Raises A2AError for a refused message, and click.ClickException if the connection stays lost.
         """
@@ -172,7 +174,7 @@ class ChatSession:
             yield answer
 
     async def _followed(self, events: AsyncIterator["StreamResponse"], answer: Answer) -> AsyncIterator[Answer]:
-        """Yield the answer after each event. After a lost connection, read the rest of the task."""
+        """Yield the answer received so far after each event. After a lost connection, subscribe to the task again."""
         from a2a.client.errors import A2AClientError
 
         failures = 0
@@ -204,12 +206,12 @@ class ChatSession:
         return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
 
     async def resume(self, task_id: str) -> AsyncIterator[Answer]:
-        """Yield the growing answer of an earlier task. Raises the same errors as `say`."""
+        """Subscribe to an earlier task and yield the answer so far after each event. Raises the errors of `say`."""
         async for answer in self._followed(self._rest_of(task_id), Answer(task_id=task_id)):
             yield answer
 
     async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:
-        """Yield the current state of an ended or interrupted task, or the further events of a running task."""
+        """Yield the further events of a running task, or only the current state of an ended or interrupted task."""
         from a2a.types import GetTaskRequest, StreamResponse, SubscribeToTaskRequest
 
         from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED
@@ -233,7 +235,7 @@ class ChatSession:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return True for an error of the connection, and False for an error response of the server."""
+    """Return True if the connection has failed, and False if the server has responded with an error."""
     import httpx
 
     return isinstance(error.__cause__, httpx.RequestError)

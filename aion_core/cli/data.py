@@ -29,7 +29,8 @@ from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
 from aion_core.cli.options import owner_of
 
 PASSES = 3
-"""Number of rounds of searching and deleting, because a worker may write until it notices that its task is deleted."""
+"""Maximum number of rounds of deleting and searching. One is not enough, because a worker may write more data until it
+notices that its task is deleted."""
 
 
 @click.group(cls=HintingGroup, short_help="Delete an owner's data.")
@@ -155,7 +156,7 @@ class _Work:
 
 
 class _Report:
-    """Report of the items found for some owners, counted by owner and by store."""
+    """Report of the data found for the chosen owners: numbers of items for each owner and for each store."""
 
     def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
         self._found = found
@@ -163,7 +164,7 @@ class _Report:
         self._owners = [(owner, counts[owner.owner]) for owner in owners]
 
     def check(self) -> None:
-        """Raise ConfigurationError if the table holds items of unknown kinds: these items may belong to the owner."""
+        """Raise ConfigurationError if the kind of an item is unknown, because the item may belong to the owner."""
         if self._found.unknown:
             kinds = ", ".join(f"{count} {prefix}…" for prefix, count in sorted(self._found.unknown.items()))
             raise ConfigurationError(
@@ -188,7 +189,7 @@ class _Report:
             click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
-        """Return the report as JSON values. `left` is the data remaining after a deletion, None without a deletion."""
+        """Return the report as a JSON object. `left` is the data that a deletion has left; None without a deletion."""
         return {
             "owners": [
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
@@ -203,7 +204,7 @@ class _Report:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """For each store with data of the owners: its name and its numbers of items, object versions and bytes."""
+        """Name, number of items, number of object versions and bytes of each store that has data of the owners."""
         from aion_core.stores.owned import STORES
         from aion_core.stores.survey import LEFTOVERS, MENTIONS
 
@@ -229,7 +230,7 @@ class Progress:
         self._printed_at = time.monotonic()
 
     def __call__(self, unit: str, count: int) -> None:
-        """Print the progress, unless a message was printed less than a second ago."""
+        """Print the count of the unit, such as items read, unless a message was printed less than a second ago."""
         now = time.monotonic()
         if now - self._printed_at >= 1:
             self._printed_at = now
@@ -255,7 +256,7 @@ def _erasure(settings: Settings) -> "Erasure":
 
 
 async def _tenants(settings: Settings) -> list[str]:
-    """Return the tenants of all API keys. The deployment stores the names of other tenants only as hashes."""
+    """Return the tenants of all API keys, the only tenants whose names are stored. Owner ids contain only hashes."""
     from aion_core.bootstrap.operator import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
@@ -273,7 +274,7 @@ async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedD
 
 
 async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
-    """Delete the found items, then search again for new items, up to `PASSES` times. Return the remaining items."""
+    """Delete the found data, then search again for data written meanwhile, up to `PASSES` times. Return the rest."""
     erasure, agents = _erasure(settings), work.agents | found.agents
     work = _Work(work.owners, agents, keep_keys=work.keep_keys)
     for _ in range(PASSES):
@@ -291,7 +292,7 @@ _ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredIssuers:
-    """Agents and token issuers declared in an aion.yaml, for the search for an owner's data."""
+    """Agents and token issuers declared in an aion.yaml. They determine the owner ids and agents to search for."""
 
     agents: frozenset[str] = frozenset()
     issuers: tuple[str, ...] = ()
@@ -314,7 +315,7 @@ def declared_in(config: Path) -> DeclaredIssuers:
 
 
 def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
-    """Return the owners of a subject: one for each pair of an issuer and a tenant, and one for each issuer alone."""
+    """Return a subject's possible owners: one for each pair of issuer and tenant, and one for each issuer alone."""
     tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
     return [
         NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
@@ -328,6 +329,6 @@ def _names(subject: str, issuer: str) -> Iterator[str]:
     yield subject
     role = _ROLE.fullmatch(subject)
     if issuer == IAM_ISSUER and role:
-        # Yield the ARN of the assumed role too, because AWS names the caller of a signed request by this ARN, without
-        # the role's path.
+        # Yield the ARN of the assumed role too. AWS names the caller of a signed request by this ARN, which lacks the
+        # path of the role's own ARN.
         yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

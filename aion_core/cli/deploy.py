@@ -89,7 +89,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             with step("account") as running:
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
-            # Let flags and samconfig.toml override the values derived from aion.yaml.
+            # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
             target = _complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
             before = target.before.parameters if target.before else {}
@@ -106,7 +106,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
-    """Run the checks of `aion doctor`. Return the configuration from aion.yaml or, without it, of the agents found."""
+    """Run the checks of `aion doctor`. Return the configuration of aion.yaml or, without one, of discovered agents."""
     from aion_core.agents.config import read_deployment_config
     from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
@@ -133,7 +133,7 @@ def _schemes(declared: "DeploymentConfig") -> list[str]:
 
 
 def _check_names(given: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a parameter that template.yaml does not declare. SAM would ignore it silently."""
+    """Raise ConfigurationError for a parameter that template.yaml does not declare, because SAM would ignore it."""
     from aion_core.agents.load_errors import did_you_mean
 
     known = _defaults(Path("template.yaml"))
@@ -149,7 +149,7 @@ def _counted(found: Sequence[CheckResult]) -> str:
 
 
 def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> None:
-    """Raise ConfigurationError for a deployment without any authentication. Its API function would not start."""
+    """Raise ConfigurationError for a deployment without authentication, because its API function would not start."""
     if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
         raise ConfigurationError(
             "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
@@ -275,7 +275,7 @@ def _ask(subject: str, default: str, flag: str, *, is_interactive: bool, pattern
 
 
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
-    """Build the packages, print the stack's changes, execute them, and return the deployed stack."""
+    """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
     from aion_core.deploy import cloudformation
 
     with step("build") as running:
@@ -307,9 +307,9 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
 
 
 def _previous(target: DeployTarget) -> list[str]:
-    """Return a line for each parameter value that CloudFormation keeps from an earlier deployment.
+    """Return a line for each parameter that this deployment does not set and whose earlier value CloudFormation keeps.
 
-    Parameters of this deployment and values equal to the template's default are left out.
+    Values equal to the template's default are omitted.
     """
     if target.before is None:
         return []
@@ -336,7 +336,7 @@ def _defaults(template: Path) -> dict[str, str]:
 
 
 def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
-    """Request a first reply unless it is disabled. Print the deployment's URL, card, idle price and next commands."""
+    """Request a first reply if `smokes` is True. Print the deployment's URL, card, idle price and next commands."""
     from aion_core.deploy import price
 
     url = stack_url(stack.parameters, stack.outputs)
@@ -402,11 +402,11 @@ class ReplyPrinter:
         self._has_printed = False
 
     def print(self, words: str) -> None:
-        """Print the next words of the reply, with each line indented."""
+        """Print the next part of the reply, with each line indented."""
         click.echo(f"{'' if self._has_printed else INDENT}{words}".replace("\n", f"\n{INDENT}"), nl=False)
         self._has_printed = True
 
     def end(self) -> None:
-        """Print a line break if any words were printed."""
+        """End the last line, if the reply was not empty."""
         if self._has_printed:
             click.echo()

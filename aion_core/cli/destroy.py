@@ -56,7 +56,8 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
             running.result = "deleted"
     if not data:
         return
-    # List the log groups again, since a function's late log line may have created its log group again.
+    # List the log groups again after the deletion, because a late log line of a function may have created its log group
+    # again.
     for each in [*planned.retained, *destroying.log_groups(stack)]:
         if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
             continue

@@ -36,10 +36,10 @@ BACKLOG = 2048
 
 
 class _StoppedByInterrupt(click.Command):
-    """Command that Ctrl-C ends quietly with exit code 0, also before its server handles signals."""
+    """Command that Ctrl-C ends with exit code 0 and no traceback, even before its server handles signals."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command. On Ctrl-C, exit with code 0."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -124,13 +124,14 @@ def dev(
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT
         path = config if is_given or config.is_file() else Path()
-    path = path.expanduser()  # expand `~` here, because make does not
+    path = path.expanduser()  # expand `~` here, because a `~` in a make variable reaches this command unexpanded
     found = discover(path)
     click.echo(found.found, err=True)
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
-    # Import the server's modules only after the checks of the arguments, because the imports take longer.
+    # Import the server's modules only after the arguments were checked, so that a wrong argument is reported without
+    # the slow imports.
     from aion_core.dev.data_folder import DataFolder
     from aion_core.dev.log_file import prepare as prepare_log_file
     from aion_core.dev.supervisor import DevServer, Supervisor
@@ -142,7 +143,8 @@ def dev(
         template = find_template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
-            # Read the variables again for each worker, since an edit may have changed them.
+            # Discover the agents again for each new worker, because an edit may have changed their environment
+            # variables.
             return agents_variables(discover(path), os.environ)
 
         server = DevServer(
@@ -161,7 +163,8 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
-            # Write no log file for a server in memory, because other commands cannot read the server's tasks.
+            # Write no log file for a server in memory: only `aion why` reads the file, and it cannot read this server's
+            # tasks.
             log_file=prepare_log_file(folder.path, fresh=fresh) if store != "memory" else None,
             greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
@@ -190,17 +193,18 @@ def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) ->
 def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the worker's environment variables that take precedence over the template's.
 
-    `chosen` contains the developer's variables. Only the variables named in `CHOSEN` are used.
+    `chosen` has the developer's own environment, from which only the variables in `CHOSEN` are used.
     """
     from aion_core.dev.data_folder import STORE
 
     environment = {
-        # Use a short lease, so that a developer soon sees another worker take over the turn of a killed worker.
+        # Use a short lease, so that the turn of a killed worker is soon taken over, as a developer expects.
         **({} if store == "dynamodb" else {"AION_LEASE_SECONDS": "10"}),
         **{name: chosen[name] for name in CHOSEN if name in chosen},
         "AION_BASE_URL": base_url,
         "AION_STORE": store,
-        # Name no HTTP entry point, because AWS does not check signatures in front of this server.
+        # Declare no HTTP entry points, because there is no API Gateway or Function URL here that verifies AWS
+        # signatures.
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
         "AION_LOOPBACK_ORIGINS": "true",
@@ -238,7 +242,8 @@ def _greeter(
             of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
             storage = f"State is stored in {_near(folder)} ({of}, emulated at {endpoint})."
         return greeting(
-            # Read the configuration again, since the developer may have edited it.
+            # Read the configuration at the time of the message, because the developer may have edited it since the
+            # start.
             read_agent_configs(config),
             base_url,
             storage,
@@ -307,7 +312,7 @@ def _near(path: Path) -> str:
 @contextlib.contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
     """Bind the port on the loopback interface and yield the socket. Raises ConfigurationError if the port is in use."""
-    # Name the protocol, so that asyncio sets TCP_NODELAY and sends chunks without delay.
+    # Pass IPPROTO_TCP, so that asyncio sets TCP_NODELAY on connections, which sends small chunks without delay.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with listener:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READING = "Reading the dead letter queues"
 
 LIMIT = 1000
-"""Maximum number of messages that are read to find a message by its id."""
+"""Maximum number of messages to read in search of a message id, because SQS cannot look up a message by its id."""
 
 
 class DeadLetterQueue(StrEnum):
@@ -40,7 +40,7 @@ VARIABLES = {DeadLetterQueue.TASK: "AION_TASK_QUEUE_URL", DeadLetterQueue.PUSH: 
 
 @dataclass(frozen=True, slots=True)
 class WakeUpMeaning:
-    """Meaning of a wake-up message, derived from the current state of the table."""
+    """Work that a wake-up message still has to start, if any, derived from the current state of the table."""
 
     ids: dict[str, object]
     """Ids in the message, such as owner and task. Empty for an unreadable message."""
@@ -59,14 +59,14 @@ class WakeUpMeaning:
 
 @dataclass(frozen=True)
 class QueuedLetter:
-    """A dead letter with its queue and its meaning."""
+    """A dead letter, the kind of its queue, and the work that it still has to start."""
 
     queue: DeadLetterQueue
     letter: "DeadLetter"
     meaning: WakeUpMeaning
 
     def document(self) -> dict[str, Any]:
-        """Return the dead letter as JSON values."""
+        """Return the dead letter as a JSON object."""
         return {
             "id": self.letter.id,
             "queue": self.queue.value,
@@ -221,7 +221,7 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
 
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
-    """Return the dead letters with these message ids. Raises ConfigurationError if one is missing."""
+    """Return the dead letters with these message ids. Raises ConfigurationError if an id is not among those read."""
     found = [
         each for each in result_of(read_letters(deployment, queues, LIMIT), READING) if each.letter.id in message_ids
     ]
@@ -250,7 +250,7 @@ async def read_letters(deployment: Deployment, queues: Sequence[DeadLetterQueue]
 async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
     """Delete the chosen dead letters and return the number of deleted messages.
 
-    Messages are read again first, because SQS deletes a message only by the receipt of its last read.
+    Read the messages again first, because SQS deletes a message only by the receipt handle of its last read.
     """
     count = 0
     for queue in sorted({each.queue for each in chosen}):
@@ -273,7 +273,7 @@ def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
 
 
 async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) -> WakeUpMeaning:
-    """Return the meaning of a message body, derived from the current state of the table.
+    """Return the work that a message with this body still has to start, derived from the current state of the table.
 
     Raises StoreError if the table cannot be read.
     """

@@ -58,7 +58,7 @@ def doctor(
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
-    # Hide log messages, since the results of the checks contain the same information.
+    # Hide log messages, because the results of the checks contain the same information.
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
@@ -136,7 +136,7 @@ async def _deployed(
     environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
-        # Check only the base URL, because clients use no other URL.
+        # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
         async for check in endpoint.check_endpoint(each):
@@ -157,7 +157,7 @@ async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
 
 @contextmanager
 def _set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables within the block, and remove them afterwards."""
+    """Set these environment variables, which must not be set yet, and remove them after the block."""
     os.environ.update(variables)
     try:
         yield

@@ -55,7 +55,7 @@ def config(command: Command) -> Command:
 
 
 def found_config(config: Path) -> Path:
-    """Return the path given by --config or, if the default file is missing, the current folder to search for agents."""
+    """Return the value of --config or, if the default file is missing, the current folder, to search it for agents."""
     config = config.expanduser()
     return Path() if config == DEFAULT_CONFIG and not config.is_file() else config
 
@@ -79,11 +79,11 @@ def agent_ids(context: click.Context, _: click.Parameter, incomplete: str) -> li
     try:
         return [name for name in declared_agents(Path(config), ()) if name.startswith(incomplete)]
     except AionError:
-        return []  # suggest no ids, because the command itself reports the error
+        return []  # suggest nothing, because the command itself reports an unreadable aion.yaml
 
 
 def agent(command: Command) -> Command:
-    """Add the option --agent for the agent to talk to."""
+    """Add the option --agent, for the id of the agent that gets the message."""
     return click.option(
         "--agent",
         default="",
@@ -173,8 +173,8 @@ class Deployment:
     def settings(self, *needed: str, push_queue_url: str = "") -> Settings:
         """Return the settings of the deployment's functions. Only the variables in `needed` are required.
 
-        `push_queue_url` overrides the environment's value, but not the stack's. Raises UsageError, before any read or write, for
-        a missing variable.
+        `push_queue_url` overrides AION_PUSH_QUEUE_URL of the environment, but not that of a stack. Raises UsageError
+        for a missing variable, before any read or write.
         """
         queue = {"AION_PUSH_QUEUE_URL": push_queue_url} if push_queue_url else {}
         environ = {**queue, **self.environ} if self.stack else {**self.environ, **queue}
@@ -185,7 +185,7 @@ class Deployment:
             raise click.UsageError(
                 f"Which deployment? Give {flags}, or set {', '.join(missing)}; or go to a folder in which `aion dev` has run."
             )
-        # Operators need no agents and no encryption key, because their commands decrypt nothing.
+        # Ignore the settings of agents and encryption keys, because operator commands run no agent and decrypt nothing.
         without = {"AION_CONFIG", "AION_KMS_KEY", "AION_STORE", "AION_CARD_KEY_FILE", "AION_CARD_KEY_SECRET"}
         chosen = {name: value for name, value in environ.items() if name not in without}
         store = {"AION_STORE": "sqlite" if is_local else "dynamodb"}
@@ -221,7 +221,7 @@ def deployment(command: Command) -> Command:
 
 
 def _use_local(local: LocalServer) -> dict[str, str]:
-    """Return the environment of the local development server, set it for the AWS SDK, and print the server's name."""
+    """Print the development server's name, set its AWS variables for the AWS SDK, and return its AION variables."""
     click.echo(f"Using {local.name}", err=True)
     of_aws = {name: value for name, value in local.environment.items() if name in _OF_AWS}
     if of_aws:
@@ -250,7 +250,8 @@ def aws(command: Command) -> Command:
 @contextmanager
 def aws_environment(profile: str | None, region: str | None, endpoint_url: str | None) -> Iterator[None]:
     """Set profile, region and endpoint in the environment, for the AWS SDK, until the block ends."""
-    # Let AWS_REGION override the profile's region, as in the AWS CLI, because boto3 reads AWS_DEFAULT_REGION only.
+    # Copy AWS_REGION to AWS_DEFAULT_REGION, because boto3 reads only the latter. So AWS_REGION overrides the profile's
+    # region, as in the AWS CLI.
     region = region or os.environ.get("AWS_REGION")
     variables = {
         "AWS_PROFILE": profile,
@@ -259,7 +260,7 @@ def aws_environment(profile: str | None, region: str | None, endpoint_url: str |
         EMULATED: endpoint_url,
     }
     chosen = {name: value for name, value in variables.items() if value}
-    # Let --profile override credentials in the environment, as in the AWS CLI.
+    # With --profile, hide the credentials in the environment, because boto3 would prefer them to the profile.
     hidden = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN") if profile else ()
     with _environment({**dict.fromkeys(hidden, ""), **chosen}):
         yield

@@ -20,7 +20,7 @@ UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is
 
 @dataclass(frozen=True)
 class TaskReport:
-    """Report of all stored data of a task except secrets."""
+    """Report of everything that is stored about a task, except secrets."""
 
     head: Head
     events: tuple[Numbered, ...] | None
@@ -32,7 +32,7 @@ class TaskReport:
     content: bool
 
     def document(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
+        """Return the report as a JSON object."""
         head = self.head
         return {
             "task": head.key.task_id,
@@ -119,7 +119,7 @@ class TaskReport:
 
 
 def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
-    """Describe a context's state in a sentence, and return True if a wake-up message has work to do in it. Pure."""
+    """Return a sentence about the context's state, and True if a wake-up message has a turn to start or check. Pure."""
     from aion_core.tasks.contexts import turn_to_begin
 
     if seen is None or seen.record.expired:
@@ -137,7 +137,8 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
     if record.interrupted is not None:
         behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
-        # Return True for queued turns: a wake-up message makes a worker check if the interrupted task still exists.
+        # Return True if turns are queued, because a wake-up message lets a worker check whether the interrupted task
+        # still exists.
         return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
     return "No turn is running or queued. There is nothing to do.", False
 
@@ -185,7 +186,7 @@ async def list_heads(
 
 
 def _state(name: str) -> TaskState:
-    """Return the task state with this name in the spelling of A2A v0.3, such as `input-required`."""
+    """Return the task state for its name in A2A v0.3's spelling, such as `input-required`."""
     return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
 
 
@@ -212,7 +213,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """Return the state of a push config's notifications as JSON values."""
+    """Return the state of a push config's notifications as a JSON object."""
     return {
         "config": delivery.config_id,
         "deliveredThrough": delivery.cursor,

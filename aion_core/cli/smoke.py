@@ -104,7 +104,7 @@ def smoke(url: str, stack: str | None, sign: str, text: str | None, **chosen: An
 
 @dataclass(frozen=True)
 class Endpoint:
-    """URL of a deployment, with the value of `--sign` for requests to it."""
+    """URL of a deployment, and the setting `--sign` for requests to it."""
 
     url: str
     sign: str
@@ -112,7 +112,7 @@ class Endpoint:
 
 
 def stack_url(parameters: dict[str, str], outputs: dict[str, str]) -> str:
-    """Return the URL in the stack's agent cards, or "" if the stack has no URL."""
+    """Return the base URL that the stack's agent cards contain; "" if the stack has no HTTP entry point."""
     domain = parameters.get("DomainName")
     return (
         parameters.get("BaseUrl")
@@ -135,7 +135,8 @@ def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
         raise ConfigurationError(
             f"There is no aion stack {stack!r} in this account and region. Check --region and --profile."
         )
-    # Read the authorizer from the stack's parameters, because the URL of a custom domain does not name AWS.
+    # Read from the stack's parameters whether AWS verifies signatures, because the URL of a custom domain does not show
+    # it.
     if sign == "auto" and found.parameters.get("ApiAuthorizer") == "AWS_IAM":
         return Endpoint(url, aws.region())
     return Endpoint(url, "off" if sign == "auto" and "ApiAuthorizer" in found.parameters else sign)

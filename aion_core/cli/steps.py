@@ -23,7 +23,7 @@ class Step:
         self.name, self.result, self._live = name, "", live
 
     def print(self, line: str) -> None:
-        """Print an indented line of output of the step above its progress line."""
+        """Print a line of the step's output, indented, above the progress line."""
         self.clear()
         click.echo(f"{INDENT}{line}")
         self.draw()
@@ -56,7 +56,7 @@ def step(name: str) -> Iterator[Step]:
         yield running
     except BaseException as error:
         running.clear()
-        # Do not report a user's negative answer or Ctrl-C as a failure.
+        # Print no FAILED if the user has answered no or pressed Ctrl-C.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
             click.echo(f"{_styled('FAILED', 'red')} {name}")
         raise
@@ -93,7 +93,7 @@ def _spin(text: str, ended: threading.Event) -> None:
     from rich.live import Live
     from rich.spinner import Spinner
 
-    # Do not redirect stdout and stderr, because other output must not go through this console.
+    # Do not let rich redirect stdout and stderr, because it would send the program's other output through this console.
     console, spinner = Console(stderr=True), Spinner("dots", f"{text} …")
     with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         ended.wait()

@@ -57,7 +57,7 @@ class StoryEvent:
     """Numbers and names of the sentence, in a form for programs."""
 
     def document(self) -> dict[str, Any]:
-        """Return the event as JSON values."""
+        """Return the event as a JSON object."""
         return {"at": self.at.isoformat() if self.at else None, "kind": self.kind, "text": self.text, **self.details}
 
 
@@ -79,7 +79,7 @@ def story_of(
 
 
 def _recorded(events: list[Numbered], caller: str, agent: str, *, content: bool) -> Iterator[StoryEvent]:
-    """Yield the story of the durable events. An artifact, which has no time of its own, gets the next event's time."""
+    """Yield the story of the event log. An artifact event has no time of its own and gets the next event's time."""
     times, after = dict[int, datetime | None](), None
     for each in reversed(events):
         times[each.generation] = after = time_of(each.event) or after
@@ -214,7 +214,8 @@ def _raised(fields: dict[str, Any]) -> str:
     """Return the line of a traceback that names the raised exception, or "" without a traceback."""
     lines = str(fields.get("exception") or "").strip().splitlines()
     name = re.escape(str(fields.get("exception_name") or ""))
-    # Search backwards, because notes, such as the node's name by LangGraph, follow the line with the exception's name.
+    # Search backwards for the exception's name. The last lines may be notes, such as LangGraph's note with the node's
+    # name.
     named = (line for line in reversed(lines) if name and re.match(rf"([\w.]+\.)?{name}(:|$)", line))
     return next(named, lines[-1] if lines else "")
 
@@ -224,7 +225,7 @@ def _failure(at: datetime, function: str, message: str, fields: dict[str, Any]) 
     raised = _raised(fields)
     cause = f" {one_line(raised)}" if raised else ""
     details: dict[str, Any] = {"function": function}
-    # Search AWS's error code at the end of the exception or, without an exception, at the end of the message.
+    # Look for AWS's error code at the end of the exception's text or, without an exception, of the log message.
     if found := _AWS_ERROR.search(cause or message):
         details |= {"operation": found[1], "code": found[2]}
         cause += f" (AWS's error code for {found[1]}: {found[2]})"
@@ -242,7 +243,7 @@ def _function(name: str) -> str:
 
 
 def _with_waits(story: Sequence[StoryEvent]) -> list[StoryEvent]:
-    """State in the first turn after each message how long the message waited, if it was at least WAIT_SECONDS."""
+    """Add to the first turn after each message how long the message has waited, if it was at least WAIT_SECONDS."""
     told: list[StoryEvent] = []
     sent: datetime | None = None
     for each in story:

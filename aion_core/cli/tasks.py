@@ -206,7 +206,7 @@ async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bo
 
 
 async def _expired(operator: "Operator", agent: str, state: str | None, limit: int) -> "list[Head]":
-    """Return the active or interrupted task's head of each context with an expired timer, oldest timer first.
+    """For each context with an expired timer, return the head of its active or interrupted task, oldest timer first.
 
     `agent` and `state` select tasks.
     """

@@ -26,7 +26,7 @@ def verdict_of(
 ) -> Verdict:
     """Return the task's present state. `owner` and `place` are options for the commands, such as ` --stack aion-prod`.
 
-    `server_runs` is False if the task's development server is stopped.
+    `server_runs` is False if the task belongs to a development server that is stopped.
     """
     task_id, options = report.head.key.task_id, f"{owner}{place}"
     cancel = f"aion tasks cancel {task_id}{options}"
@@ -42,7 +42,7 @@ def verdict_of(
 
 
 def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
-    """Return a sentence about the task's state, with {} in place of the command, and this command."""
+    """Return a sentence about the task's state, and a command for the operator, which takes the place of {} in it."""
     head, since = report.head, time_text(report.head.timestamp)
     if head.state in TERMINAL:
         return {
@@ -100,7 +100,7 @@ def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
 
 
 def delivery_text(delivery: Delivery) -> str:
-    """Return the state of a push config's notifications as a clause."""
+    """Return a clause about the state of a webhook's notifications, to be part of a sentence."""
     name = f"the webhook {delivery.config_id}"
     failed = f", at last with {delivery.failure}" if delivery.failure else ""
     if delivery.disabled:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 EARLIER = timedelta(minutes=1)
-"""Log lines are read from this time before a task's first event on, because clocks differ."""
+"""Time before a task's first event from which log lines are read, because the clocks of functions differ."""
 
 COLOURS = {"error": "red", "invocation": "red", "warning": "yellow", "takeover": "yellow"}
 
@@ -49,7 +49,7 @@ class TaskStory:
     verdict: Verdict
 
     def document(self) -> dict[str, Any]:
-        """Return the story as JSON values."""
+        """Return the story as a JSON object."""
         return {
             **self.report.document(),
             "story": [each.document() for each in self.events],
@@ -156,7 +156,7 @@ def _newest(deployment: Deployment, operator: "Operator") -> str:
 
 @dataclass
 class _StoryReader:
-    """Reader of a task's story. A source that cannot be read is named in the story."""
+    """Reader of a task's story. If a source, such as a queue, cannot be read, the story names it and omits its part."""
 
     deployment: Deployment
     operator: "Operator"
@@ -184,7 +184,7 @@ class _StoryReader:
         return verdict_of(report, letters, owner=owner, place=place, server_runs=runs)
 
     def _caller(self, owner: str) -> str:
-        """Describe the sender of the task's messages, by the API key of this owner if there is one."""
+        """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
         from aion_core.bootstrap.operator import build_keys, owner_of_key
         from aion_core.ports import ANONYMOUS
 
@@ -231,7 +231,7 @@ class _StoryReader:
         return lines or ()
 
     def _or_unread(self, source: str, read: Callable[[], Any]) -> Any:
-        """Return the result of `read`. If it fails, add the source and the reason to `unread`."""
+        """Return the result of `read`. If it raises an AionError, add source and reason to `unread` and return None."""
         try:
             return read()
         except AionError as error:

@@ -1,4 +1,4 @@
-"""AWS calls with retries. Errors keep the reason given by AWS."""
+"""AWS calls with retries, for deployments. Unlike in `aion_core.aws`, errors contain AWS's own message."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def client_of(service: str) -> Any:
 
 @lru_cache(maxsize=32)
 def _client(service: str, environ: tuple[tuple[str, str], ...]) -> Any:
-    """Create a boto3 client. It is cached by the environment, because boto3 takes a third of a second to create it."""
+    """Create a boto3 client. Creating one takes a third of a second, so it is cached for this `environ`."""
     config = _CONFIG_OF_AN_EMULATOR if "AWS_ENDPOINT_URL" in dict(environ) else _CONFIG
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
@@ -40,7 +40,7 @@ def call(operation: Callable[..., Any], **parameters: Any) -> dict[str, Any]:
 
 
 def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-    """Yield each element in the `field` of a paginated operation's responses. Raises AwsRefused or StoreUnavailable."""
+    """Yield the elements of the list `field` in all pages of an operation. Raises AwsRefused or StoreUnavailable."""
     pages = iter(client.get_paginator(operation).paginate(**parameters))
     while (page := _with_own_errors(lambda: next(pages, None))) is not None:
         yield from page.get(field) or []
@@ -52,7 +52,7 @@ def region() -> str:
 
 
 def account() -> str:
-    """Return the id of the credentials' AWS account. Raises AwsRefused or StoreUnavailable."""
+    """Return the id of the AWS account of the configured credentials. Raises AwsRefused or StoreUnavailable."""
     return str(call(client_of("sts").get_caller_identity)["Account"])
 
 

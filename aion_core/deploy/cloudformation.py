@@ -15,7 +15,7 @@ RETAINED = ("Retain", "RetainExceptOnCreate")
 PAUSE_SECONDS = 2.0
 """Seconds between two requests for the status of a changing stack."""
 
-# Prefixes of the reasons with which CloudFormation cancels other resources after a failure.
+# Beginnings of CloudFormation's reasons for resources that it cancels because another resource has failed.
 _CONSEQUENCES = ("Resource creation cancelled", "Resource update cancelled")
 
 _IN_PROGRESS = "_IN_PROGRESS"
@@ -127,7 +127,7 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
 
 
 def template_resource_ids(stack_id: str) -> set[str]:
-    """Return the logical ids of the resources in the stack's own template, without resources of nested stacks."""
+    """Return the logical ids of the resources in the stack's template, without the resources of nested stacks."""
     return set(_template(client_of("cloudformation"), stack_id))
 
 
@@ -141,7 +141,7 @@ def _template(cloudformation: Any, stack_id: str) -> dict[str, Any]:
     try:
         body = call(cloudformation.get_template, StackName=stack_id, TemplateStage="Processed")["TemplateBody"]
     except AwsRefused as error:
-        # Return no resources, because a stack has no template until its first change set is executed.
+        # Return no resources: the stack has no template before its first change set is executed.
         if error.code == "ValidationError":
             return {}
         raise
@@ -188,10 +188,11 @@ def _events(stack_id: str, since: str = "", above: str = "") -> Iterator[StackEv
 def wait_until_settled(
     stack_id: str, since: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
 ) -> CloudFormationStack:
-    """Wait until no operation of the stack is in progress, and return the stack. `report` receives each new event."""
+    """Wait until CloudFormation no longer changes the stack, and return the stack. `report` receives each new event."""
     seen = since
     while True:
-        # Read the status before the events, so that the final event is reported too.
+        # Read the status before the events. Otherwise an event between the two reads, such as the last one, would not
+        # be reported.
         stack = find(stack_id)
         news = list(_events(stack_id, seen))
         for event in reversed(news):
@@ -223,7 +224,7 @@ class ChangeSet:
     counts: Counter[str]
     """Number of resources for each action of CloudFormation, such as Add, Modify and Remove."""
     lost: list[str]
-    """Line for each resource to be deleted or replaced. Its data would be lost."""
+    """Lines of text: one for each resource that would be deleted or replaced, so that its data would be lost."""
 
     def __str__(self) -> str:
         return ", ".join(f"{self.counts[action]} {words}" for action, words in WORDS.items() if self.counts[action])
@@ -261,7 +262,8 @@ def execute(
     if before is None:
         raise DeployError(f"The stack {name} is gone.", next_step="Run `aion deploy` again.")
     since = last_event(before.id)
-    # On a rollback, also delete new tables and keys with a Retain policy, because they are empty.
+    # Let a rollback also delete new resources with the policy Retain, such as tables and keys, because they are still
+    # empty.
     call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
     stack = wait_until_settled(before.id, since, report, pause=pause)
     if stack.status in _SUCCEEDED:

@@ -80,7 +80,7 @@ def plan(name: str) -> DestroyPlan:
     ):
         raise ConfigurationError(f"The stack {name!r} is not an aion stack. Nothing was deleted.")
     own = of_resources(cloudformation.resources(last)) if existing is not None else []
-    # Add the resources retained by earlier deletions of this stack that failed.
+    # Add the resources that an earlier, failed deletion of this stack has already retained.
     left = [
         each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
     ]
@@ -128,7 +128,7 @@ def delete_stack(
 
 
 def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
-    """Return the resources that a deletion of their stack will retain or has retained, sorted by kind."""
+    """Return those resources that the deletion of their stack retains or has retained, sorted by kind."""
     found = [
         RetainedResource(each.type, each.physical_id)
         for each in resources
@@ -178,9 +178,9 @@ def is_protected(resource: RetainedResource) -> bool:
 
 
 def owner(resource: RetainedResource) -> str:
-    """Return the name of the existing stack that contains this resource, or "" if there is no such stack.
+    """Return the name of the existing stack to which this resource belongs, or "" if it belongs to no stack.
 
-    A retained resource may have been imported into another stack.
+    A retained resource may belong to another stack now, into which an operator has imported it.
     """
     try:
         found = call(client_of("cloudformation").describe_stack_resources, PhysicalResourceId=resource.name)
@@ -188,13 +188,13 @@ def owner(resource: RetainedResource) -> str:
         if error.code == "ValidationError":
             return ""
         raise
-    # Leave out resources of deleted stacks, because their status begins with DELETE_.
+    # Ignore entries whose status begins with DELETE_, because they are from deleted stacks.
     existing = [each for each in found["StackResources"] if not each["ResourceStatus"].startswith("DELETE_")]
     return str(existing[0]["StackName"]) if existing else ""
 
 
 def delete(resource: RetainedResource, report: Callable[[str], None]) -> str:
-    """Delete the resource with its contents, and return the result as text.
+    """Delete the resource with its contents, and return a text about the result for the operator.
 
     Raises AwsRefused, or DeployError if S3 keeps an object.
     """
@@ -243,7 +243,8 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, str]]:
 
 
 def _batches(found: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
-    # It is safe to delete a batch between two pages, because each page contains the position of the next page.
+    # Yield a batch for deletion while pages are still to be read. This skips no version, because each page names the
+    # next page's first key, not its number.
     batch: list[dict[str, str]] = []
     for each in found:
         batch.append(each)

@@ -47,7 +47,7 @@ REMEDIES = (
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
     ("does not exist in the template", "template.yaml has no such parameter. Check its spelling; `aion upgrade` installs the newest template."),
 )  # fmt: skip
-"""Pairs of a text in AWS's reason for a failure and the remedy. The first matching pair applies."""
+"""Pairs of a text to search for in AWS's reason of a failure, and the remedy. The first matching pair applies."""
 
 
 def remedy(reason: str, otherwise: str) -> str:

@@ -18,7 +18,7 @@ PAUSE_SECONDS = 2.0
 LATE_MS = 10_000
 """Longest delay, in milliseconds, until CloudWatch returns a new log line.
 
-`follow` reads this period again and drops duplicates.
+`follow` reads the lines of this period again, and drops those that it has already returned.
 """
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -71,15 +71,15 @@ def read(stack: str, functions: Sequence[str], *, since: int, task: str = "") ->
     With a task's id, return only its lines. Raises ConfigurationError if no function has a log group.
     """
     found = _read(stack, functions, since, f"{{ $.task_id = {json.dumps(task)} }}" if task else "")
-    # Filter again here, because an emulator may ignore JSON filter patterns.
+    # Filter the lines here too, because an AWS emulator may ignore the JSON filter pattern of the request.
     return [line for line in found if not task or line.fields.get("task_id") == task]
 
 
 def read_task(stack: str, task_id: str, context_id: str, *, since: int) -> list[LogLine]:
     """Return the log lines about a task, and Lambda's reports of its killed invocations, oldest first.
 
-    A report does not name a task: it is found by the request ids in the task's log lines. Raises ConfigurationError if
-    no function has a log group.
+    Lambda's report names only the request id of its invocation, so it is found by the request ids in the task's log
+    lines. Raises ConfigurationError if no function has a log group.
     """
     ids = json.dumps(task_id), json.dumps(context_id)
     pattern = f"{{ ($.task_id = {ids[0]}) || ($.context_id = {ids[1]}) }}"
@@ -93,9 +93,10 @@ def read_task(stack: str, task_id: str, context_id: str, *, since: int) -> list[
 
 
 def about_task(lines: Sequence[LogLine], task_id: str, context_id: str) -> list[LogLine]:
-    """Return a task's log lines. Lines without a task id are included if invocation and context id are the task's.
+    """Return a task's log lines. Include lines without a task id if their invocation and context id are the task's.
 
-    Other invocations are excluded, because their lines with this context id may belong to another owner.
+    Lines of other invocations are excluded even if they have this context id, because two owners may use the same
+    context id.
     """
     own = {line.fields.get("correlation_id") for line in lines if line.fields.get("task_id") == task_id} - {None}
     return [
@@ -158,7 +159,8 @@ def _lines(client: Any, stack: str, function: str, since: int, pattern: str) -> 
 SHOWN = ("task_id", "context_id", "agent")
 """Fields with ids printed after a line's message, in this order."""
 
-# Fields not printed, because the rendered line contains them already or because only programs need them.
+# Fields of a log line that are not printed, because another part of the line shows them or because only programs need
+# them.
 _HIDDEN_FIELDS = frozenset(
     {
         "level", "message", "timestamp", "logger", "location", "service", "correlation_id", "function_request_id", "cold_start",

@@ -1,4 +1,4 @@
-"""Price of a month without requests, computed like the prices in docs/cost.md (`make cost`)."""
+"""Price of a month in which a deployment gets no requests, computed like the prices in docs/cost.md (`make cost`)."""
 
 import json
 from collections.abc import Mapping

@@ -42,7 +42,7 @@ class Sam:
     saved: SamConfig
 
     def build(self, report: Report, architecture: str) -> None:
-        """Build the packages for the processor architecture ("" for the template's). Raises DeployError.
+        """Build the packages for a processor architecture; "" means the one in the template. Raises DeployError.
 
         `report` receives the output lines of the build.
         """
@@ -88,7 +88,8 @@ class Sam:
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
-        # Put this Python environment first on PATH, so that the package build runs this environment's `aion` and uv.
+        # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
+        # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(  # noqa: S603 - no shell
             [str(self.program), *arguments],
@@ -114,7 +115,7 @@ def _overrides(given: Mapping[str, str]) -> list[str]:
 
 
 def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
-    """Return the output lines from the first one with one of these beginnings to the end, at most the last `SHOWN`."""
+    """Return the output from the first line with one of these beginnings on, but at most the last `SHOWN` lines."""
     stripped = [line.strip() for line in lines if line.strip()]
     begins = [place for place, line in enumerate(stripped) if line.startswith(tuple(beginnings))]
     return (stripped[begins[0] :] if begins else stripped)[-SHOWN:]

@@ -1,4 +1,4 @@
-"""Reader and writer of the options of an environment in samconfig.toml. Comments are preserved."""
+"""Reader and writer of the options of an environment in samconfig.toml. Writing preserves the file's comments."""
 
 import re
 import shlex
@@ -85,7 +85,7 @@ class SamConfig:
         return section
 
     def _deploy(self) -> Table:
-        """Return the TOML table with the options of `sam deploy` for the environment. Create it if it is missing."""
+        """Return the environment's TOML table with the options of `sam deploy`. Add an empty table if it is missing."""
         self._document.setdefault("version", 0.1)
         found: Any = self._document
         for name in (self.environment, "deploy", "parameters"):

@@ -1,4 +1,4 @@
-"""Storage backends of the development server. They use memory, SQLite files, or an emulated AWS in its own process."""
+"""Storage backends of the development server: memory, SQLite files, or an AWS emulator in its own process."""
 
 import contextlib
 import multiprocessing
@@ -18,7 +18,7 @@ EMULATOR_END_SECONDS = 15.0
 
 
 class Backend:
-    """Storage backend in the worker's memory, without a process or a file. Other backends inherit from it."""
+    """Storage backend in the worker's memory, and base class of the others. It needs no process and no file."""
 
     preloaded: tuple[str, ...] = ()
     """Names of modules imported once by the fork server, before it forks a worker."""
@@ -36,7 +36,7 @@ class Backend:
         """Receive a message from the backend's process. Raises ConfigurationError if the process cannot serve."""
 
     def release(self, worker: WorkerProcess) -> None:
-        """Make the queue messages received by an ended worker visible again for the next worker."""
+        """Make the queue messages that an ended worker had received visible again, for the next worker."""
 
     def end(self) -> None:
         """Stop the backend's process. A backend without a process does nothing."""
@@ -58,11 +58,11 @@ class Files(Backend):
     )
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
-        """Use the SQLite files in this folder. If `fresh`, `start` deletes the folder first."""
+        """Use the SQLite files in this folder. If `fresh` is True, `start` deletes the folder with its data."""
         self._folder, self._fresh = folder, fresh
 
     def start(self) -> None:
-        """Delete the folder if `fresh`. Make queue messages received by crashed workers visible again."""
+        """Delete the folder if `fresh`. Make messages visible again that workers of a crashed server had received."""
         if self._fresh:
             try:
                 shutil.rmtree(self._folder)
@@ -109,8 +109,8 @@ class EmulatedAWS(Backend):
         theirs.close()
 
     def receive(self) -> None:
-        """Receive the emulator's message that it is ready. Raises ConfigurationError if it failed or has stopped."""
-        assert self.connection is not None  # noqa: S101  # called only when a message has arrived on the connection
+        """Receive the emulator's message that it is ready. Raises ConfigurationError if it failed or was killed."""
+        assert self.connection is not None  # noqa: S101  # a message has arrived, so the connection exists
         try:
             match self.connection.recv():
                 case EmulatorReady(place, notes):
@@ -123,7 +123,7 @@ class EmulatedAWS(Backend):
             raise ConfigurationError("The emulated AWS has stopped: its process was killed.") from error
 
     def release(self, worker: WorkerProcess) -> None:
-        """Make the queue messages received by an ended worker visible again, by a command to the emulator."""
+        """Tell the emulator to make the queue messages that an ended worker had received visible again."""
         if self.connection is not None:
             with contextlib.suppress(OSError):
                 self.connection.send(ReleaseMessages(worker.name))

@@ -88,13 +88,13 @@ class ConsoleFormatter(logging.Formatter):
 
 
 def is_wanted(record: logging.LogRecord) -> bool:
-    """Return True for the records of aion and of the author's code, and for the warnings of libraries."""
+    """Return True if the record is to be printed: any of aion or the author's code, and warnings of libraries."""
     is_ours = record.name.partition(".")[0] in ("aion_core", "handlers")
     return record.levelno >= logging.WARNING or is_ours or not _package_of(record.pathname)
 
 
 def _is_repeated(record: logging.LogRecord) -> bool:
-    """Return True if ADK logs an exception whose traceback has been printed already."""
+    """Return True if ADK logs an exception whose traceback the console has printed already."""
     error = record.exc_info[1] if record.exc_info else None
     return error is not None and record.name.startswith("google_adk") and _is_shown(error)
 
@@ -104,7 +104,8 @@ def _is_shown(error: BaseException) -> bool:
 
 
 def _mark_shown(error: BaseException) -> None:
-    # Mark the exception by an attribute, because built-in exceptions cannot be weakly referenced.
+    # Mark the exception by an attribute. A weak set of printed exceptions is impossible, because Python cannot refer
+    # weakly to built-in exceptions.
     with contextlib.suppress(AttributeError):
         setattr(error, _SHOWN_MARK, True)
 
@@ -113,21 +114,21 @@ def _source(record: logging.LogRecord) -> str:
     """Return the name of the record's logger in brackets, or "" for aion's own loggers."""
     if record.name.partition(".")[0] in ("aion_core", "handlers", "root"):
         return ""
-    # Print the file's name if the logger has a generated name, because the file is outside of a package.
+    # Print the file's name in place of a generated module name, which would tell the developer nothing.
     return f"({record.module if record.name.startswith(GENERATED_NAME) else record.name})"
 
 
 def traceback_lines(error: BaseException) -> list[str]:
     """Return the lines of a short traceback: the author's frames, and the number of library frames between them.
 
-    For an error raised by aion without a frame of the author's code, return its message only.
+    If aion has raised the error and no frame of the author's code is involved, return only the error's message.
     """
     lines: list[str] = []
     chain = list(_chain(error))
     if isinstance(error, AionError) and not any(_is_authors(frame) for each in chain for frame in _frames(each)):
         return _last_lines(error)
     if any(_is_authors(frame) for each in chain for frame in _frames(each)):
-        # Leave out ADK's own exceptions around an author's exception, because they add no information.
+        # Omit the exceptions that ADK has wrapped around the author's exception, because they add no information.
         chain = [each for each in chain if not _is_adks(each)]
     for number, each in enumerate(chain):
         if number:
@@ -138,7 +139,7 @@ def traceback_lines(error: BaseException) -> list[str]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Return the exceptions that caused this exception, the first cause first, and then this exception.
+    """Return the chain of causes of this exception, beginning with the first cause and ending with this exception.
 
     The exceptions in an exception group, such as from an `asyncio.TaskGroup`, count as causes of the group.
     """
@@ -181,7 +182,7 @@ def _frame_lines(frames: list[FrameSummary]) -> Iterator[str]:
         if is_authors:
             yield from (line for frame in some for line in _shown(frame))
             continue
-        # Show the last frame of a traceback without the author's code, because this frame raised the exception.
+        # If no frame is of the author's code, show the last frame, which has raised the exception.
         shown = [] if authors else some[-1:]
         hidden = some[: len(some) - len(shown)]
         if hidden:
@@ -209,7 +210,8 @@ def _package_of(filename: str) -> str:
     for folder in (*_LIBRARIES, _STANDARD):
         if path.is_relative_to(folder):
             return path.relative_to(folder).parts[0].removesuffix(".py")
-    # Name the package of a dependency in another folder. For code without a file, return "Python".
+    # For a dependency in the site-packages of another environment, return its package; for code without a file,
+    # "Python".
     if "site-packages" in path.parts:
         return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
     return "Python" if filename.startswith("<") else ""

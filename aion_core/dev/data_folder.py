@@ -1,6 +1,6 @@
 """Data folder of the development server (`.aion`), with its lock file, its address and its stored data.
 
-Every `aion` command reads this folder, so this module imports little more than the standard library.
+Every `aion` command reads this folder to find a server, so this module imports little, which keeps commands fast.
 """
 
 import contextlib
@@ -103,13 +103,13 @@ def make_ignored(folder: Path) -> None:
 
 
 class DataFolder:
-    """Data folder of a development server. A lock lets only one server use the folder."""
+    """Data folder of a development server, which locks the folder so that no second server uses it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def is_own(self, path: Path) -> bool:
-        """Return True for a path of the server's own files. The folder may also contain files of the project."""
+        """Return True if the server has created the file. The data folder may also contain files of the project."""
         folder = self.path.resolve()
         inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
         return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, LOG, _LOCK)))
@@ -136,7 +136,8 @@ class DataFolder:
     def announce(self, running: RunningServer) -> None:
         """Write the server's address to the data folder, into a file readable by this user only.
 
-        The file contains the emulator's credentials. If the folder was deleted, it is created again. Raises OSError.
+        Other users must not read the file, because it contains the emulator's credentials. If the folder was deleted
+        while the server runs, it is created again. Raises OSError.
         """
         make_ignored(self.path)
         temporary = self.path / f"{STATE}.new"
@@ -163,7 +164,7 @@ class DataFolder:
 def _lock(descriptor: int) -> bool:
     """Acquire the lock of an open file. Return False if another process holds it.
 
-    The system releases the lock when the process ends.
+    The operating system releases the lock when this process ends, even if it is killed.
     """
     try:
         import fcntl
@@ -181,7 +182,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_running(folder: Path, pid: int) -> bool:
-    """Return True if a server holds the folder's lock. Process ids prove nothing, since other processes reuse them."""
+    """Return True if a server holds the folder's lock. Its process id proves nothing: another process may have it."""
     try:
         import fcntl
 

@@ -35,7 +35,7 @@ def main(connection: Connection, task: EmulatorTask) -> None:
         with contextlib.suppress(OSError):
             connection.send(EmulatorFailed(str(error)))
     sys.stderr.flush()
-    # Exit without waiting for threads that may still handle requests.
+    # Exit at once. A normal exit would wait for threads that still handle requests.
     os._exit(0)
 
 
@@ -63,7 +63,7 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
         failed=lambda error: print(f"Cannot write to {task.folder}: {error.strerror}.", file=sys.stderr),
     )
     saver.start()
-    # Ignore EOFError and OSError, because they mean that the supervisor has ended or has closed the connection.
+    # Stop reading commands on EOFError or OSError: the supervisor has ended or has closed the connection.
     with contextlib.suppress(EOFError, OSError):
         connection.send(EmulatorReady(stack.template.place, tuple(notes)))
         while isinstance(message := connection.recv(), ReleaseMessages):

@@ -13,14 +13,16 @@ HEADER_SECONDS = 10.0
 """Time limit for a request's headers. Without it, a client could hold a connection open by sending single bytes."""
 
 LAST_SECONDS = 1.0
-"""Time limit for a connection's first request once the server stops, because the client may have sent the request."""
+"""Time for which a connection without a request stays open after the server's stop, because the client's first request
+may be on its way."""
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """HTTP/1.1 connection. It closes if request headers, or the rest of a body after its response, arrive too slowly.
+    """HTTP/1.1 connection that closes if a client sends headers, or a body after its response, too slowly.
 
-    uvicorn limits only the time between two requests. The application limits the time for a body that it reads.
-    uvicorn's protocol on httptools is not used, because it loses request bodies of Java's client (docs/decisions/0041).
+    The class is needed because uvicorn limits only the time between two requests. For a body that the application
+    reads, the application has its own time limit. uvicorn's protocol on httptools is not used, because it loses request
+    bodies of Java's client (docs/decisions/0041).
     """
 
     header_seconds = HEADER_SECONDS
@@ -30,7 +32,7 @@ class HeaderTimeoutProtocol(H11Protocol):
     _stops = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Take uvicorn's arguments."""
+        """Create uvicorn's protocol, and wrap its application so that it accepts URLs as request targets."""
         super().__init__(*args, **options)
         self.app: Any = _accepting_urls(self.app)
 
@@ -57,7 +59,7 @@ class HeaderTimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close the connection after its current request. An unused connection may send one within `last_seconds`."""
+        """Close after the current request. A connection without a request so far stays open for `last_seconds`."""
         if self.cycle is not None:
             super().shutdown()
         elif not self._stops:

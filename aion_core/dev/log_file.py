@@ -1,6 +1,7 @@
 """Log file of the development server: log records as JSON lines in its data folder, as deployed functions write them.
 
-`aion why` reads the file. At its start, the server renames a file of LARGEST_BYTES, in place of an older one.
+`aion why` reads the file. At its start, the server renames the file if it has reached LARGEST_BYTES, and so replaces
+the log file renamed before.
 """
 
 import contextlib
@@ -49,15 +50,16 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record to the file."""
         try:
-            # Append each record with one write, so that lines of two workers do not mix.
+            # Append each record with a single `write` call, so that lines of two workers are not mixed.
             os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
             self._fails = False
         except OSError as error:
             if not self._fails:
-                # Set the flag before the warning, because this handler receives the warning too.
+                # Set the flag before logging the warning. This handler gets the warning too, and would otherwise warn
+                # without end.
                 self._fails = True
                 logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
-        except Exception:  # report other errors as the logging module's handlers do
+        except Exception:  # report any other error as logging's own handlers do
             self.handleError(record)
 
 

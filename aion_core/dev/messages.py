@@ -1,4 +1,4 @@
-"""Messages between the supervisor of the development server and its other processes, sent as pickles."""
+"""Messages between the supervisor of the development server and its other processes, pickled by `multiprocessing`."""
 
 import signal
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class EmulatorFailed:
 
 @dataclass(frozen=True)
 class ReleaseMessages:
-    """Command to the emulator to make the queue messages received by an ended worker visible again."""
+    """Command to the emulator: make the queue messages that an ended worker had received visible again."""
 
     receiver: str
 
@@ -106,7 +106,8 @@ class Stop:
     """Command to a worker to accept no more work, hand off its turns, end its streams, and exit."""
 
     has_successor: bool
-    """True if another worker resumes the turns. Streams then get more time to end by themselves."""
+    """True if another worker is ready to resume the turns. Then streams get more time, so that they can send the end of
+    the resumed turns."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Entry points of the development server's processes, and the supervisor's object for a worker process.
 
-Each entry point imports its code when it runs, so that the supervisor's process stays small.
+Each entry point imports its code when it runs, so that the supervisor, which imports this module, stays small.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def run_worker(listener: socket.socket, connection: Connection) -> None:
 
 @dataclass(eq=False)
 class WorkerProcess:
-    """The supervisor's object for a worker process."""
+    """Worker process as seen by the supervisor: its connection, its state, and the means to stop it."""
 
     connection: Connection
     why: str
@@ -65,7 +65,7 @@ class WorkerProcess:
 
     @classmethod
     def start(cls, context: Any, listener: socket.socket, why: str) -> "WorkerProcess":
-        """Start a worker process in a thread, because the first start waits until the frameworks are imported."""
+        """Start a worker process from a thread, because the first start takes as long as the imports."""
         ours, theirs = context.Pipe()
         started = cls(ours, why)
 
@@ -90,7 +90,7 @@ class WorkerProcess:
 
     @property
     def after_edit(self) -> str:
-        """Phrase with the edit that caused the worker's start, such as " after an edit of agent.py", or ""."""
+        """End of a sentence about this worker, such as " after an edit of agent.py"; "" if no edit caused its start."""
         return f" after an edit of {self.why}" if self.why else ""
 
     def send(self, message: object) -> None:
@@ -101,12 +101,12 @@ class WorkerProcess:
     def kill(self) -> None:
         """Kill the worker process and its children.
 
-        A worker process that starts later ends by itself, because its connection is closed.
+        If the process has not started yet, it ends by itself later, because it finds its connection closed.
         """
         if self.started.is_set() and self.process is not None:
             if hasattr(os, "killpg"):
-                # Kill the process group, since the worker's children may outlive the worker. A worker that has just
-                # started is not a group leader yet: then killpg fails, and the worker is killed below.
+                # Kill the process group, because the worker's children may outlive the worker. If the worker has just
+                # started and has no group yet, killpg fails, and the worker alone is killed below.
                 with contextlib.suppress(OSError):
                     os.killpg(self.process.pid, signal.SIGKILL)
             with contextlib.suppress(OSError, AttributeError):
@@ -137,7 +137,7 @@ def workers_context(preloaded: Sequence[str]) -> Any:
 
 
 def run_forkserver() -> None:
-    """Start the workers' fork server. Its socket is in a folder with a short path, because socket paths are limited."""
+    """Start the fork server that starts workers. Its socket gets a short path, because such paths are limited."""
     from multiprocessing.forkserver import ensure_running
 
     if len(tempfile.gettempdir()) > LONGEST_TEMPORARY and os.path.isdir("/tmp"):  # noqa: S108  # a new folder in it

@@ -18,11 +18,12 @@ MOST = 65_536
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 _CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*")
-"""Matches the console's requests for its files and views. Only failures are logged, because views poll each second."""
+"""Pattern of the console's requests for its files and views. Only failed ones are logged, because each view polls once
+a second."""
 
 
 class RequestLogMiddleware:
-    """ASGI middleware that logs each HTTP request after its response has ended or broken off."""
+    """ASGI middleware that logs each HTTP request after its response has ended or was aborted."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,7 +55,7 @@ class _RequestRecord:
 
     def __init__(self, scope: Scope) -> None:
         self._began = time.monotonic()
-        # Leave out the query, since it may contain the client's own data.
+        # Log the path without its query, because the query may contain the client's data.
         self._request_line = f"{scope['method']} {scope['path']}"
         self._body, self._answer = bytearray(), bytearray()
         self._status = 0

@@ -38,7 +38,7 @@ NOTICE_SECONDS = 1.0
 END_SECONDS = 8.0
 """Seconds for a worker to end. Then the supervisor kills the worker."""
 RETIRE_SECONDS = 30.0
-"""Seconds for a replaced worker to hand off its turns, counted from its message `Stopping`."""
+"""Seconds for a replaced worker to hand off its turns, from its message `Stopping` on. Then the supervisor kills it."""
 RESTART_SECONDS, LONGEST_RESTART_SECONDS = 1.0, 30.0
 """First and longest delay in seconds before a crashed worker is replaced. Each failure doubles the delay."""
 SLOW_SECONDS = 10.0
@@ -77,7 +77,7 @@ class DevServer:
 
 
 class Supervisor:
-    """Supervisor of one development server. It handles signals, edits and the workers' messages in one event loop."""
+    """Supervisor of one development server. One loop handles signals, edits and the messages of other processes."""
 
     def __init__(self, server: DevServer, listener: socket.socket) -> None:
         self._server, self._listener = server, listener
@@ -116,7 +116,8 @@ class Supervisor:
     # --- Start ---
 
     def _start(self) -> None:
-        # Remove `__file__` from the main module. Otherwise multiprocessing imports the script again in each process.
+        # Remove `__file__` from the main module. Otherwise multiprocessing would import the `aion` script in each new
+        # process.
         vars(sys.modules["__main__"]).pop("__file__", None)
         with _interrupts_ignored():
             self._backend.start()
@@ -131,7 +132,7 @@ class Supervisor:
             self._watcher.start()
 
     def _begin(self, why: str) -> None:
-        """Start a candidate worker, and kill an earlier candidate. It loads the agents once the backend is ready."""
+        """Start a candidate worker in place of an earlier candidate. It loads the agents once the storage is ready."""
         if self._candidate is not None:
             self._kill(self._candidate)
         self._candidate = started = WorkerProcess.start(self._workers_context, self._listener, why)
@@ -254,7 +255,7 @@ class Supervisor:
         each.send(Serve())
 
     def _refuse(self, each: WorkerProcess, reasons: Iterable[str]) -> None:
-        """Print the reasons, kill the candidate worker, and continue with the current worker."""
+        """Kill a candidate that cannot serve and print the reasons. The current worker, if there is one, continues."""
         for reason in reasons:
             print(f"{reason}\n", file=sys.stderr)
         self._candidate = None
@@ -267,7 +268,7 @@ class Supervisor:
             old.send(Stop(has_successor=True))
             old.kill_at = time.monotonic() + END_SECONDS
             self._retiring.append(old)
-        assert each.loaded is not None  # noqa: S101  # a worker loads before it serves
+        assert each.loaded is not None  # noqa: S101  # a worker has sent AgentsLoaded before it serves
         self._restart_seconds = RESTART_SECONDS
         self._announce(
             RunningServer(os.getpid(), self._server.base_url, self._backend.endpoint, each.loaded.environment)
@@ -281,7 +282,7 @@ class Supervisor:
             self._unannounced.append(each)
 
     def _ended(self, each: WorkerProcess) -> None:
-        """Handle the end of a worker process. If it was the current worker, plan a restart."""
+        """Report that a worker process has ended. If it was the current worker, schedule the start of another."""
         if each in self._retiring:
             self._retiring.remove(each)
             self._kill(each)
@@ -304,7 +305,7 @@ class Supervisor:
             self._restart_at = time.monotonic() + self._restart_seconds
 
     def _plan_retry(self) -> str:
-        """Schedule another start if no worker serves requests. Return a sentence for the developer."""
+        """If no worker serves requests, schedule another start. Return a sentence about this for the developer."""
         if self._current is not None:
             return "The server continues with the old code."
         seconds, self._restart_seconds = self._restart_seconds, min(2 * self._restart_seconds, LONGEST_RESTART_SECONDS)
@@ -329,7 +330,7 @@ class Supervisor:
     # --- Output ---
 
     def _report_reloads(self) -> None:
-        """Report the reloads to the developer once no earlier worker accepts requests."""
+        """Print "Reloaded" once no worker with the old code accepts requests any more."""
         if any(each.accepts for each in self._retiring):
             return
         for each in self._unannounced:
@@ -374,7 +375,7 @@ class Supervisor:
             self._stops += 1
             self._wake_up()
 
-        # Leave SIGHUP ignored if nohup has set it so.
+        # If the server was started by nohup, SIGHUP is ignored already. Leave it so.
         handled = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in handled}
         try:
@@ -384,7 +385,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _wake_up(self) -> None:
-        # Ignore a full pipe, because the bytes in it wake the loop anyway.
+        # Ignore the error of a full pipe, because the bytes already in the pipe wake the loop.
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b".")
 
@@ -439,7 +440,7 @@ def _shown(paths: Iterable[str]) -> str:
     try:
         names = sorted({os.path.relpath(path) for path in paths}, key=len)
     except OSError:
-        # Print the paths as they are, because the current folder has been deleted.
+        # Print the paths unchanged, because a deleted current folder has no path to make them relative to.
         names = sorted(set(paths), key=len)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

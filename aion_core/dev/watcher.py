@@ -21,7 +21,7 @@ class EditFilter(DefaultFilter):
     """Filter of file changes for code, configuration and prompts outside of ignored folders."""
 
     def __init__(self, root: Path, data: DataFolder) -> None:
-        """Filter the changes below `root`. Changes by the server itself, in its data folder, are ignored."""
+        """Accept changes below `root`, except the server's own files in its data folder."""
         super().__init__()
         self._root, self._data = root, data
 
@@ -37,7 +37,7 @@ class EditFilter(DefaultFilter):
 
 
 def is_ignored(folder: Path) -> bool:
-    """Return True for a folder without code of the agents: a hidden folder, a virtual environment or a cache."""
+    """Return True for a folder that cannot contain agents' code: a hidden folder, a virtual environment or a cache."""
     return folder.name in _IGNORED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
 
 
@@ -70,7 +70,8 @@ class Watcher:
         self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
-        # Leave ignored folders out, because a virtual environment may have more folders than the system can watch.
+        # Do not watch ignored folders, because a virtual environment may have more folders than the operating system
+        # can watch.
         try:
             watched = paths(root)
             if not watched:
@@ -86,7 +87,8 @@ class Watcher:
                 ignore_permission_denied=True,
             ):
                 self._edited(path for _, path in changes)
-        except Exception as error:  # report any error: watchfiles raises various errors of the operating system
+        # Report every exception, because watchfiles raises various errors of the operating system.
+        except Exception as error:
             self._failed(error)
 
 
@@ -95,9 +97,9 @@ def _itself(root: Path) -> list[Path]:
 
 
 def _inner(root: Path) -> list[Path]:
-    """Return the folders in `root` to watch recursively, without ignored folders."""
+    """Return the subfolders of `root` to watch with all their subfolders. Ignored folders are omitted."""
     if root in (Path.home(), Path(root.anchor)):
-        # Watch no subfolders of a home folder or of the file system's root, because they contain too many other files.
+        # Watch no subfolders of the home folder or of the root folder, because they contain too many unrelated files.
         return []
     try:
         return [path for path in sorted(root.iterdir()) if path.is_dir() and not is_ignored(path)]

@@ -28,16 +28,16 @@ logger = logging.getLogger(__name__)
 TURN_GRACE, STREAM_GRACE = 0.5, 1.5
 """Grace periods in seconds of a stopping worker: for a turn to reach a step boundary, and for the turn's stream.
 
-During its period, the stream can send the end of the turn from the next worker.
+Meanwhile the next worker resumes the turn, so the stream can still send the end of the turn to the client.
 """
 
 LEAVE_SECONDS = 1.0
-"""Further seconds for a stream to end by itself. Then the worker ends the stream."""
+"""Seconds after the grace periods for a stream to end by itself. Then the worker ends the stream."""
 
 HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
 """Seconds for handing off turns, without and with a successor.
 
-With a successor there is more time, because the developer does not wait for this process.
+With a successor there is more time: the successor already serves requests, so the developer does not wait.
 """
 
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
@@ -53,7 +53,8 @@ def main(listener: socket.socket, connection: Connection) -> None:
     try:
         _Worker(listener, connection).run()
     except KeyboardInterrupt:
-        # Exit as after Ctrl-C. The worker ignores Ctrl-C, so an agent's code has restored the signal's default handler.
+        # Exit with the code for Ctrl-C. The worker ignores Ctrl-C, so KeyboardInterrupt means that an agent's code has
+        # installed Python's default handler again.
         os._exit(130)
     except BaseException:
         logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
@@ -61,7 +62,7 @@ def main(listener: socket.socket, connection: Connection) -> None:
         os._exit(1)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Exit without waiting for threads of agents and synchronous nodes, which may still be running.
+    # Exit at once. A normal exit would wait for threads of agents and synchronous nodes, which may never end.
     os._exit(0)
 
 
@@ -74,9 +75,10 @@ def _own_group() -> None:
 
 
 def _keep_from_children(*held: socket.socket | Connection) -> None:
-    """Close this listener and connection in each child process forked by an agent.
+    """Close this listener and this connection in every child process that an agent's code forks.
 
-    Otherwise the child would keep the port open and hide the end of this process from the supervisor.
+    A child that outlives the worker would otherwise keep the port open, and the supervisor would not notice the
+    worker's end, because the connection would stay open too.
     """
     if not hasattr(os, "register_at_fork"):
         return
@@ -108,7 +110,8 @@ class _CommandReader:
                         self.stop.set_result(stop)
         except (EOFError, OSError):
             if hasattr(os, "killpg"):
-                # Kill the agents' child processes too, since no other process will end them.
+                # Kill the whole process group, because without a supervisor no other process ends the agents' child
+                # processes.
                 os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
@@ -125,7 +128,8 @@ class _Worker:
         try:
             task: Load = self._connection.recv()
         except (EOFError, OSError):
-            # End without an error, because the supervisor has ended or has already started another worker.
+            # Return without an error: the connection is closed because the supervisor has ended or has started another
+            # worker.
             return
         threading.Thread(target=self._commands.read, name="supervisor", daemon=True).start()
         try:
@@ -135,7 +139,7 @@ class _Worker:
             return
         self._commands.serve.wait()
         if not self._commands.stop.done():
-            # Do not use asyncio.run, because it waits for threads left running by agents.
+            # Do not use asyncio.run, because at its end it would wait for threads that agents have left running.
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._serve(app))
@@ -150,11 +154,13 @@ class _Worker:
             from aion_core.local.stack import LocalStack
 
             self._stack = LocalStack.at(task.template, task.place, receiver=task.receiver)
-            # Remove AWS_PROFILE, because boto3 fails if the profile does not exist on this machine.
+            # Remove AWS_PROFILE, because boto3 fails if this machine has no such profile, although the emulator needs
+            # none.
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
             os.environ.update(task.environment)
-        # Import the app only now, because the handlers read their settings at import, as on Lambda.
+        # Import the app only after the variables are set, because the handlers read their settings at import, as on
+        # Lambda.
         from handlers.api import app
 
         failures, agents = {}, app.state.agents
@@ -162,7 +168,8 @@ class _Worker:
             if (failure := _load_agent(agent)) is not None:
                 failures[agent_id] = failure
         per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
-        # Empty the map, so that the app does not load the agents again. The supervisor reports failed agents.
+        # Empty the app's map of agents, so that its startup does not load them a second time. The supervisor reports
+        # agents that could not be loaded.
         app.state.agents = {}
         self._background = app.state.background
         names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
@@ -237,9 +244,10 @@ class _Worker:
 
     def _stop_serving(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
         """Start no more turns, hand off the running turns, and end the streams after a grace period."""
-        # Hide uvicorn's error for each cancelled stream, which is expected here.
+        # Hide uvicorn's log messages about cancelled streams, because the worker itself cancels them.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # Close the listeners now, because uvicorn reads `should_exit` up to 0.1 s later.
+        # Close the listeners now, because uvicorn notices `should_exit` up to 0.1 s later and would accept connections
+        # until then.
         for listening in server.servers:
             listening.close()
         for connection in list(server.server_state.connections):
@@ -260,7 +268,7 @@ class _Worker:
         seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
         deadline = time.monotonic() + seconds
         for poller in self._pollers:
-            # Wait in a thread, because the poller's turns need this event loop to end.
+            # Wait in a thread, so that the event loop stays free: the poller's turns need it to reach their end.
             await asyncio.to_thread(poller.join, deadline, polls=False)
         if self._background is not None:
             with contextlib.suppress(TimeoutError):
@@ -268,9 +276,9 @@ class _Worker:
 
 
 def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:
-    """Return an ASGI `receive` that reports a disconnect once `leaving` is set, so that a stream ends cleanly.
+    """Return an ASGI `receive` that reports a disconnect once `leaving` is set, so that the app ends its streams.
 
-    The request's body is still received in full.
+    The disconnect is reported only after the whole body of the request was received.
     """
     whole = False
 
@@ -329,10 +337,11 @@ def _load_agent(agent: Any) -> str | None:
 
 
 def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
-    """Return the handler of TaskFunction for this process. Turns run on this event loop until `ends` hands them off.
+    """Return the Lambda handler of TaskFunction for this process. It runs turns on `loop` until `ends` hands them off.
 
-    In this process, HTTP requests and queue messages share the agents' modules. A client in such a module, for example
-    of httpx, works on one event loop only. On Lambda, each function has its own process and event loop.
+    In this process, HTTP requests and queue messages share the agents' modules. An HTTP client in such a module works
+    on one event loop only, so turns run on the loop of the HTTP server. On Lambda, each function has its own process
+    and event loop.
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
@@ -352,7 +361,8 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
-            # Never return, because the server has ended and this thread ends with the process.
+            # Wait forever, because the server has ended and this thread ends with the process. A return would mean that
+            # the message was processed.
             await asyncio.get_running_loop().create_future()
 
     return partial(run_task.handler, answer=answer)

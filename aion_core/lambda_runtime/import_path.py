@@ -8,7 +8,8 @@ from pathlib import Path
 def extend(code: Path, layers: Path = Path("/opt/python"), runtime: Path = Path("/var/runtime")) -> None:
     """Add the layers' folders after the function's code and Lambda's packages last, and run the folders' `.pth` files.
 
-    `code` is already on the path. A layer has its packages in `layers`, or in its Python version's `site-packages`.
+    `code` is the folder of the function's code, usually on the path already. `layers` is Lambda's folder for the
+    Python files of layers: their packages are there, or in `lib/python3.x/site-packages` below it.
     """
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folders = [str(layers / "lib" / version / "site-packages"), str(layers)]

@@ -26,7 +26,7 @@ class Invocation(Struct, frozen=True):
     function_arn: str = ""
     trace_id: str | None = None
     tenant_id: str | None = None
-    # Id of this attempt of the invocation. Some environments send it and require it in the response.
+    # Id of this attempt of the invocation. If the Runtime API sends it, the response must repeat it.
     invocation_id: str | None = None
 
     @classmethod
@@ -115,8 +115,8 @@ class EventReader:
         try:
             handler = self._mangum.infer(event, cast("LambdaContext", context))
             request = HttpRequest(handler.scope, handler.body)
-        # mangum raises RuntimeError for an unknown event, and another error at the first missing field of a similar
-        # event, such as a WebSocket event.
+        # Catch several errors: mangum raises RuntimeError for an event of an unknown kind, and the others for an event
+        # that lacks a field of an HTTP event, such as a WebSocket event.
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
         changed = {"headers": _headers(request.scope, event), "path": _path(request.scope["path"], event)}
@@ -148,7 +148,8 @@ def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
 def _with_valid_header_names(event: dict[str, Any]) -> dict[str, Any]:
     """Return the event with only those headers that have a valid name.
 
-    Starlette cannot look up names with other characters than ASCII, and some of them become ASCII in lower case.
+    A name with non-ASCII characters would make a header lookup in Starlette fail. Converted to lower case, it could
+    also become the name of another header, because some non-ASCII letters have an ASCII lower case.
     """
     named = {key: event[key] for key in ("headers", "multiValueHeaders") if isinstance(event.get(key), dict)}
     valid = {

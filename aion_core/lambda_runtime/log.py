@@ -34,7 +34,7 @@ class JsonLine(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Write log records to stdout as JSON lines, from this level on. A configured root logger is not changed."""
+    """Write log records from this level on to stdout as JSON lines, unless the root logger already has handlers."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLine())
     # Use WARNING for a log level of Lambda that Python does not have, such as TRACE.

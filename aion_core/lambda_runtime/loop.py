@@ -55,7 +55,7 @@ class InvocationLoop:
         scope["aion.streamed"] = True
         response = StreamedResponse(lambda: self._api.begin_response(invocation))
         call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
-        # Give the app half of the time if less time is left than twice the margin.
+        # Shorten the margin if little time is left, so that the app gets at least half of the time.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
             await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
@@ -97,7 +97,7 @@ class InvocationLoop:
         try:
             await self._api.refuse(invocation, ErrorReport("Runtime.NotAnHttpEvent", message))
         except OSError as error:
-            # Only log the error, because the next call of `next` raises if the Runtime API fails permanently.
+            # Only log this failure. If it lasts, the next request for an invocation fails too and ends the process.
             logger.warning(
                 "Invocation %s: the Runtime API did not accept the refusal: %r",
                 invocation.request_id,

@@ -22,7 +22,7 @@ _DELIMITER = bytes(8)
 MAX_PRELUDE = 16 * 1024
 """Maximum bytes of a response's status, headers and delimiter. If they are larger, the response has status 500."""
 
-# Seconds of uninterrupted sending after which the response yields to the event loop.
+# Longest time in seconds for which an app may send messages before the response lets other asyncio tasks run.
 _MAX_TURN = 0.01
 
 
@@ -30,8 +30,8 @@ class Stage(Enum):
     """Stage of a response.
 
     * **NOT_STARTED** - The app has sent no message.
-    * **HEADERS_BUFFERED** - The app has sent status and headers. They are buffered until the first body message (ASGI):
-      an app that fails before it gets a response with status 500.
+    * **HEADERS_BUFFERED** - The app has sent status and headers. They are buffered until the first body message (ASGI).
+      If the app fails before that message, the client gets status 500.
     * **STREAMING** - The prelude is sent; an error can only be a trailer.
     * **ENDED** - The body is complete; the app may still run.
     * **DISCONNECTED** - The connection is lost, or the loop has stopped the app. Further messages are dropped.
@@ -91,7 +91,7 @@ class StreamedResponse:
 
     def __init__(self, begin: Callable[[], Awaitable[RuntimeApiCall]]) -> None:
         self.stage = Stage.NOT_STARTED
-        # Set when the response is over: at the end of the body, or after the loop has stopped the app.
+        # This event is set at the end of the body, or after the runtime loop has stopped the app.
         self.over = asyncio.Event()
         self._begin = begin
         self._prelude = b""
@@ -156,8 +156,8 @@ class StreamedResponse:
         self.over.set()
 
     async def _yield_to_others(self) -> None:
-        # Sleep, because `send` never waits with a fast or lost client. Otherwise an app that sends in a loop would
-        # block the event loop, and the runtime could not react to the deadline or SIGTERM.
+        # Let other asyncio tasks run. If the client is fast or lost, `send` never waits, so that an app that sends in
+        # a loop would block the event loop, and the runtime could not react to the deadline or SIGTERM.
         now = time.monotonic()
         if now - self._last_yield > _MAX_TURN:
             self._last_yield = now
@@ -171,7 +171,7 @@ class StreamedResponse:
                 self.stage = Stage.STREAMING
             self._call.write(body)
             if last:
-                # End the body before the app call returns, since the client must not wait for work after the response.
+                # End the body now, because the client must not wait for work that the app does after its response.
                 self._call.end(trailers)
                 self.stage = Stage.ENDED
             await self._call.drain()

@@ -113,7 +113,7 @@ class RuntimeApiCall:
 
 
 class RuntimeApi:
-    """Client of the Runtime API's endpoints for a runtime."""
+    """Client of the Lambda Runtime API: gets the invocations, and sends their responses and errors."""
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -34,7 +34,7 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
         except Exception as error:
             raise InitError("Runtime.BeforeSnapshotError", f"A hook before the snapshot failed: {error!r}") from error
     await api.restore_next()
-    # Seed again, because all environments restored from one snapshot have the same random state.
+    # Seed the random numbers again: otherwise all environments restored from one snapshot generate the same numbers.
     random.seed()
     for hook in (*state.get(AFTER_RESTORE, ()), *after):
         try:

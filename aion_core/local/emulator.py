@@ -180,7 +180,7 @@ class _RequestSerializer:
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
         if not _only_reads(environ, target):
-            # Count without a lock: the number is only compared with an earlier number, so it may be inexact.
+            # Do not lock this counter: it may be inexact, because the snapshot saver only checks if it has changed.
             self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
@@ -199,7 +199,7 @@ class _RequestSerializer:
             yield
 
     def dismiss(self, receiver: str) -> set[str]:
-        """Refuse later polls of this receiver and return its messages' receipt handles. The caller holds the locks."""
+        """Refuse later polls of this receiver and return its messages' receipt handles. Call it with the locks held."""
         self._dismissed.add(receiver)
         handles = {handle for handle, name in self._receivers.items() if name == receiver}
         for handle in handles:
@@ -221,7 +221,7 @@ class _RequestSerializer:
         request = json.loads(content)
         wait = int(request.get("WaitTimeSeconds") or 0)
         if not 0 <= wait <= self.LONGEST_POLL:
-            return self._app(environ, start_response)  # let moto respond with an error
+            return self._app(environ, start_response)  # let moto refuse the invalid WaitTimeSeconds
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
@@ -230,14 +230,14 @@ class _RequestSerializer:
         with self._sqs:
             while True:
                 if _is_disconnected(environ) or receiver in self._dismissed:
-                    # Send no message: the receiving process has ended, so the message would stay hidden until its
-                    # timeout.
+                    # Return no message to a receiver that has ended, because nobody would handle it, and it would stay
+                    # hidden until its visibility timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
                     return [b""]
                 attempt = {**environ, "wsgi.input": io.BytesIO(body)}
                 chunks, status, headers = run_wsgi_app(self._app, attempt, buffered=True)
                 response = b"".join(chunks)
-                # Return an error response at once, because waiting would not change it.
+                # End the long poll also for an error response of moto, because waiting would not change it.
                 messages = json.loads(response).get("Messages") or [] if status.startswith("200") else []
                 is_empty = status.startswith("200") and not messages
                 if receiver:

@@ -64,7 +64,7 @@ def _table(backend: "DynamoDBBackend", action: dict[str, Any]) -> "Table":
 
 
 def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], None]:
-    """Return a function that restores the item written by a transaction's action to its current state."""
+    """Copy the item that this action of a transaction will write. Return a function that restores the copy."""
     (request,) = action.values()
     table = _table(backend, action)
     hash_key, range_key = backend.get_keys_value(table, request.get("Key") or request["Item"])
@@ -82,12 +82,12 @@ def _undo(backend: "DynamoDBBackend", action: dict[str, Any]) -> Callable[[], No
 
 
 _INDEX_NAME = 6
-"""Position of `index_name` among the arguments of moto's query, after the table and the hash key."""
+"""Position of `index_name` among the arguments that moto's `query` gets after the table and the hash key."""
 
 
 @contextmanager
 def _only(table: "Table", hash_key: DynamoType) -> Iterator[None]:
-    """Restrict the table to the items with this hash key while the block runs."""
+    """While the block runs, let moto's query read only the items with this hash key instead of the whole table."""
     found = table.items.get(hash_key)
     if not table.range_key_attr:
         yield

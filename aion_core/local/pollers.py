@@ -38,7 +38,7 @@ class Function:
     handler: Handler
 
     def invoke(self, event: Any) -> Any:
-        """Call the handler with the event and return its result as parsed JSON. Exceptions of the handler propagate."""
+        """Call the handler with the event, and return its result as parsed JSON. Raises the handler's exceptions."""
         context = LambdaContext(self.name, self.arn, self.memory, self.timeout)
         return json.loads(json.dumps(self.handler(event, context)))
 
@@ -108,7 +108,7 @@ class QueuePoller:
     def stop(self) -> None:
         """Start no further invocation."""
         self._stopping.set()
-        self._slots.release()  # wake the thread that waits for a free slot
+        self._slots.release()  # wake the polling thread, which may wait for a slot
 
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running batches until this monotonic time. Return the function's name for each unfinished batch."""

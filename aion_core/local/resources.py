@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
-# Properties of each kind of resource that are set in the emulator or ignored. Any other property is an error.
+# Properties of each resource type that the emulator sets or may ignore. `_supported` refuses any other property.
 _TABLE_SUPPORTED = {
     "AttributeDefinitions",
     "BillingMode",

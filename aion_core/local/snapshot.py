@@ -82,7 +82,7 @@ class SnapshotFile:
         digest = hashlib.sha256(body).hexdigest().encode()
         content = b"\n".join([_MAGIC.strip(), json.dumps(self._header).encode(), digest, body])
         temporary = self._path.with_name(f"{self._path.name}.new")
-        # Create the folder again if it has been deleted.
+        # Create the folder, because the developer may have deleted it since the start.
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -109,7 +109,7 @@ class LocalStack:
 
     @classmethod
     def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
-        """Return a stack attached to the emulator of another process at this place.
+        """Return a stack whose resources are in the emulator of another process, at the endpoint of `place`.
 
         `receiver` names this process in its ReceiveMessage requests, for `Emulator.release_messages`.
         """

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 B = TypeVar("B", WakeUp, PushWakeUp)
 
 MAX_RECEIVES = 5
-"""Number of receives before a message becomes a dead letter, fewer than on AWS, which counts throttled receives."""
+"""Number of receives before a message becomes a dead letter. It is higher on AWS, which counts throttled receives."""
 
 FIRST_BACKOFF = 1.0
 """Seconds before the first retry of a failed message. Each further failure doubles the delay."""
@@ -37,12 +37,12 @@ class _Queue(Generic[B]):
         """Dead letters: messages not handled within `max_receives` receives."""
 
     def handled_by(self, handler: Callable[[B], Awaitable[None]]) -> Sequence[Any]:
-        """Set the handler of all messages. If it raises, the error is logged and the message retried. Return ()."""
+        """Set the handler of all messages. Return (): unlike a SQLite queue, this queue needs no consumers to run."""
         self._handler = handler
         return ()
 
     def open(self) -> None:
-        """Use the running event loop to handle messages from threads. `enqueue` does this too."""
+        """Handle the messages enqueued from threads on the running event loop, also those enqueued before this call."""
         self._loop = asyncio.get_running_loop()
         while self._early:
             self._start(*self._early.popleft())
@@ -67,9 +67,9 @@ class _Queue(Generic[B]):
             raise StoreUnavailable("The queue's event loop is closed.") from error
 
     async def quiet(self) -> None:
-        """Wait until all messages have been handled, also delayed ones, except messages for the end of a lease."""
+        """Wait until all messages have been handled, except those that become due at the end of a lease."""
         while True:
-            # Let the loop start the messages that threads have passed to it.
+            # Let the event loop first start the handlers of messages enqueued from threads.
             await asyncio.sleep(0)
             handling = [task for task, wake_up in self._handling.items() if not getattr(wake_up, "fence", 0)]
             if not handling:
@@ -98,16 +98,16 @@ class _Queue(Generic[B]):
             try:
                 await self._handler(wake_up)
                 return
-            except Exception:  # A handler may raise any exception.
+            except Exception:  # the handler of a message may raise any exception
                 logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
 
 
 class _LateCoroutine(Coroutine[Any, Any, None]):
-    """Coroutine that creates another one at its first step.
+    """Coroutine that creates the handler's coroutine only when it is first run.
 
-    The event loop may end between the creation of an asyncio task and its first step, after a message from a thread.
-    Python would warn of a coroutine that was never awaited.
+    If the event loop ends before that, no handler coroutine exists. Otherwise Python would warn that the handler's
+    coroutine was never awaited.
     """
 
     def __init__(self, create: partial[Coroutine[Any, Any, None]]) -> None:

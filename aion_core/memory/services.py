@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _KEY, _NONCE = 32, 12
-"""Lengths in bytes."""
+"""Lengths of an AES-256 key and of a GCM nonce, in bytes."""
 
 
 class MemoryBlobs:

@@ -51,7 +51,7 @@ from aion_core.ports.table_semantics import (
 )
 
 MAX_TOKENS = 200
-"""Number of recent transactions with known tokens: their writes take memory, and a caller repeats soon or never."""
+"""Number of recent transactions with stored idempotency tokens. A caller repeats a transaction soon or never."""
 
 
 class TableCall(Struct, frozen=True):
@@ -85,13 +85,13 @@ class TableFaults:
     """
 
     def before(self, call: TableCall) -> None:
-        """Throttle the call by raising StoreUnavailable, before it has any effect."""
+        """Override this method to throttle calls: raise StoreUnavailable. The call has had no effect yet."""
 
     def after(self, call: TableCall) -> None:
-        """Lose the response by raising StoreUnavailable, after the call has had its effect."""
+        """Override this method to lose responses: raise StoreUnavailable. The call has already had its effect."""
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Return () for no fault, or a cancellation reason for each write: CONFLICT, `table_semantics.THROTTLED`."""
+        """Return () to let the writes proceed, or a reason for each write: FINE to allow it, CONFLICT or THROTTLED."""
         return ()
 
     def visible(self, index: Index, versions: Sequence[Item | None]) -> Sequence[Item | None]:
@@ -103,7 +103,7 @@ class TableFaults:
         return versions[-1:]
 
     def read(self, item: Item) -> Item:
-        """Return the item in the state that a reader sees."""
+        """Return the item as a reader gets it. A test may override this method to return a changed item."""
         return item
 
 
@@ -290,7 +290,7 @@ class MemoryTable:
         self.faults.after(call)
 
     def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
-        """Store the items that a transaction has not stored yet, `left`, and its token. Their keys are the last of `keys`."""
+        """Complete a transaction: store its token and the items in `left`. `keys` ends with the keys of these items."""
         for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
             self._store(key, after)
         if token:
@@ -370,7 +370,7 @@ class MemoryTable:
         return entries
 
     def _lagging(self, index: Index) -> Mapping[Key, Sequence[Item | None]]:
-        """Return the recent versions of changed index entries. The first version of each is older than the lag."""
+        """Return the versions of each index entry changed within the index lag, from the version before the change."""
         recent = self._versions[index.name]
         if not self.faults.index_lag:
             recent.clear()

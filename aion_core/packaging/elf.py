@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # 64-bit little-endian ELF, the format of both Lambda processors.
 _MAGIC = b"\x7fELF\x02\x01"
-# The fields are in the order of the manual page elf(5).
+# The formats list the fields of the ELF header, a segment header and a section header in the order of elf(5).
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

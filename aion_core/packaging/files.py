@@ -25,14 +25,14 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 # Compression level of zip files. Level 6 makes a zip less than 1 % smaller, but takes a third longer.
 _LEVEL = 5
 
-# Metadata files of a distribution that libraries read. The other metadata files are read only by pip.
+# Metadata files of a distribution to keep, because libraries read them. Only pip reads the other metadata files.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
-# Licences require these files in every copy of a distribution.
+# Beginnings of the names of files to keep, because licences require them in every copy of a distribution.
 _LEGAL = ("LICEN", "NOTICE", "COPYING", "AUTHORS")
-# Folders and files of distributions not needed on Lambda: tests, compiled files, sources, texts for coding agents.
+# Folders and file suffixes to delete from distributions: tests, compiled files, C sources, texts for coding agents.
 _FOLDERS = frozenset({"tests", "__pycache__", ".agents"})
 _SUFFIXES = frozenset({".pyc", ".pyo", ".a", ".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi"})
-# Files of boto3 and botocore with examples for their documentation.
+# Folder and files to delete from boto3 and botocore: examples for their documentation.
 _BOTO_NEEDLESS = ("examples", "examples-1.json", "examples-1.json.gz")
 
 
@@ -111,8 +111,8 @@ def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
             pass
 
 
-# Read the compiled code back and write it again: then only the code itself refers to its objects. Otherwise marshal's
-# bytes would depend on reference counts, which vary with the files compiled before.
+# Load the marshalled code and marshal it again. The bytes depend on the reference counts of the code's objects: freshly
+# loaded objects have always the same counts, but those of the compiler depend on the files compiled before.
 NORMALIZED = """
 import gc, marshal, os, sys
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
@@ -219,7 +219,7 @@ class ZipWriter:
         with ThreadPoolExecutor() as executor, zipfile.ZipFile(archive, "w") as written:
             for file, deflated in zip(files, executor.map(self._deflated, files), strict=True):
                 info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-                info.create_system = 3  # 3 is Unix: the attributes are file modes
+                info.create_system = 3  # Unix, so that unzip reads the attributes as file modes
                 info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.CRC, info.compress_size, info.file_size = deflated.checksum, len(deflated.content), deflated.size
@@ -240,7 +240,7 @@ class ZipWriter:
 
 def _append(archive: zipfile.ZipFile, info: zipfile.ZipInfo, content: bytes) -> None:
     """Append compressed content, as `ZipFile.writestr` does after compressing it."""
-    assert archive.fp is not None  # noqa: S101  # it is open
+    assert archive.fp is not None  # noqa: S101  # the archive is open
     info.header_offset = archive.start_dir
     archive.fp.write(info.FileHeader() + content)
     archive.start_dir = archive.fp.tell()

@@ -62,7 +62,7 @@ def install(planned: PackagePlan) -> list[Path]:
 
 
 def _lines(requirements: str) -> Iterator[str]:
-    """Yield each requirement with its hashes."""
+    """Split the text of a requirements file into its requirements, each with the lines of its hashes."""
     yield from (line for line in re.split(r"\n(?=\S)", requirements.strip()) if line and not line.startswith("#"))
 
 

@@ -36,7 +36,7 @@ from aion_core.packaging.selection import Selection, select
 from aion_core.shipped import shipped
 from aion_core.template.reader import Place, Template
 
-# Placeholders for reading the template: the package does not depend on account and region.
+# Placeholders to resolve references in the template. A package does not depend on the account or the region.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
 # Modules of the build. Their code is part of the package's hash, because a change may alter the package.
 BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py")
@@ -94,17 +94,17 @@ class PackagePlan:
 
     @property
     def own_files(self) -> tuple[tuple[str, Path], ...]:
-        """Pairs of `files` (path in the package, file) with aion's own code."""
+        """The files of aion's own code among `files`, as pairs of the path in the package and the file."""
         return tuple(each for each in self.files if _is_reserved(each[0]))
 
     @property
     def project_files(self) -> tuple[tuple[str, Path], ...]:
-        """Pairs of `files` (path in the package, file) with the project's files."""
+        """The project's own files among `files`, as pairs of the path in the package and the file."""
         return tuple(each for each in self.files if not _is_reserved(each[0]))
 
     def place(self, path: Path) -> Path:
         """Return the path of a project's file or folder within the package, relative to the package's top folder."""
-        assert self.folder is not None  # noqa: S101  # set in every plan with project files
+        assert self.folder is not None  # noqa: S101  # only plans without project files lack it
         return path.relative_to(self.folder)
 
 

@@ -50,7 +50,7 @@ class Wanted:
     lines: tuple[str, ...] = ()
     """Requirements from other sources, such as langgraph.json."""
     extras: frozenset[str] = frozenset()
-    """Names of the extras of aion-lambda required by the project, such as otel."""
+    """Names of aion-lambda's extras that the project's requirements contain, such as otel."""
     lock: Path | None = None
     """Path of the project's uv.lock, or None if it has no lock."""
     is_aion: bool = False
@@ -236,7 +236,7 @@ def _check_lock(project: Wanted, known: set[str]) -> None:
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
-    # Accept dependencies with a local source, because the exported lock contains their paths instead of their names.
+    # Do not look for dependencies with a local source, because `uv export` prints their paths instead of their names.
     pyproject = read_pyproject(project.lock.parent) if project.lock else {}
     own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
     if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):

@@ -35,7 +35,7 @@ _STACKS = frozenset(
 )
 _PRIVATE_KEY = re.compile(
     rb"-{4,5} ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    # Match what separates BEGIN line and key: line breaks (also escaped), quotes, punctuation, or PEM headers.
+    # Allow line breaks, quotes, punctuation and PEM headers after the BEGIN line, since source code may quote a key.
     rb"(?:\\[nr]|\\u000[ad]|[\s\"'>+,()\\]|[A-Za-z-]+: [^\n]*\n)*"
     rb"[A-Za-z0-9+/=]{24}"
 )

@@ -43,7 +43,7 @@ class Chunk(Struct, frozen=True):
     message_id: str
     """Id of the model call's message, the same in all of its chunks."""
     breaks_off: bool = False
-    """True if the model call failed and its message stays incomplete. Such a chunk has no text."""
+    """True if the model call failed, so that its message stays incomplete. A chunk with this flag has no text."""
     ends: bool = False
     """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
     speaker: Mapping[str, str] | None = None
@@ -100,7 +100,7 @@ class Reply(Struct, frozen=True):
 
 
 class Paused(Struct, frozen=True):
-    """Ending of a turn that was asked to drain: it stops at a step boundary, and another process resumes it there."""
+    """Ending of a turn that stopped at a step boundary near the deadline. Another process resumes it there."""
 
 
 class StepCompleted(Struct, frozen=True):
@@ -108,7 +108,7 @@ class StepCompleted(Struct, frozen=True):
 
 
 class TaskUsed(Struct, frozen=True):
-    """Notice that the agent uses the task: the client gets the task instead of a Message."""
+    """Notice that the agent has chosen to answer with its task: the client then gets the task instead of a Message."""
 
 
 Ending = Reply | InputRequired | Paused

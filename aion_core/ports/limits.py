@@ -9,9 +9,9 @@ from msgspec import Struct
 from aion_core.ports.tasks import TaskKey
 
 REQUESTS_PER_MINUTE = 1200
-"""Default limit of a caller's requests, below the rate of a deployment's API."""
+"""Default limit of a caller's requests per minute. It is lower than the rate that API Gateway allows all callers."""
 STREAMS_PER_OWNER = 50
-"""Default limit of a caller's open streams and waiting sends, a part of an account's Lambda concurrency."""
+"""Default limit of a caller's open streams and blocking sends. It is a part of an AWS account's Lambda concurrency."""
 
 
 class Limits(Struct, frozen=True):
@@ -29,12 +29,12 @@ class Limits(Struct, frozen=True):
 
     @property
     def of_streams(self) -> bool:
-        """True if the number of open streams is limited."""
+        """True if a limit on open streams, per owner or per task, is configured."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
 
 class OpenStream(Struct, frozen=True):
-    """An open stream or waiting send, which occupies an execution environment."""
+    """An open stream or blocking send of an owner, counted because it occupies a Lambda execution environment."""
 
     id: str
     task_id: str
@@ -44,7 +44,7 @@ class OpenStream(Struct, frozen=True):
 
 
 class OpenTask(Struct, frozen=True):
-    """A task that is counted as open."""
+    """A task in the count of its owner's open tasks (`RateLimits.count_task`)."""
 
     key: TaskKey
     since: datetime

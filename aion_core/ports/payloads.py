@@ -40,7 +40,7 @@ class Blobs(Protocol):
 
 
 class Cipher(Protocol):
-    """Encryption with the deployment's key. Decryption fails for a changed ciphertext, or one from another place."""
+    """Encryption with the deployment's key. Decryption fails for a changed ciphertext, or one of another item."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
         """Return the encrypted content, different at each call. `about` is its place, such as the key of its item.

@@ -58,7 +58,7 @@ class Delivery(Struct, frozen=True):
     cursor: int
     """Number of the newest event that was posted, given up or skipped."""
     tries: int = 0
-    """Number of failed posts with a retry since the last success. Giving an event up does not reset it."""
+    """Number of retries scheduled since the last successful post. It stays the same when an event is given up."""
     next_at: datetime | None = None
     """Time of the next retry; None without a planned retry."""
     claimed_until: datetime | None = None

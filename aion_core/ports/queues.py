@@ -26,7 +26,7 @@ class WakeUp(Struct, frozen=True):
 
     context: ContextKey
     fence: int = 0
-    """Fence of the lease whose end the message watches; 0 to start a waiting turn."""
+    """Fence of the lease that may have expired when the message arrives; 0 if the message is to start a queued turn."""
 
 
 class WorkQueue(Protocol):

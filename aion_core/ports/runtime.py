@@ -36,18 +36,18 @@ class SystemClock:
 
 
 class Metric(StrEnum):
-    """Metrics of the service, with the names in alarms and dashboards. Names in Duration, Time or Lag are in ms."""
+    """Names of the metrics, as in alarms and dashboards. Metrics named Duration, Time or Lag are in milliseconds."""
 
     TURNS = "Turns"
     """Number of turns that ended with an answer, an interrupt or a failure."""
     TURN_DURATION = "TurnDuration"
     """Time from a turn's beginning to its recorded end; after a handoff or retry, from the arrival of its message."""
-    FIRST_TOKEN_TIME = "FirstTokenTime"  # noqa: S105  # a name
+    FIRST_TOKEN_TIME = "FirstTokenTime"  # noqa: S105  # a metric's name, no password
     """Time from a turn's beginning to the agent's first text chunk, in the first try only."""
     STREAM_DELTAS = "StreamDeltas"
     """Number of text chunks of a turn in one process."""
     TURN_RETRIES = "TurnRetries"
-    """Number of turns begun again after their process died or their last try made no progress."""
+    """Number of times that a turn began again because its process died or its last try made no progress."""
     TURN_LAG = "TurnLag"
     """Time from the arrival of a message to the beginning of its turn's first try."""
     TURNS_FAILED = "TurnsFailed"

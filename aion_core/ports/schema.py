@@ -12,7 +12,7 @@ STATE = "state"
 ITEMS = Index(name="", partition="pk", sort="sk")
 
 TIMERS = Index(name="due", partition="due_shard", sort="due_at", sort_type="N")
-"""Index of timers: items whose work must be started at a time, unless it was handled before."""
+"""Index of timers, by time: an item is listed while it has work that the sweep must start at that time."""
 
 BY_AGENT = Index(name="by_agent", partition="listing_agent", sort="listing_at", copied=(STATE, TTL_ATTRIBUTE))
 """Index of an owner's tasks with an agent, by the time of their status. Other partitions list sessions and API keys."""

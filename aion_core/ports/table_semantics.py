@@ -260,7 +260,7 @@ def applied(change: Change, key: Key, item: Mapping[str, Any] | None) -> Item:
 
 
 def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
-    """Change those attributes of `after` whose new values depend on the old values."""
+    """Apply to `after` the parts of a change that use old values: add a number, append to a list, change a set."""
     for name, summand in change.add.items():
         number = _number(before.get(name, 0))
         if number is None:
@@ -269,7 +269,7 @@ def _combine(change: Change, before: Mapping[str, Any], after: Item) -> None:
     for name, more in change.append.items():
         after[name] = [*_of_type(list, before, name, []), *plain(list(more))]
     for name in change.drop_first:
-        # Refuse as DynamoDB: "The document path provided in the update expression is invalid for update".
+        # DynamoDB refuses this: "The document path provided in the update expression is invalid for update".
         if name not in before:
             raise _invalid(f"there is no list {name}")
         after[name] = _of_type(list, before, name, [])[1:]
@@ -302,7 +302,7 @@ def _check_change(change: Change, *, alone: bool) -> None:
         raise _invalid("an update changes the key")
     for values in (change.values, change.defaults, change.add, change.add_members, change.remove_members):
         if values:
-            plain(dict(values), -1)  # -1: the item itself does not count as a nesting level
+            plain(dict(values), -1)  # start at depth -1, because DynamoDB does not count the item
     if change.add and not all(_number(summand) is not None for summand in change.add.values()):
         raise _invalid("only a number can be added")
 
@@ -340,7 +340,7 @@ def outcome(write: Write, item: Item | None, indexes: Iterable[Index] = ()) -> W
                 return WriteOutcome(FINE, None)
             case ConditionCheck():
                 return WriteOutcome(FINE, item)
-        # Count exactly only above a quick bound: DynamoDB counts at most twice as many bytes as marshal writes.
+        # Skip the slow exact count for small items: DynamoDB counts at most twice as many bytes as marshal writes.
         if 2 * len(marshal.dumps(after, 2)) > MAX_ITEM_BYTES and item_size(after) > MAX_ITEM_BYTES:
             raise _invalid(f"an item has more than {MAX_ITEM_BYTES} bytes")
         _check_index_keys(after, indexes)

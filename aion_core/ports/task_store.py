@@ -123,7 +123,7 @@ class Interrupted(Struct, frozen=True):
 
 
 MAX_WAITING = 20
-"""Limit of waiting turns per context."""
+"""Maximum number of turns in the queue of one context."""
 
 
 class TaskStore(Protocol):

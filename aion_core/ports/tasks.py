@@ -53,20 +53,20 @@ class Head(Struct, frozen=True):
     fence: int
     """Fence of the only lease that may append events; 0 before the first turn."""
     push_epoch: int = 0
-    """Number of changes of the push subscribers, for conditional writes: a commit notifies all subscribers."""
+    """Number of changes of the push subscribers. A commit with an old number is refused: it could omit a subscriber."""
     push_events: PushEvents | None = None
     """Kinds of events wanted by any push subscriber; None without subscribers."""
 
 
 class StoppedBy(StrEnum):
-    """Reason for a try of a turn to stop before the turn's end."""
+    """Cause that stopped an attempt to run a turn before the turn's end."""
 
     DEADLINE = "deadline"
-    """The process of the try had no time left."""
+    """The process that ran the turn reached its deadline."""
     STORE = "store"
-    """A read or write of the store failed."""
+    """A read or write of the task store failed."""
     WORKER = "worker"
-    """The process of the try ended or froze, and its lease expired."""
+    """The process that ran the turn died or froze, so that its lease expired."""
 
 
 class Turn(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Turn(Struct, frozen=True):
     tries: int = 0
     """Number of times the turn has begun since its last progress."""
     handoffs: int = 0
-    """Number of suspensions after progress. If a holder dies after progress, the tries before its own are added."""
+    """Number of suspensions after progress. If a holder dies after progress, its predecessors' tries are added."""
     stopped_by: StoppedBy | None = None
     """Cause of the stop of the last counted try; None during the first try."""
 
@@ -101,7 +101,7 @@ class Numbered(Struct, frozen=True):
     message: Message | None = None
     """The client's message recorded by the event; it precedes the event in the task's history."""
     key: str = ""
-    """Key of the agent's emission, so that a repeat by a node that runs again is ignored; "" without a key."""
+    """Key of the agent's emission or "". If a node runs again, its emission with a recorded key is skipped."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of the request with the client's message."""
 
@@ -142,7 +142,7 @@ class OpenText(Struct, frozen=True):
     """Streamed text (stream delta) that began before an event and continues after it."""
 
     until: Cursor
-    """Position of a reader that has exactly this text."""
+    """Cursor of a reader that has received exactly this text: such a reader does not need the text again."""
     text: str | None
     """The text; None if it is too long to be stored again."""
     speaker: Mapping[str, str] | None = None

@@ -158,7 +158,7 @@ def _adding(project: Project, text: str) -> str:
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    # Leave the source of aion-lambda out of uv's second command, since uv stores it in the first command.
+    # Omit aion-lambda's source (such as a folder) from uv's second command: the first has stored it in the project.
     local = "'aion-lambda[local]'" if tool is UV else project.local
     return f"{tool.add} {wanted} && {tool.add_tool} {local}"
 

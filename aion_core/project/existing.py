@@ -61,12 +61,12 @@ def _code(folder: Path) -> Iterable[Path]:
 
 
 def _frameworks(found: Discovered) -> tuple[str, ...]:
-    """Return the names of the frameworks of all agents. An agent with unclear imports counts for all frameworks."""
+    """Return the names of the agents' frameworks. Return all frameworks if an agent imports none that is known."""
     roots = import_roots(found.folder, found.roots)
     frameworks: set[str] = set()
     for agent in found.agents.values():
         files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
-        # Of an agent's files, take the one with the fewest possible frameworks.
+        # An agent path may match several files. Use the file with the fewest frameworks: its imports are the clearest.
         of_files = [frameworks_of(file, roots) for file in files]
         frameworks |= min(of_files, key=len, default=set(extras()))
     return tuple(sorted(frameworks))

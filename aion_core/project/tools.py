@@ -74,7 +74,7 @@ def read_pyproject(folder: Path) -> dict[str, Any]:
 
 
 _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
-"""Environment variables hidden from uv, so that it uses the project's environment instead of this program's."""
+"""Environment variables to remove before running uv, so that it uses the project's environment, not this program's."""
 
 
 def uv_run(folder: Path, arguments: Sequence[str]) -> str:

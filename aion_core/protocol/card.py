@@ -128,7 +128,7 @@ def canonical_json(document: Any) -> bytes:
 
 
 def settled(document: dict[str, Any]) -> dict[str, Any]:
-    """Normalise the numbers in a document through canonical JSON, because protobuf's Struct changes 1 to 1.0."""
+    """Return the document with whole numbers as integers, by canonical JSON: protobuf's Struct has changed 1 to 1.0."""
     settled: dict[str, Any] = json.loads(canonical_json(document))
     return settled
 
@@ -139,7 +139,7 @@ def _url(url: str, binding: str) -> str:
 
 
 def _with_aions(own: Sequence[AgentExtension]) -> list[AgentExtension]:
-    """Return Aion's extensions, then the agent's own. If both have the same URI, return only the agent's own."""
+    """Return Aion's extensions, then the agent's own. An own extension replaces the one of Aion with the same URI."""
     declared = {extension.uri for extension in own}
     return [*(extension for extension in AION_EXTENSIONS if extension.uri not in declared), *own]
 

@@ -38,9 +38,9 @@ def _compat(card: AgentCard) -> v03.AgentCard:
     compat = conversions.to_compat_agent_card(card)
     main = v03.AgentInterface(transport=compat.preferred_transport or BINDINGS[0], url=compat.url)
     compat.protocol_version = _V03
-    # Add the main interface, because the SDK omits it. A2A v0.3 5.5: "SHOULD include an entry matching".
+    # List the main URL and transport here too, as A2A v0.3 5.5 recommends, because the SDK omits them.
     compat.additional_interfaces = [main, *(compat.additional_interfaces or [])]
-    # Omit False, because it is the default value.
+    # Omit `supportsAuthenticatedExtendedCard: false`, because False is the default value.
     compat.supports_authenticated_extended_card = compat.supports_authenticated_extended_card or None
     return compat
 

@@ -79,7 +79,7 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
         kind: WireError(a2a.JSON_RPC_ERROR_CODE_MAP[kind], mapped.http_code, mapped.grpc_status, mapped.reason)
         for kind, mapped in a2a.A2A_ERROR_MAPPING.items()
     },
-    # Errors missing in the SDK's table.
+    # Add the codes of these errors, because the SDK's tables of codes lack them.
     a2a.JSONParseError: WireError(-32700, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
     MethodNotAllowedError: WireError(-32601, 405, "UNIMPLEMENTED", "METHOD_NOT_FOUND"),
     TooManyRequestsError: WireError(TOO_MANY_REQUESTS, 429, "RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"),
@@ -143,7 +143,8 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
         form, message, data = WIRE_ERRORS[a2a.InternalError], INTERNAL, {}
     else:
         message, data = str(error), error.data or {}
-    # Take only texts, because the metadata of an ErrorInfo contain only texts. Invalid fields belong in a BadRequest.
+    # Leave out values other than texts: an ErrorInfo's metadata are texts, and the list of invalid fields belongs in
+    # a BadRequest.
     metadata = {key: _cut(value, MAX_MESSAGE) for key, value in data.items() if isinstance(value, str)}
     details: list[dict[str, Any]] = [
         {"@type": f"{_RPC}ErrorInfo", "reason": form.reason, "domain": DOMAIN, "metadata": metadata}
@@ -162,9 +163,9 @@ def wire_form(error: Exception) -> tuple[WireError, str, list[dict[str, Any]]]:
 
 
 _ESCAPED = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), 0x85, 0x2028, 0x2029], "\N{REPLACEMENT CHARACTER}")
-"""Replacements of characters with an escape of six bytes in JSON or in a stream. A line feed has two bytes."""
+"""Replacements of control characters and line separators, each of which JSON escapes in six bytes (line feed: two)."""
 _MAX_ESCAPED = 100
-"""Length in characters up to which a text keeps these characters."""
+"""Length in characters above which a text loses its control characters, so that its JSON does not grow sixfold."""
 
 
 def _cut(text: str, most: int) -> str:

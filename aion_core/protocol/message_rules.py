@@ -36,10 +36,10 @@ NO_AION_EXTENSIONS = "aion:noAionExtensions"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Unicode categories of characters that a reader cannot see in a name."""
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"
-"""Invisible characters in other Unicode categories."""
+"""Characters that a reader cannot see either, although their Unicode categories are not in _INVISIBLE."""
 
 MAX_INVISIBLE = 16
-"""Maximum number of invisible characters before the first visible character of a metadata key that is not reserved."""
+"""Maximum number of invisible characters at the start of a metadata key. `is_reserved` is True for a key with more."""
 
 M = TypeVar("M", bound=AnyMessage)
 
@@ -47,7 +47,8 @@ M = TypeVar("M", bound=AnyMessage)
 def is_reserved(name: object) -> bool:
     """Return True if a metadata key is reserved for Aion: it begins with `aion:`, or with text that looks like it.
 
-    A key that begins with many invisible characters is reserved too, because searching millions of them takes a second.
+    A key that begins with more than MAX_INVISIBLE invisible characters is reserved too, because skipping millions of
+    them would take a second.
     """
     if not isinstance(name, str):
         return False
@@ -147,7 +148,7 @@ _CONTENTS = "one of text, raw, url or data"
 def check_request(request: SendMessageRequest, idempotency_key: str = "") -> None:
     """Check the fields of a SendMessage request. Raises InvalidMessage for the first invalid field, with a remedy."""
     if idempotency_key and not is_id(idempotency_key):
-        # Refuse an invalid key instead of changing it, because a changed key could equal the key of another request.
+        # Refuse an invalid Idempotency-Key. A corrected key could equal the key of another request.
         raise InvalidMessage(f"The header Idempotency-Key has to be {ID_RULE}.", field="Idempotency-Key")
     if not request.HasField("message"):
         raise InvalidMessage(
@@ -301,7 +302,7 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
                 f'{field}.mediaType is not a media type: write it like "text/plain" or "image/png".',
                 field=f"{field}.mediaType",
             )
-        # Accept an event of the Aion extensions, because it is not content: even an agent for text takes a command.
+        # Do not check the media type of an Aion event's payload, because it is not content for the agent.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
@@ -339,7 +340,7 @@ def type_of(part: Part) -> str | None:
 
 def guessed_type(name: str) -> tuple[str | None, str | None]:
     """Guess the media type and the encoding (such as gzip) from a file name. Unknown values are None."""
-    # Shorten the name, because Python reads dots at its beginning one by one.
+    # Use only the end of the name, because Python is slow for a long name that begins with many dots.
     name = name[-MAX_NAME:]
     if sys.version_info >= (3, 13):
         # Do not use `guess_type`: from Python 3.13 on it parses names as URLs, and urllib caches them, so that file

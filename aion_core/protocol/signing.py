@@ -92,7 +92,7 @@ def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
     try:
         if version == V03:
             theirs = v03.AgentCard.model_validate(whole)
-            # The SDK of v0.3 signs ASCII JSON without default values.
+            # Return the payload of v0.3's SDK (ASCII JSON without default values), and the whole JSON.
             fields = theirs.model_dump(mode="json", exclude_defaults=True, exclude_none=True, by_alias=True)
             return [
                 json.dumps(_clean_empty(fields), separators=(",", ":"), sort_keys=True).encode(),

@@ -171,7 +171,7 @@ EPHEMERAL_ID, EPHEMERAL_NAME = "aion:ephemeral-message", "Ephemeral Message"
 M = TypeVar("M", bound="BaseModel")
 
 MAX_EXACT = 2**53
-"""Limit of exact integers: protobuf's JSON values have doubles only."""
+"""Limit below which a double has every integer exactly. Protobuf's JSON values store all numbers as doubles."""
 
 
 def to_json(message: AnyMessage) -> Any:
@@ -211,20 +211,20 @@ def with_integers(value: Any) -> Any:
 
 
 DATA_PART_MARKER = "data_part_compat"
-"""Key of the SDK in the metadata of a v0.3 data part. It marks data that is no object in v1.0."""
+"""Metadata key that the SDK adds to a v0.3 data part if its data is not an object in v1.0."""
 
 
 def v03_json(model: "BaseModel") -> Any:
     """Return a v0.3 model of the SDK as JSON, with whole numbers as integers.
 
-    In v0.3 the data of a part must be an object. Other v1.0 data is in its field `value`. The SDK's marker is removed
-    from the metadata.
+    In v0.3 the data of a part must be an object. Other v1.0 data is in its field `value`. The SDK marks such
+    data in the part's metadata. The marker is removed.
     """
     return with_integers(without_marker(model).model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def without_marker(model: M) -> M:
-    """Remove the SDK's marker from the metadata of all data parts in a v0.3 model. Return the model."""
+    """Remove the key DATA_PART_MARKER, which the SDK adds, from the data parts of a v0.3 model. Return the model."""
     _remove_marker(model)
     return model
 

@@ -74,7 +74,7 @@ class DeliveryAttempts:
         return outcome
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
-        """Return the task after this event, or after its first stored event if that is later; None if it is missing."""
+        """Return the task as of this event, or of the oldest stored event if this one has expired; None if missing."""
         log = await self._tasks.log(task)
         if log is not None and log.events[0].generation > entry.generation:
             log = await self._tasks.every_event(task)

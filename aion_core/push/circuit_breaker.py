@@ -42,7 +42,7 @@ class CircuitBreaker:
             return False
         if now < circuit.open_until:
             return True
-        # Allow this probe, and skip other attempts until the outcome of the probe is recorded.
+        # Allow this attempt as a probe. Skip other attempts until the outcome of the probe is recorded.
         circuit.open_until = now + timedelta(seconds=OPEN_SECONDS)
         return False
 

@@ -23,7 +23,7 @@ from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_BODY_BYTES = 4096
-"""Number of bytes read from a response's body. Its content is ignored, but a receiver may want to send it."""
+"""Number of bytes to read from a response's body. The content is ignored, but a receiver can finish sending it."""
 
 BODY_SECONDS = 2.0
 """Time limit for reading a response's body; the outcome of the post does not depend on the body."""

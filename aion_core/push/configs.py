@@ -163,7 +163,7 @@ class PushRegistry:
         try:
             return await self._configs.get(key, config_id)
         except StoreCorrupt:
-            # Continue, because the new config replaces the unreadable config.
+            # Return no config instead of an error, because the new config replaces the unreadable one.
             logger.warning("The replaced push config cannot be read.", extra={"task_id": key.task_id})
             return None
 

@@ -151,7 +151,10 @@ class PushDelivery:
             await self._configs.clear(task, generation)
 
     async def _enqueue_retry(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
-        """Enqueue a message for an attempt due in a few seconds: this process's clock may be behind the sender's."""
+        """Enqueue a wake-up message for a retry that is due in a few seconds.
+
+        The message for this retry has arrived early by this process's clock, which may be behind the sender's clock.
+        """
         waits = [
             (delivery.next_at - now).total_seconds()
             for delivery in deliveries
@@ -214,7 +217,7 @@ class PushDelivery:
             if not self._has_time(until):
                 await self._release(claim, cursor)
                 return
-            # Always post in the last attempt, because an event may be given up only after a real post.
+            # Skip no last attempt for an open circuit, because an event may be given up only after a real post.
             is_last = claim.delivery.tries >= len(self._retry_seconds)
             outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
             match outcome:

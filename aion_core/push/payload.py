@@ -14,7 +14,7 @@ from aion_core.push.registration import api_key_header
 
 _MEDIA_TYPES = {PushVersion.V1: "application/a2a+json", PushVersion.V03: "application/json"}
 
-TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # its name
+TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # a header's name, no password
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
@@ -37,7 +37,7 @@ def _body(version: PushVersion, notification: Notification) -> bytes:
         # Import late, because the conversions load slowly and only receivers of v0.3 need them.
         from a2a.compat.v0_3 import conversions
 
-        assert notification.snapshot is not None  # noqa: S101  # the port's promise
+        assert notification.snapshot is not None  # noqa: S101  # `Notification` has one for v0.3
         content = v03_json(conversions.to_compat_task(notification.snapshot))
     else:
         content = to_json(to_stream_response(notification.event))

@@ -64,7 +64,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
                 refused = error
             if clock() >= until:
                 break
-        assert refused is not None  # noqa: S101  # at least one address
+        assert refused is not None  # noqa: S101  # the loop has tried at least one address
         raise refused
 
     async def _send(self, request: httpx.Request, address: str, name: str, seconds: float) -> httpx.Response:
@@ -96,10 +96,10 @@ class PinnedTransport(httpx.AsyncBaseTransport):
 
     def _trusted(self, scheme: str) -> ssl.SSLContext:
         if scheme != "https":
-            # Return an unused context, because httpx requires a context even for http.
+            # httpx requires a TLS context even for http. Return one that it does not use.
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self._tls is None:
-            # Create the context once, at the first request, because the certificate authorities load slowly.
+            # Create the TLS context at the first request and reuse it, because its certificate authorities load slowly.
             self._tls = httpx.create_ssl_context(trust_env=False)
         return self._tls
 
@@ -108,7 +108,7 @@ class _Closing(httpx.AsyncByteStream):
     """Body of a response. When it is closed, it also closes the connection of its request."""
 
     def __init__(self, response: httpx.Response, transport: httpx.AsyncHTTPTransport) -> None:
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # httpx's promise
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # as httpx documents
         self._stream, self._transport = response.stream, transport
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from aion_core.push import signing
 from aion_core.push.ssrf import WebhookPolicy, check_url
 
 MAX_VALUE_CHARACTERS = 4096
-"""Length limit of a token or credentials; a JWT with many claims is shorter."""
+"""Maximum length of a token or credentials. It is long enough for a JWT with many claims."""
 
 OVERLAP = timedelta(days=1)
 """Time after a change of the token in which the previous token signs too."""
@@ -139,7 +139,7 @@ def _check_authentication(authentication: AuthenticationInfo) -> None:
 
 
 def _is_reserved(header: str) -> bool:
-    # Treat an underscore as a hyphen, as CGI and WSGI receivers do.
+    # Refuse a reserved header with underscores too, because CGI and WSGI receivers read them as hyphens.
     return _RESERVED_HEADERS.fullmatch(header.replace("_", "-")) is not None
 
 

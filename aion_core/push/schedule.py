@@ -44,7 +44,7 @@ def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
 
 
 def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushTimer]:
-    """Return at most `limit` expired timers. Owners take turns, each with its longest overdue timer first."""
+    """Return at most `limit` expired timers: first the longest overdue one of each owner, then the second of each."""
     before = Counter[str]()
     ranked = []
     for timer in sorted(found, key=lambda timer: timer.at):
@@ -59,10 +59,10 @@ def is_claimed(delivery: Delivery, now: datetime) -> bool:
 
 
 def covers(delivery: Delivery, generation: int) -> bool:
-    """Return True if this delivery does not need the timer of event `generation`.
+    """Return True if the event's timer is not needed for this delivery of the event `generation`.
 
-    The delivery has passed the event, or is disabled, or has its own timer: the process that claims it then will read
-    the event.
+    The delivery has passed the event, or is disabled, or has its own timer and no claim. In the last case, the process
+    that claims the delivery later reads the event from the log.
     """
     if delivery.disabled or delivery.cursor >= generation:
         return True

@@ -85,7 +85,8 @@ def leads_to_metadata(address: Address) -> bool:
 
 def ipv4_inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
     """Yield the IPv4 addresses that a translator or tunnel may extract from an IPv6 address."""
-    # Skip the ninth byte (RFC 6052). Length 96 also covers IPv4-mapped, IPv4-compatible and ISATAP addresses.
+    # Skip the ninth byte, which RFC 6052 reserves. The prefix of 96 bits covers also IPv4-mapped, IPv4-compatible and
+    # ISATAP addresses.
     around = address.packed[:8] + address.packed[9:]
     for length in _TRANSLATION_LENGTHS:
         start = length // 8

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PRIVATE_DOMAINS = frozenset(
     {"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "onion", "arpa"}
 )
-"""Last labels of host names for private networks."""
+"""Top-level domains of private networks. Webhooks to hosts in these domains are refused."""
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -45,9 +45,9 @@ class WebhookPolicy(Struct, frozen=True):
     networks: tuple[Network, ...] = ()
     """Allowed networks besides public addresses, such as a VPC's."""
     own: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports of this service. A webhook to them would be a loop."""
+    """Hosts and ports of this service. They are refused, because a webhook to its own service could cause a loop."""
     receiver: str = ""
-    """The only allowed URL of this service: the receiver in the console of `aion dev`, which sends nothing."""
+    """The only allowed URL of this service: the webhook receiver of `aion dev`, which sends no requests."""
 
     @classmethod
     def for_service(

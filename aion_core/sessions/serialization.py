@@ -21,8 +21,8 @@ class UnserializableSession(AgentFailed):
 def event_bytes(event: Event) -> bytes:
     """Serialize an ADK event as JSON. Raises UnserializableSession for a value without a JSON form."""
     try:
-        # Use aliases, because only the alias of a credential scheme's field `type_` can be read. Use Python's json
-        # module and ASCII, because a model may split a surrogate pair, and half a pair has no UTF-8 form.
+        # Write field aliases, because `event_of` can parse a credential scheme's field `type_` only by its alias. Write
+        # ASCII with Python's json module: a model may split a surrogate pair, and half a pair has no UTF-8 form.
         plain = event.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps(plain, separators=(",", ":")).encode("ascii")
     except (ValueError, TypeError) as error:

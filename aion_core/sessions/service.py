@@ -173,7 +173,8 @@ class StoredSessions(BaseSessionService):
         """Return the session object's revision. If another service made the object, read the stored revision."""
         if session._storage_update_marker is not None:
             return Revision.of(session._storage_update_marker)
-        # Check that the object's last event is also the last stored event, because another service made the object.
+        # The object has no revision, because another session service made it. So compare its last event with the last
+        # stored event, to find out if the stored session has changed.
         record = await self._read(key, newest=1)
         if record is None:
             raise not_found(key)
@@ -240,6 +241,6 @@ def _session(record: SessionRecord, shared: ScopedState) -> Session:
 
 
 def _since(events: list[Event], timestamp: float) -> list[Event]:
-    """Return the events after the last event that is older than the timestamp."""
+    """Return the last events from the timestamp on, none of them older than it. `events` are in stored order."""
     earlier = [index for index, event in enumerate(events) if event.timestamp < timestamp]
     return events[earlier[-1] + 1 :] if earlier else events

@@ -75,7 +75,7 @@ class AgentUnderTest:
 
     async def wait_until_done(self, task_id: str) -> Task:
         """Wait, without a time limit, until the task no longer runs. Return the task."""
-        while (task := await self.task(task_id)).status.state in RUNNING:  # noqa: ASYNC110 - the server changes it
+        while (task := await self.task(task_id)).status.state in RUNNING:  # noqa: ASYNC110 - only the server knows
             await asyncio.sleep(POLL)
         return task
 

@@ -37,7 +37,7 @@ class SQLiteBlobs:
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version.
 
-        In most folders, a blob is deleted some time after the end of `retention`, the lifetime of tasks.
+        A blob is deleted some time after `retention`, the lifetime of tasks, unless its folder is permanent.
         """
         self._clock, self._retention = clock, retention
         self._database = Database(path, _SCHEMA, version=VERSION)

@@ -312,7 +312,7 @@ class QueueConsumer:
         acknowledge = self._queue.delete
         try:
             await self._handle(message.body)
-        except Exception:  # A handler may raise any exception.
+        except Exception:  # the handler of a message may raise any exception
             logger.exception("A message of the %s queue was not handled.", self._queue.name)
             acknowledge = self._queue.retry
         try:

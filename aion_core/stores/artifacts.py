@@ -25,7 +25,7 @@ from aion_core.stores import keys
 from aion_core.stores.retries import MAX_ATTEMPTS, jitter
 
 SAVES = 10
-"""Number of version numbers that one save tries, since a concurrent save may take a number first."""
+"""Number of attempts of a save to get a version number, because a concurrent save may take the number first."""
 
 LONGEST_NAME, MOST_METADATA = 800, 1800
 """Limits in bytes. S3 allows 1024 for an object's name with its folder, and 2 KB for its metadata."""
@@ -97,7 +97,7 @@ class BlobArtifacts(BaseArtifactService):
     ) -> types.Part | None:
         """Return a version of the artifact (by default the newest), or None. Follow references to other artifacts."""
         key = _key(app_name, user_id, filename, session_id)
-        # Loop once more than ADK's limit of references, so that ADK raises its error in the last round.
+        # Follow one reference more than ADK allows: at that one, `resolve_artifact_reference` raises ADK's own error.
         for depth in range(artifact_util._MAX_ARTIFACT_REFERENCE_DEPTH, -1, -1):
             part = await self._part(key, version)
             uri = part.file_data.file_uri if part is not None and part.file_data is not None else None
@@ -187,8 +187,8 @@ class BlobArtifacts(BaseArtifactService):
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # Compare the field `by`, because an earlier attempt of this save may have stored the version before its
-        # response was lost.
+        # Return True also if an earlier attempt of this save has stored the version without a response. The random
+        # value `by` identifies the save.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 

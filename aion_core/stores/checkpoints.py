@@ -49,7 +49,7 @@ FIRST_PAGE, LARGEST_PAGE = 4, 256
 """Page sizes of a query. The newest checkpoint needs few items, a thread's history many."""
 
 DELETES_AT_ONCE = 50
-"""Number of deletes in one transaction. A transaction may touch 4 MB."""
+"""Number of deletes in one transaction. It is limited, because the items of a transaction may have at most 4 MB."""
 
 T = TypeVar("T")
 Writes = list[PendingWrite]
@@ -155,7 +155,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         as an interrupt, no checkpoint follows. And a node may run for long after the writes of a task that it called.
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
-            return  # Skip START's writes, because the next checkpoint contains the input.
+            return  # Skip the writes of the node START, because the next checkpoint contains the input.
         packed = self._pack_writes(writes)
         await self._log_first()
         async with self._write_lock:
@@ -216,7 +216,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's parameter
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -251,7 +251,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's name
+        filter: dict[str, Any] | None = None,  # noqa: A002  # LangGraph's parameter
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
@@ -273,7 +273,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
-                    continue  # Skip a checkpoint of another branch of the thread.
+                    continue  # Skip a checkpoint that is no ancestor of the given one.
                 ancestor = await self._tuple(thread_id, stored)
                 if target not in (None, this):
                     _add(history, ancestor)
@@ -302,7 +302,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes["parent"] = parent
         item = {**attributes, **self._ttl.attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
-        # Only the source `loop` ends a step, because checkpoints of other sources store an input or an update.
+        # Record progress of the turn only for the source `loop`: checkpoints of other sources store an input or update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
         return _config(thread_id, ns, checkpoint_id)
 
@@ -331,7 +331,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         await self._write(changes, holds=holds and len(changes) == 1)
 
     async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
-        """Make the writes and the held writes in one transaction. With `holds`, also hold the new writes for later."""
+        """Make these writes and the earlier held ones in one transaction. With `holds`, hold them for the next call."""
         self._newest = None
         self._held += writes
         if not holds:
@@ -401,7 +401,7 @@ class TableSaver(BaseCheckpointSaver[int]):
 
 
 _NODE_PATH = f"~{PULL},"
-"""Beginning of the path of a LangGraph task that runs a node because of its edges."""
+"""Start of the `task_path` of a LangGraph task that an edge of the graph has triggered, unlike a `Send`."""
 
 
 def _place(config: RunnableConfig) -> tuple[str, str, str | None]:

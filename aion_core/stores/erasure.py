@@ -126,7 +126,7 @@ class Erasure:
                 raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")
 
     async def _delete_leftover(self, key: Key) -> None:
-        """Delete an expired leftover item. Keep it if its session exists again or its TTL was renewed."""
+        """Delete an expired item of an unknown owner, unless its session was created again or its TTL was renewed."""
         writes: list[Write]
         if key.partition.startswith("SESSION#"):
             no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())

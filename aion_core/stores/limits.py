@@ -32,8 +32,8 @@ class TableRateLimits:
             wait = rules.seconds_until_token(await self._table.get(key), now, per_minute)
             if wait > 0:
                 return wait
-            # Try again: a token has become available since the write, because time has passed or another request
-            # changed the bucket.
+            # Try again: the bucket has a token now, although the write was refused, because time has passed or another
+            # request has changed the bucket.
         raise StoreUnavailable("Too many requests of one owner arrive at once.")
 
     async def open_stream(self, owner: str, stream: OpenStream, limits: Limits) -> bool:
@@ -60,7 +60,7 @@ class TableRateLimits:
         await self._is_written(keys.streams_key(owner), rules.closed([stream]))
 
     async def _is_in_limit(self, owner: str, stream: OpenStream, most: int) -> bool:
-        """Return True if the counted stream is within its task's limit; otherwise uncount it and return False."""
+        """Return True if its task has at most `most` open streams. Otherwise remove this stream from the count."""
         counted, now = rules.open_streams(await self._table.get(keys.streams_key(owner))), self._clock.now()
         of_task = [each for each in counted if each.task_id == stream.task_id and each.until > now]
         # Accept a stream that creates its task, because the stream has no task id yet.

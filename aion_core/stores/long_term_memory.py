@@ -20,7 +20,7 @@ NAMES_AT_ONCE = 128
 """Number of a namespace's items that `namespaces` reads before it skips the namespace's other items."""
 
 WRITES_AT_ONCE = 10
-"""Number of changes in one transaction. It may touch 4 MB, and an item may have 400 KB."""
+"""Number of changes in one transaction: the items may have 400 KB each, and 4 MB together."""
 
 DELETES_AT_ONCE = 16
 
@@ -58,8 +58,8 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # If the namespace was found, skip its other items. Otherwise its items so far have expired: read on after
-            # the last one.
+            # Continue after all items of the last namespace if it is already in the result. If not, its items read so
+            # far have expired, so continue with its next item.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 

@@ -201,7 +201,7 @@ class TablePushConfigs:
         except StoreUnavailable:
             raise
         except StoreError:
-            # Return no config, because a retry would not help: the KMS key is deleted, or its use is forbidden.
+            # Return a claim without a config. A retry would not help: the KMS key is deleted or must not be used.
             labels = {"task_id": delivery.task.task_id, "config_id": delivery.config_id}
             logger.exception("A push config cannot be read.", extra=labels)
             return Claim(claimed, None)

@@ -25,13 +25,13 @@ from aion_core.stores import keys
 from aion_core.tasks import contexts
 
 MAX_ATTEMPTS = 8
-"""Total number of attempts of a write, against conflicts with other writers of the same items."""
+"""Maximum number of attempts of a write that conflicts with other writers of the same items."""
 
 FIRST_WAIT_SECONDS = 0.02
 """Longest wait before the second attempt. It doubles with each further attempt."""
 
 MAX_LOST_ANSWERS = 3
-"""Number of attempts without a response before giving up. boto3 sends each attempt twice."""
+"""Maximum number of attempts of a write whose responses are lost. In each attempt boto3 sends the request twice."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class TransactionPlan(Struct, Generic[T], frozen=True):
 
 async def jitter(attempt: int) -> None:
     """Wait before the next attempt, with exponential backoff and full jitter."""
-    await asyncio.sleep(random.uniform(0, FIRST_WAIT_SECONDS * 2**attempt))  # noqa: S311  # no secret
+    await asyncio.sleep(random.uniform(0, FIRST_WAIT_SECONDS * 2**attempt))  # noqa: S311  # a delay, no secret
 
 
 async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T]]], *, busy: str) -> T:
@@ -103,7 +103,7 @@ async def _make(table: Table, writes: Sequence[Write], token: str) -> None:
     if others or isinstance(first, ConditionCheck):
         await table.transact(writes, token=token)
     else:
-        # Use a single write, because a transaction costs twice the write units.
+        # Make a single write without a transaction, because a transaction costs twice the write units.
         await table.write(first)
 
 

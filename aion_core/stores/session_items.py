@@ -67,7 +67,7 @@ def _about(key: Key) -> str:
 
 
 class SharedChange(Struct, frozen=True):
-    """Writes of shared state. By item key, the names of the new blobs and of the replaced blobs."""
+    """Writes that change shared state. `fresh` and `replaced` have the names of new and old blobs, by item key."""
 
     writes: list[Put] = field(default_factory=list)
     fresh: dict[Key, str] = field(default_factory=dict)

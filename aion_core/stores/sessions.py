@@ -65,7 +65,7 @@ VALUES_AT_ONCE = 80
 """Number of shared state values in one transaction. A transaction may have 100 items and 4 MB."""
 
 ROWS_AT_ONCE = 50
-"""Number of items deleted or renewed in one transaction. A transaction may touch 4 MB."""
+"""Number of items to delete or renew in one transaction. The items of a transaction may have at most 4 MB."""
 
 FIRST_PAGE, LARGEST_PAGE = 100, 1000
 """Page sizes of a query of a session's items, newest first."""
@@ -74,7 +74,7 @@ READS = 5
 """Number of attempts to read a whole session. A query may see only a part of a transaction."""
 
 ROW = RETENTIONS[SESSIONS]
-"""Life of a session's event or state item, in retentions."""
+"""Lifetime of a session's event and state items in retention periods. It is longer than that of the head item."""
 
 
 class _Rows(Struct, frozen=True):

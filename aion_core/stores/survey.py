@@ -35,10 +35,10 @@ AT_ONCE = 16
 """Number of partitions or folders to read concurrently."""
 
 LEFTOVERS = "expired leftovers"
-"""Name in reports for items without a living context or session."""
+"""Name in reports for items whose context or session no longer exists, so that their owner is unknown."""
 
 MENTIONS = "counts of open tasks"
-"""Name in reports for references to the owner in other owners' items."""
+"""Name in reports for the task ids of an owner in the items of other owners (see `Mention`)."""
 
 READ = (
     PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
@@ -56,7 +56,7 @@ KeyOwner = Callable[[str, str], str]
 
 
 class OwnedItem(Struct, frozen=True):
-    """An item to delete from the table."""
+    """Table item that belongs to one of the owners, so that the deletion of the owner's data removes it."""
 
     owner: str
     store: str
@@ -65,7 +65,7 @@ class OwnedItem(Struct, frozen=True):
 
 
 class OwnedVersion(Struct, frozen=True):
-    """A version of an object, or a delete marker, to delete from the bucket."""
+    """Version of a bucket's object, or delete marker, that the deletion of its owner's data removes."""
 
     owner: str
     store: str
@@ -76,7 +76,10 @@ class OwnedVersion(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """References to an owner's tasks in another owner's item: a principal's count of tasks names its tenants' tasks."""
+    """Ids of an owner's tasks in the item of another owner.
+
+    The item that counts a principal's open tasks names the tasks of its tenants too. A tenant is a separate owner.
+    """
 
     owner: str
     key: Key
@@ -209,7 +212,7 @@ class _ScanResult:
         """Owners by partition, for partitions naming the owner in the key or an item."""
         self._threads: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
-        """Owners by the hash of their session, NOBODY for other owners."""
+        """Owner of each session, by the session's hash. NOBODY if the survey does not search for the owner."""
         self._heads: set[str] = set()
         """Hashes of the sessions with existing heads."""
         self._there: dict[NamedBy, set[str]] = {each: set() for each in NamedBy}
@@ -277,8 +280,8 @@ class _ScanResult:
         return found
 
     def is_leftover(self, item: Item) -> bool:
-        """Return True if an item without a known owner is no longer in use."""
-        # Count session items without a head: they are never read, and expire half a retention after the head.
+        """Return True if no code can read this item of an unknown owner any more, so that it may be deleted."""
+        # Regard the items of a session as leftovers if its head item is missing, because no code reads them without it.
         return item[PARTITION].startswith("SESSION#") or self._has_expired(item)
 
     def prefixes(self, folder: Folder) -> list[str]:
@@ -287,7 +290,7 @@ class _ScanResult:
             return [f"{folder.prefix}{owner}/" for owner in sorted(self.owners)]
         if folder.named_by is NamedBy.USER:
             return [f"{folder.prefix}{hashed}/" for hashed in self._hashed(NamedBy.USER)]
-        # Return a prefix for each first hexadecimal digit, because the names are hashes (a 16th for each digit).
+        # Divide the folder by the first hexadecimal digit of the names, which are hashes, to list 16 parts in parallel.
         return [f"{folder.prefix}{digit:x}" for digit in range(16)]
 
     def owner_of(self, folder: Folder, version: ObjectVersion) -> str | None:
@@ -300,7 +303,7 @@ class _ScanResult:
         owner = self._hashed(folder.named_by).get(hashed)
         if owner:
             return owner
-        # Keep new objects without a context, because an agent's code may use its own sessions and threads.
+        # Keep a recent object although no stored context refers to it: an agent's code may use its own session ids.
         is_old = version.modified < self._now - self._retention
         return NOBODY if is_old and self._is_unreferenced(folder.named_by, hashed) else None
 

@@ -143,7 +143,7 @@ class TaskLog:
         return [delta_batch_of(row) for row in rows]
 
     async def holds(self, key: TaskKey, generation: int, token: str) -> bool:
-        """Return True if the event with this token is stored. Callers use it after a write without a response."""
+        """Return True if the event is stored with this token: an earlier write has succeeded without a response."""
         item = await self._reads.get(keys.event_key(key, generation))
         return item is not None and item.get("token") == token
 
@@ -301,7 +301,7 @@ def _open_text_of(item: Item, speakers: Mapping[str, Mapping[str, str]]) -> Open
 
 
 _BEFORE = "before"
-"""Key of the speaker of the text that a batch continues, among the speakers of its chunks."""
+"""Key in a batch's `speakers`, for the speaker of the text that began before the event and continues in the batch."""
 
 
 def _speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:

@@ -140,7 +140,7 @@ class TableTaskStore:
     async def _without_ended_interrupt(
         self, context: ContextKey, record: ContextRecord, times: Times
     ) -> TransactionPlan[Any] | None:
-        """Plan to remove the context's interrupted task if it has expired or ended; otherwise return None."""
+        """Return a plan that removes the context's interrupted task if it has expired or ended; None otherwise."""
         task = TaskKey(context.owner, record.interrupted or "")
         if not transitions.is_over(await self._log.head(task)):
             return None
@@ -162,7 +162,7 @@ class TableTaskStore:
             is_full = not takes and admission.is_full(record)
             another_runs = admission.another_runs(follow_up, record)
             if attempt or rejects or is_full or another_runs:
-                # Read the message's record last: if it is missing, a late write of an earlier attempt will be refused.
+                # Read the record last, so that this call finds its own write even if an earlier attempt arrives late.
                 head, known = await self._log.head(before.key), await self._known([message_key])
                 if known is not None and known.task_id == before.key.task_id:
                     mine = await self._followed_before(follow_up, holder)
@@ -300,7 +300,7 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
-                # Read the event after the head: if it is missing, a late write of an earlier attempt will be refused.
+                # Read the event last, so that this call finds its own write even if an earlier attempt arrives late.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return TransactionPlan(appended.outcome)
@@ -431,7 +431,7 @@ class TableTaskStore:
     # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
-        # Read an expired item too, because the fence must grow as long as the item exists.
+        # Read an expired item too, because the next fence must be higher than the fence in this item.
         return contexts.record_of(await self._table.get(keys.context_key(context)), times.seconds)
 
     async def _writes(self, context: ContextKey, transition: Transition[Any], times: Times) -> list[Write]:

@@ -22,7 +22,7 @@ CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARD
 """Partitions of the timer index for contexts."""
 
 PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Partitions of the timer index for push timers. Contexts have their own, so neither kind delays the other."""
+"""Partitions of the timer index for push timers. Contexts use others, so that many push timers do not delay them."""
 
 
 class Expired(NamedTuple):

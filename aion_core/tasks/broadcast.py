@@ -62,7 +62,7 @@ class StreamStart(Enum):
 
 
 MAX_BATCH = 100
-"""Maximum number of items in a batch. A response writes a batch at once, and its reader may be slow."""
+"""Maximum number of items in a batch. A response holds a whole batch in memory while it writes to a slow client."""
 
 
 class EventBroadcast:
@@ -173,7 +173,7 @@ class EventBroadcast:
         return self.log[generation - first] if 0 <= generation - first < len(self.log) else None
 
     def knows_state(self) -> bool:
-        """Return True if the broadcast has the task's newest state: the turn runs, or has stopped the task."""
+        """Return True if `task` returns the current task: the turn still runs, or has ended or interrupted the task."""
         return self.has_stopped() or not self._ended.is_set()
 
     def has_stopped(self) -> bool:
@@ -233,7 +233,7 @@ class DeltaWriter:
         self._speaker: Mapping[str, str] | None = None
         """Speaker of the newest text."""
         self._end = Cursor()
-        """Position after the last chunk before this event."""
+        """Position after the last chunk that precedes the event at which chunk numbers restart."""
         self._continues: OpenText | None = None
         """Text before chunk 0 after this event, if chunk 0 continues a text."""
         self._pending: list[Delta] = []
@@ -322,7 +322,7 @@ class DeltaWriter:
 def _pages(pending: list[Delta], size: int) -> Iterator[tuple[Delta, ...]]:
     """Yield the chunks in order, in batches that fit into an item of the table. `size` is their number of characters."""
     if pending and size <= 2 * PAGE_CHARACTERS and len(pending) <= PAGE_CHUNKS:
-        yield tuple(pending)  # most writes
+        yield tuple(pending)  # most writes fit into one batch
         return
     page: list[Delta] = []
     characters = 0
@@ -383,7 +383,7 @@ class CommitNotifier:
             await self.settle(head.key)
 
     async def begun(self, begun: TurnStarted) -> None:
-        """Enqueue a message if the client's message is the task's newest event: `begin` may have recorded it."""
+        """Enqueue a message if the newest event has the client's message, because `begin` may have recorded it."""
         if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 

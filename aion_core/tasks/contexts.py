@@ -124,7 +124,7 @@ class ContextRecord(Struct, frozen=True):
 
     def lease(self, context: ContextKey) -> Lease:
         """Return the lease of the turn running in the context; call it only if a turn runs."""
-        assert self.running is not None  # noqa: S101  # checked by the callers
+        assert self.running is not None  # noqa: S101  # see the docstring
         return Lease(context, self.running, self.holder, self.fence)
 
     def has(self, turn: Turn, holder: str | None) -> bool:

@@ -245,7 +245,8 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
 def fenced(head: Head, fence: int) -> Change:
     """Return the change to set a new fence in a task's head. Writes under earlier leases then fail.
 
-    The head must still have the event number as read: the holder of an expired lease may have just recorded an event.
+    The change fails if the event number has changed since `head` was read: the holder of an expired lease may have
+    recorded one more event.
     """
     return Change({"fence": fence}, only_if=Both((Equals("generation", head.generation), HAS_NOT_ENDED)))
 
@@ -299,7 +300,7 @@ class HeadMove(Struct, frozen=True):
 
 
 class Transition(Struct, Generic[T], frozen=True):
-    """The changes of one transaction to context, heads (current states of tasks) and logs, and the caller's outcome."""
+    """Changes of a context, of task heads (current states) and of logs in one transaction, and the caller's outcome."""
 
     outcome: T
     context: Change | None = None

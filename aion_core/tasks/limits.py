@@ -16,7 +16,7 @@ from aion_core.tasks import lifecycle
 from aion_core.tasks.contexts import VERSION, milliseconds, moment
 
 MINUTE = 60_000_000
-"""A minute in microseconds. With a high limit, one token arrives in less than a millisecond."""
+"""A minute in microseconds. Milliseconds would be too coarse for the time between two tokens with a high limit."""
 
 BEING_CREATED = timedelta(minutes=1)
 """Longest time between counting a task and creating it. Afterwards, a task that does not exist is no longer counted."""

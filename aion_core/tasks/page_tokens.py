@@ -15,7 +15,7 @@ from aion_core.ports import ListCursor, TaskFilter
 VERSION = 1
 
 MAX_CHARACTERS = 512
-"""Limit above the length of every token: an id has at most 128 characters, and the rest has a fixed length."""
+"""Maximum length of a page token. Every valid token is shorter: its task id has at most 128 characters."""
 
 _FIXED = struct.Struct(">Bq16s")
 """Start of a token: version, microseconds since 1970, hash of the list. The task's id and the signature follow."""
@@ -44,7 +44,7 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
     # Check the signature before parsing the content, because the client may have changed the content.
     if not hmac.compare_digest(signature, _sign(secret, content)):
         raise _unknown()
-    # Keep the version at the same offset in later formats.
+    # Later formats must have the version at the same offset, so that every release can read it.
     version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
         raise _unknown()

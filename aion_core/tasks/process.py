@@ -29,7 +29,7 @@ DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
 
 LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
-"""Least seconds for the cancellation of a turn and, before it, for draining, in a process with little time."""
+"""Minimum seconds to cancel a turn and, before that, to drain it to a step boundary, in a process with little time."""
 
 
 CANCEL_SECONDS = 0.5
@@ -96,7 +96,7 @@ class BackgroundTurns(set[asyncio.Task[None]]):
 # Threads renew the lease of a running turn, because an agent's code may block the event loop.
 
 WATCH_SECONDS = 1.0
-"""Shortest pause between two checks of a lease. A turn cancelled by another process may run about this long."""
+"""Shortest pause between two checks of a lease. After a cancel in another process, a turn may run this long."""
 
 LOOKS_PER_SECOND = 20
 """Number of lease checks per second in one process. With many turns each lease is checked less often."""
@@ -362,8 +362,8 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
         except PROCESS_EXITS as raised:
             raise AgentFailed(_EXIT_MESSAGE) from raised
         finally:
-            # The traceback of the error refers to this frame. Delete the frame's reference, so that there is no
-            # reference cycle.
+            # Delete this variable to avoid a reference cycle: the error's traceback refers to this frame, and the frame
+            # would refer to the error.
             del error
 
     def close(self) -> None:

@@ -45,10 +45,10 @@ from aion_core.tasks.turn import TurnExecution, TurnMetrics
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 3
-"""Maximum number of tries of a turn before its task fails: the turn itself may be crashing its process."""
+"""Maximum number of tries of a turn. Then its task fails, because the turn itself may crash its processes."""
 
 MAX_HANDOFFS = 200
-"""Maximum number of handoffs of a turn between processes before its task fails: two days of work."""
+"""Maximum number of handoffs of a turn between processes, about two days of work. Then its task fails."""
 
 STOP_SECONDS = 2.0
 """Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
@@ -210,14 +210,14 @@ class TaskRunner:
                 work = asyncio.current_task()
                 if turn.stopped or work is None or work.cancelling():
                     raise
-                # Nobody canceled this task: the error comes from the agent's code, such as a library's cancel scope.
+                # Nobody has cancelled this asyncio task: the agent's code has raised the error, as a cancel scope does.
                 logger.exception("The agent failed.")
                 if turn.ended is None:
                     await turn.fail(CANCELED_ITSELF, run_next=self._has_time(deadline))
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:
-            # Suspend the turn with a delay, because the store has just failed. The next holder resumes from the log.
+            # Suspend the turn and delay its wake-up message, because the store has just failed and may need time.
             logger.exception("The turn could not be recorded.")
             counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
             turn.stopped_by = StoppedBy.STORE if counts else None
@@ -363,7 +363,7 @@ class Worker:
             left = (begun.until - self._clock.now()).total_seconds()
             # Drop a wake-up message of an earlier lease, because each lease has its own wake-up message with its fence.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
-                # Look again when the lease ends, because its holder has not renewed it: a dead process or a slow clock.
+                # Check the lease again at its end: its holder has not renewed it so far, and may have died.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))

@@ -53,7 +53,7 @@ class Admission(Struct, frozen=True):
     """The broadcast of the turn, if this process runs it; otherwise the events are read from the log."""
     task: Task | None = None
     """The task at the time of the admission, if it is known."""
-    after: Cursor = Cursor()  # frozen
+    after: Cursor = Cursor()  # safe as a default, because it is immutable
     """Position of `task` in the log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""
@@ -137,8 +137,8 @@ class MessageAdmission:
                     try:
                         return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
                     except _InputNotRequired:
-                        # Try again to create a task: another message has answered the interrupted task, and this
-                        # message has no taskId.
+                        # Meanwhile another message has answered the interrupted task. This message names no task, so
+                        # try again to create a task for it.
                         continue
                 case ContextInUse() if policy is WhenBusy.REJECT:
                     raise _busy()
@@ -171,7 +171,8 @@ class MessageAdmission:
         task = lifecycle.fold(log.events)
         known = await self._store.known(context, message.message_id, admission.content_hash(message))
         if known is not None:
-            # Return the task of this message's first copy. When the first copy arrived, no task required input.
+            # The client has sent this messageId before: return the task of the first copy. That may be another task
+            # than the one that requires input now.
             return self._existing(call, context, known.task_id, at_once=at_once)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once)
@@ -210,8 +211,8 @@ class MessageAdmission:
 
     def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
         """Return the admission to an existing task. Run its turn here if the lease holder is dead."""
-        # Run no turn for an Idempotency-Key, because the message then belongs to the stored context, not to the
-        # contextId generated for this call.
+        # Run no turn for a call with an Idempotency-Key: its message is stored in the context of the first call, but
+        # `context` may have a contextId that the server has generated for this call.
         if at_once and not call.idempotency_key:
             call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
         return Admission(TaskKey(call.owner, task_id))
@@ -325,7 +326,7 @@ class TaskService:
                 yield [StreamItem("", message)]
                 return
             if reply is ReplyAs.MESSAGE:
-                # Read the task's events from the log from now on.
+                # There is no Message, because the turn failed or was interrupted: yield the task's events from the log.
                 admitted = Admission(admitted.key)
         after = admitted.after
         if admitted.broadcast is not None:

@@ -115,7 +115,7 @@ async def tail(
     key: TaskKey,
     clock: Clock,
     *,
-    after: Cursor = Cursor(),  # noqa: B008  # frozen
+    after: Cursor = Cursor(),  # noqa: B008  # immutable
     until: datetime | None = None,
     leave: asyncio.Future[None] | None = None,
     ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,

@@ -82,8 +82,8 @@ class Sweep:
         enqueued = 0
         for timer in found:
             try:
-                # Claim before enqueuing. If the message is lost, the claim expires, and a later sweep finds the context
-                # again.
+                # Claim the timer before enqueuing the message. The claim sets the timer again, so that a later sweep
+                # finds the context if the message is lost.
                 if await self._store.claim(timer):
                     await self._work_queue.enqueue(WakeUp(timer.context))
                     enqueued += 1

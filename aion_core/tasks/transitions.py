@@ -180,7 +180,7 @@ class TurnEnding(Struct, frozen=True, dict=True):
 
     @property
     def stops_task(self) -> bool:
-        """True if the turn's last event ends or interrupts the task. The context's queue is usually empty then."""
+        """True if the turn's last event ends or interrupts the task."""
         return self.after.state in lifecycle.TERMINAL_OR_INTERRUPTED
 
 
@@ -221,7 +221,7 @@ def finished(
     *,
     times: Times,
 ) -> Transition[TurnFinished]:
-    """Return the transition to end a turn while another turn is queued. The same or another holder runs it."""
+    """Return the transition to end a turn while another turn is queued. This or another holder runs the next turn."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after.generation, ending.event, token=ending.token)
     move = HeadMove(lifecycle.moved(head, after), after)

@@ -85,9 +85,9 @@ class TurnExecution:
         self.agent_ran = False
         """True if the agent has emitted anything in this try of the turn."""
         self.stopped_by: StoppedBy | None = StoppedBy.DEADLINE
-        """Cause of a suspension; None if the store failed before the agent's first emission: the try does not count."""
+        """Cause of a suspension. None if the store failed before any emission, so that the try does not count."""
         self.ended: TurnFinished | None = None
-        """The recorded end of the turn; None until the end."""
+        """Outcome of the turn's end in the store; None until the end is recorded."""
         self.drain = asyncio.Event()
         self._history = partial(conversations.history, self.key, self.lease.context) if conversations else None
         self._keys = {entry.key for entry in broadcast.log if entry.key}
@@ -222,7 +222,8 @@ class TurnExecution:
         if ending.metadata:
             event.metadata.update(ending.metadata)
         if self._ends_as_message(ending, event):
-            # Set this flag before recording the event, so that no reader receives the task afterwards.
+            # Set `replies_with_message` before recording the event, so that the stream does not deliver the completed
+            # task in place of the Message.
             self._broadcast.replies_with_message = True
             event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
         try:
@@ -235,7 +236,7 @@ class TurnExecution:
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
-        # End the broadcast now, because clients should not wait for the agent's remaining code.
+        # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
         self._broadcast.end()
 
     async def _answer(self, ending: Reply | InputRequired) -> Message | None:

@@ -69,4 +69,4 @@ def parsed(text: str) -> Any:
 
     Raises yaml.YAMLError.
     """
-    return yaml.load(text, _Loader)  # noqa: S506 - it inherits from SafeLoader
+    return yaml.load(text, _Loader)  # noqa: S506 - _Loader inherits from SafeLoader

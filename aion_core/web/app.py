@@ -119,7 +119,7 @@ def build_app(
     app.router.routes.extend(public_routes)
     counted = limits and limits.limits.of_streams
     streams = StreamLimits(limits.counters, limits.limits, limits.clock) if limits and counted else None
-    # Add the root last, because a tenant's path at the root matches any path with one more segment.
+    # Add the routes at the root last, because their `{tenant}` parameter matches the first segment of any path.
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         card, modes = served.extended_card, served.input_modes
@@ -185,7 +185,7 @@ def _lifespan(
         if startup is not None:
             state = await asyncio.to_thread(startup)
         else:
-            # Load the agents in the background. The list is empty if the server has loaded them already.
+            # Load the agents in the background, so that the first message need not wait for their imports.
             running.append(asyncio.create_task(_load(list(app.state.agents.values()))))
         if background_task is not None:
             running.append(asyncio.create_task(background_task()))

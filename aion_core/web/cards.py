@@ -181,9 +181,8 @@ class CacheableDocument:
             "cache-control": f"public, max-age={MAX_AGE}",
             # Use a strong ETag, because every process returns the same bytes.
             "etag": f'"{hashlib.sha256(self._body).hexdigest()[:32]}"',
-            # Use the start of this process, because a document changes only by a deployment, which starts new
-            # processes. The date of a file in the package would be wrong: a client may have an older document with a
-            # later date.
+            # Use the start of this process: only a deployment changes a document, and it starts new processes. All
+            # files of a package have the same date, so their date would not show a change.
             "last-modified": format_datetime(self._since, usegmt=True),
             **({"vary": vary} if vary else {}),
             **(headers or {}),
@@ -211,7 +210,7 @@ class CacheableDocument:
         try:
             return self._since <= parsedate_to_datetime(request.headers["if-modified-since"])
         except (KeyError, ValueError, TypeError):
-            return False  # return the whole document, because the header is missing or invalid
+            return False  # If-Modified-Since is missing or invalid
 
 
 def reads_v1_only(request: Request) -> bool:

@@ -96,7 +96,7 @@ class WebhookReceiver:
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects that may have the task's id: A2A 1.0 wraps an event in one field, A2A 0.3 posts the task."""
+    """Yield the JSON objects that may contain the task's id: in A2A 1.0 a field of the post, in 0.3 the post."""
     if isinstance(content, dict):
         yield from (each for each in content.values() if isinstance(each, dict) and "id" not in content)
         yield content

@@ -34,7 +34,7 @@ EXPOSED_HEADERS = (
     "ETag",
     "Retry-After",
     "WWW-Authenticate",
-    # API Gateway's REST API sends WWW-Authenticate under this name.
+    # A REST API of API Gateway renames WWW-Authenticate to this header.
     "X-Amzn-Remapped-WWW-Authenticate",
     "X-Amzn-RequestId",
 )

@@ -1,4 +1,4 @@
-"""Limits for each caller: requests per minute, and open streams and waiting sends."""
+"""Limits for each caller: requests per minute, open streams and blocking sends."""
 
 import logging
 import math

@@ -52,7 +52,7 @@ class ObservabilityMiddleware:
         """Serve the request, then flush metrics and traces."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            # Flush the metrics of requests that did not end in time, because the process ends.
+            # At shutdown, flush the metrics of requests that have not ended: they would be lost with the process.
             self._metrics.flush()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
@@ -95,7 +95,7 @@ def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
         if _CONFIDENTIAL.search(name.decode("latin-1")):
             value = raw.decode("latin-1").strip()
             yield value
-            # Redact the credentials also without the scheme before them, such as `Bearer`.
+            # Redact also the part after the scheme (such as `Bearer`), because it may occur alone in a log record.
             yield value.rpartition(" ")[2]
 
 
@@ -203,7 +203,7 @@ class AuthenticationMiddleware:
     def __init__(
         self, app: ASGIApp, authenticators: Mapping[str, Authenticator], *, at_root: str, public: Iterable[str]
     ) -> None:
-        """`authenticators` are keyed by agent id. The agent `at_root` has all paths that name no known agent."""
+        """`authenticators` are keyed by agent id. Requests whose path names no known agent go to `at_root`."""
         self._app, self._authenticators, self._at_root, self._public = app, authenticators, at_root, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -301,7 +301,7 @@ class AwaitBackgroundTurnsMiddleware:
             await self._app(scope, receive, send)
             return
         turns = BackgroundTurns()
-        # Keep a deadline that is set already by a server with a graceful shutdown.
+        # Use the deadline in the scope if the server has set one. Such a server has a graceful shutdown.
         deadline = scope.get(DEADLINE) or Deadline(_deadline(scope))
 
         async def send_after_turns(message: Message) -> None:
@@ -362,8 +362,8 @@ class LargeResponseMiddleware:
             return
         accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
         if _REFUSED_GZIP.search(accepted):
-            # Remove the header: Starlette only searches it for the word "gzip", so it would compress even with the
-            # weight zero.
+            # Remove Accept-Encoding if it refuses gzip (`gzip;q=0`). Starlette only searches for the word "gzip", so it
+            # would compress the response.
             headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
             scope = {**scope, "headers": headers}
         await self._compressing(scope, receive, send)

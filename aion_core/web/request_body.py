@@ -63,7 +63,7 @@ class BodyRefused(Exception):
 
 
 class _Unusable(Struct, frozen=True):
-    """Placeholder for an invalid JSON number. The body is refused after it has been parsed completely."""
+    """Placeholder for an invalid JSON number. The body is refused only after parsing, so that its `id` is known."""
 
     message: str
 
@@ -123,7 +123,7 @@ class StrictRequest(Request):
             wanted = " or ".join(self._media_types)
             raise ContentTypeNotSupportedError(f"The Content-Type is {media_type[:80] or 'missing'}: send {wanted}.")
         body = await self.body()
-        # Estimate the number of values, to choose the thread. The estimate also counts commas and brackets in texts.
+        # Parse a large body in a thread. The number of values is an estimate: it includes commas and brackets in texts.
         self._is_large = len(body) > SMALL_BODY_BYTES or sum(map(body.count, (b",", b"{", b"["))) > SMALL_BODY_VALUES
         await self.convert(self._parse, body)
         self._json = self.read
@@ -264,7 +264,7 @@ def _check_tree(parsed: Any) -> None:
 
 def _path_of(found: Any, parsed: Any) -> str:
     """Return the path of a value in the parsed JSON, within JSON-RPC's params. A key has the path of its object."""
-    # Search in the order of `_check_tree`, since an equal text with another path may follow.
+    # Search level by level like `_check_tree`: Python may use one object for equal texts, and the first is meant.
     level = [(parsed, "")]
     for value, path in level:
         if value is found:
@@ -380,7 +380,7 @@ def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
                 _refuse(where, "an object", value)
         elif name == _TIMESTAMP:
             _check_timestamp(value, where)
-        elif name != _VALUE:  # a Value may be any JSON
+        elif name != _VALUE:  # google.protobuf.Value may be any JSON
             _check_object(value, field.message_type, where, texts)
     elif field.type == field.TYPE_ENUM:
         _check_enum(value, field, where)
@@ -400,7 +400,7 @@ def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:
 def _check_enum(value: Any, field: Any, where: str) -> None:
     names = field.enum_type.values_by_name
     if isinstance(value, int) and not isinstance(value, bool) and value in field.enum_type.values_by_number:
-        return  # accept a number, as protobuf's JSON does
+        return  # accept an enum's number, as protobuf's JSON does
     if not isinstance(value, str) or value not in names:
         known = ", ".join(name for name, member in names.items() if member.number)
         _refuse(where, f"one of {known}", value, is_text=True)
@@ -417,7 +417,7 @@ def _check_timestamp(value: Any, where: str) -> None:
 
 
 def _check_int32(value: Any, where: str) -> None:
-    # Accept 1.0, which is a whole number in JSON, and a text of digits, as protobuf's JSON does.
+    # Accept 1.0 and "1" for 1, as protobuf's JSON parser does.
     is_whole = (isinstance(value, int) and not isinstance(value, bool)) or (
         value.is_integer() if isinstance(value, float) else isinstance(value, str) and _WHOLE.fullmatch(value)
     )

@@ -244,7 +244,7 @@ class CallContextBuilder:
         principal = owner_of(caller)
         tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared
-        # Reverse the headers, so that the first of several headers with the same name is used.
+        # Reverse the headers: a dict uses the last of several headers with one name, but the first one must count.
         headers = dict(reversed(request.headers.items()))
         call = CallContext(
             owner_in(principal, tenant),
@@ -268,7 +268,7 @@ class CallContextBuilder:
         if caller is None and not self._card.security_requirements:
             return None
         if caller is None or caller.agent_id != self._agent_id:
-            # Refuse the request, because the middleware and the routes disagree about the agent of its path.
+            # Refuse a request that the middleware has not authenticated, or only for another agent than the route's.
             raise RuntimeError(f"A request reached {self._agent_id} without having been admitted to it.")
         return caller
 
@@ -276,7 +276,7 @@ class CallContextBuilder:
 def _idempotency_key(headers: Mapping[str, str]) -> str:
     """Return the header Idempotency-Key; "" if it is missing. Read bytes beyond ASCII as UTF-8, if possible."""
     given = headers.get("idempotency-key", "").strip(" \t")
-    # Remove the quotes of a structured header (draft-ietf-httpapi-idempotency-key-header).
+    # Remove the quotes of draft-ietf-httpapi-idempotency-key-header, so that a key is equal with and without them.
     if len(given) > 1 and given[0] == given[-1] == '"':
         given = given[1:-1]
     try:

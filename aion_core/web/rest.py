@@ -111,7 +111,7 @@ class _Endpoint:
 
 
 def _in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoints:
-    """Return the operations by path and HTTP method. Paths that end with a general parameter come last."""
+    """Return the operations by path and HTTP method. Paths that end with a parameter come last."""
     endpoints: dict[str, dict[str, tuple[Operation, HttpRoute]]] = {}
     for operation, route in sorted(routes, key=lambda entry: (":path}" in entry[1].path, entry[1].path[-1] == "}")):
         endpoints.setdefault(route.path, {})[route.method] = (operation, route)
@@ -157,7 +157,7 @@ class RestV1(HttpBinding):
 
     async def operate(self, operation: Operation, route: HttpRoute, request: StrictRequest) -> Response:
         """Execute the operation and return its response. Raises the protocol's errors."""
-        assert operation.request is not None  # noqa: S101  # an operation with a route has a type
+        assert operation.request is not None  # noqa: S101  # set if the operation has a route
         if route.has_query:
             params = read_query(request.query_params, operation.request)
         elif route.body is Body.IGNORED:

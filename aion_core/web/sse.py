@@ -165,7 +165,7 @@ class EventStream(Response):
     def __init__(
         self, first: list[StreamItem], rest: AsyncGenerator[list[StreamItem], None], stream_format: StreamFormat
     ) -> None:
-        """`first` is the first batch, `rest` yields the others. A refused request raises before its first batch."""
+        """`first` is the first batch. The caller reads it in advance, because a refused request raises there."""
         self._first, self._rest, self._frames = first, rest, Frames(stream_format)
         self.status_code = 200
         self.background = None

@@ -93,7 +93,7 @@ async def answer_http(
 ) -> Response:
     """Execute an operation for an HTTP+JSON request of v0.3 and return its response. Raises the protocol's errors."""
     conversion = CONVERSIONS[operation.name]
-    assert conversion.read_http is not None  # noqa: S101  # an operation with a route can be read
+    assert conversion.read_http is not None  # noqa: S101  # set if the operation has a route
     context = builder.build(request)
     read = await conversion.read_http(request)
     if operation.stream:

@@ -1,4 +1,4 @@
-"""Adapter for an ADK agent. A turn runs ADK's Runner from the message, or resumes from the last stored event."""
+"""Adapter for an ADK agent. A turn starts ADK's Runner with the message, or resumes after the last stored event."""
 
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -63,7 +63,8 @@ warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", User
 class AdkAgent:
     """Adapter of an ADK agent or App to the `ports.Agent` protocol. It does not change the author's object.
 
-    An App's plugins, compaction and resumability config remain in effect. By default, invocations are resumable.
+    The adapter keeps the plugins, compaction and resumability config of an author's App. For an agent without a
+    resumability config, it makes invocations resumable.
     """
 
     def __init__(
@@ -79,16 +80,17 @@ class AdkAgent:
     ) -> None:
         """Prepare the agent, or read it from a `root_agent.yaml` file.
 
-        `resume` is the policy for an interrupted turn that ADK cannot resume. `configuration` is added to the session's
-        state. A memory service or credential service in the agent's `module` replaces the default service.
-        Raises ConfigurationError for several services of one kind in the module, or for an unreadable file.
+        `resume` is the policy for an interrupted turn that ADK cannot resume. `configuration` has the author's settings
+        from aion.yaml, which each turn finds in the session's state. A memory service or credential service in the
+        agent's `module` replaces the default service. Raises ConfigurationError for several services of one kind in the
+        module, or for an unreadable file.
         """
         if isinstance(agent, Path):
             agent = agent_from_file(agent)
         app = agent if isinstance(agent, App) else App(name="aion", root_agent=agent)
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
-        assert app.root_agent is not None  # noqa: S101  # checked by App
+        assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         self._root = app.root_agent
         self._resume = resume
         self._services = AdkServices(
@@ -108,7 +110,7 @@ class AdkAgent:
         """Do nothing, because the agent's code is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """See `ports.Agent.run`."""
+        """Run one turn of the ADK agent and yield its emissions. See `ports.Agent.run`."""
         return self._run(request)
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
@@ -131,8 +133,9 @@ class AdkAgent:
         invocation = turn.invocation(session)
         restarted = self._starts_over(turn, invocation)
         outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
-        # Emit the stored session events of earlier attempts again, because the task's event log may lack some of them.
-        # If the turn starts over, skip events of agents that cannot resume, because these agents emit them again.
+        # Emit the session's events from earlier attempts again, because a crash may have kept some of them out of the
+        # task's event log. If the turn starts over, skip events of agents that cannot resume, because these agents run
+        # again and emit new ones.
         for event in earlier:
             if not restarted or self._is_resumable(event.author):
                 async with aclosing(outbound.translate(event)) as emissions:
@@ -156,7 +159,7 @@ class AdkAgent:
             return
         except (LeaseLost, StoreError):
             raise
-        except Exception:  # the agent's code may raise any exception
+        except Exception:  # catch every exception, because the agent's code may raise any
             for emission in outbound.before_failure():
                 yield emission
             raise
@@ -189,9 +192,9 @@ class AdkAgent:
         return RunnerInput(content_of(request))
 
     def _starts_over(self, turn: AdkTurn, events: Sequence[Event]) -> bool:
-        """Return True if an interrupted turn must run again from its message.
+        """Return True if an interrupted turn must start over from its message.
 
-        Raises AgentFailed if the turn can neither resume nor run again.
+        Raises AgentFailed if ADK cannot resume the turn and the turn must not start over either.
         """
         if not events or is_finished(self._root, events):
             return False
@@ -249,7 +252,7 @@ def agent_from_file(file: Path) -> BaseAgent:
     try:
         # Cast the result: ADK declares it as BaseAgent, but it may also be a Workflow.
         return cast("BaseAgent", config_agent_utils.from_config(str(file)))
-    except Exception as error:  # the import of the author's tools may raise any error
+    except Exception as error:  # catch every exception, because importing the author's tools may raise any
         cause = error.__cause__ or error
         raise AgentLoadError(
             f"ADK cannot read it: {type(cause).__name__}: {exception_text(cause)}",
@@ -259,7 +262,7 @@ def agent_from_file(file: Path) -> BaseAgent:
 
 
 def _only(module: ModuleType | None, kind: Any) -> Any:
-    """Return the only instance of a class in the module, or None. Raises ConfigurationError if there are several."""
+    """Return the module's only instance of the class `kind`, or None. Raises ConfigurationError for several."""
     instances = {
         id(value): name
         for name, value in (vars(module) if module is not None else {}).items()

@@ -63,7 +63,7 @@ def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
 def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputRequired:
     """Return the end of a turn: a message with the question of every pending call, as text and data.
 
-    `error` describes an earlier invalid answer. The message begins with it.
+    The message begins with `error`, the reason for refusing the client's earlier answer, if there is one.
     """
     message = question_message([_question(each) for each in calls], error=error)
     wants_credential = any(each.call.name == CREDENTIAL for each in calls)
@@ -90,10 +90,10 @@ def resume_contents(request: TurnRequest, question: Message, calls: Sequence[Pen
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:
-    """Return events that answer "canceled" to the calls left without a response by a canceled or failed turn.
+    """Return events with the response "canceled" for each function call that a canceled or failed turn left open.
 
-    A model rejects a conversation with an open call, and the client can no longer answer a question of an earlier turn.
-    The call of an agent in task mode that waits for the user's next message stays open.
+    Without these responses, models would reject the conversation, and the client can no longer answer these calls. A
+    call to an agent in task mode stays open if that agent waits for the user's next message.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
     pending, waiting = {each.id for each in pending_calls(events)}, _waiting_tasks(events)
@@ -102,7 +102,8 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
         calls = [
             call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in pending)
         ]
-        # Skip an event with a waiting task, because the other tasks of this event begin after the waiting task.
+        # Skip an event with a call to a waiting agent in task mode, because ADK starts the event's other agents in task
+        # mode only after that agent.
         if calls and not waiting.intersection(call.id for call in calls):
             canceled = {"error": "canceled"}
             parts = [
@@ -124,10 +125,10 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
 
 
 def _waiting_tasks(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the calls whose agents in task mode have asked the user, or wait for such an inner agent.
+    """Return the ids of the calls to agents in task mode that wait for the user, directly or through an inner agent.
 
-    ADK gives each event of the agent the id of its call as `isolation_scope`. Of a canceled or failed turn, the last
-    event is no answer to the user.
+    ADK gives each event of such an agent the id of its call as `isolation_scope`. The agent waits for the user if its
+    last event is a final response.
     """
     last = {event.isolation_scope: event for event in events if event.content is not None or event.error_code}
     waiting: set[str | None] = {
@@ -169,7 +170,7 @@ def _confirmation(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 
 def _confirmation_schema(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a confirmation as data. The payload of the question is the default of the answer's."""
+    """Return the JSON schema of a confirmation as data. The answer's payload defaults to the question's payload."""
     wanted = (args.get("toolConfirmation") or {}).get("payload")
     kinds: Mapping[type, Mapping[str, str]] = {dict: {"type": "object"}, list: {"type": "array"}}
     payload = {} if wanted is None else {"payload": {**kinds.get(type(wanted), {}), "default": wanted}}
@@ -179,8 +180,8 @@ def _confirmation_schema(args: Mapping[str, Any]) -> dict[str, Any]:
 def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """Convert the client's answer to a `RequestInput`. Raises InvalidResumeInput if it does not fit the schema.
 
-    ADK would fail the turn for such an answer. It reads a text as JSON where it can, so a number for a question with a
-    text as its answer is quoted.
+    Without this check, such an answer would make the turn fail in ADK. ADK parses a text as JSON where possible. If the
+    schema requires a text, an answer such as `42` is quoted, so that it stays a text.
     """
     schema = args.get("response_schema")
     response = given if isinstance(given, dict) else {"result": given}
@@ -195,7 +196,7 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 
 def _question(pending: PendingCall) -> Question:
-    """Return the question that a pending call asks the client, with its data and schema."""
+    """Return the question of a pending call for the client: call id, text, data, and the answer's schema."""
     text, data = _prompt(pending.call)
     args = pending.call.args or {}
     schema = _confirmation_schema(args) if pending.call.name == "adk_request_confirmation" else None
@@ -205,7 +206,7 @@ def _question(pending: PendingCall) -> Question:
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
-    """Return the question that a pending call asks the client: its text and its data."""
+    """Return the text and the data of the question that a pending call asks the client."""
     args = call.args or {}
     match call.name:
         case "adk_request_confirmation":

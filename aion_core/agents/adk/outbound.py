@@ -139,12 +139,12 @@ class ChannelSink:
         return str(uuid.uuid5(_REPLY_IDS, f"{self._request.turn.id}\0{site}\0{self._replies[site]}"))
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """See `ReplySink.chunk`."""
+        """Send a text chunk of a streamed reply to the event channel. See `ReplySink.chunk`."""
         branch, agent = running_agent.get()
         await self._channel.send(ReplyChunk(text, message_id, agent=agent, branch=branch))
 
     def abort(self, message_id: str) -> None:
-        """See `ReplySink.abort`."""
+        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
         self._channel.send_nowait(StreamAborted(message_id))
 
     @contextmanager
@@ -159,15 +159,15 @@ class ChannelSink:
         await self._channel.send(DurableReply(message, call_site.get()))
 
     async def react(self, key: str, *, message_id: str) -> None:
-        """See `ReplySink.react`."""
+        """Send a reaction to a message to the event channel. See `ReplySink.react`."""
         await self._channel.send(Reaction(key, message_id, call_site.get()))
 
     async def typing(self) -> None:
-        """See `ReplySink.typing`."""
+        """Send a typing signal to the event channel. See `ReplySink.typing`."""
         await self._channel.send(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """See `ReplySink.history`."""
+        """Return the latest messages of the turn's context, oldest first. See `ReplySink.history`."""
         return await thread_history(self._request, thread, limit=limit, before=before)
 
 
@@ -200,7 +200,7 @@ class AgentEnded(Struct, frozen=True):
 
 
 class AdkOutbound:
-    """Translator of one turn's ADK events and helper calls to emissions."""
+    """Translator for one turn: converts ADK events, and calls of helpers such as `thread.reply`, to emissions."""
 
     def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
         """Start without output.
@@ -241,7 +241,7 @@ class AdkOutbound:
                 yield emission
 
     def before_pause(self) -> Iterator[Emission]:
-        """Yield the buffered chunks of all message streams, because the turn continues in another process."""
+        """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""
         yield from self._flow(self._streams.close_all())
 
     def before_failure(self) -> Iterator[Emission]:
@@ -250,7 +250,7 @@ class AdkOutbound:
         yield from self._emit_last()
 
     def before_question(self) -> Iterator[Emission]:
-        """Yield the messages before a question to the client. The next turn would not emit them."""
+        """Yield the turn's remaining messages before its question, because the next turn does not emit them."""
         yield from self.before_failure()
         if (unfinished := self._unfinished()) is not None:
             yield from self._emit(unfinished, final_key(self._request, "question"))
@@ -262,13 +262,13 @@ class AdkOutbound:
         """
         yield from self._flow(self._streams.close_all())
         if (unfinished := self._unfinished()) is not None:
-            yield from self._emit_last()  # the last message is no answer: the unfinished text is newer
+            yield from self._emit_last()  # emit the last message as intermediate, because the unfinished text is newer
         last_parts = list(self._last[0].parts) if self._last is not None else None
         if self._output is not None and list(self._output.parts) != last_parts:
             yield from self._emit_last()
             self._last = self._output, ""
         if self._messages.reply is not None:
-            yield from self._emit_last()  # the last message is no answer: the reply is the answer
+            yield from self._emit_last()  # emit the last message as intermediate, because the reply is the answer
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             yield from self._emit_last()
@@ -276,7 +276,7 @@ class AdkOutbound:
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
-            # Prefer the event's recorded message, because an earlier attempt may have recorded it already.
+            # Prefer the message that an earlier attempt has recorded for this event, so that the answer keeps its id.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             streamed=unfinished,
             emitted=self._messages.intermediate,
@@ -316,7 +316,7 @@ class AdkOutbound:
         if visible := a2a_parts(parts) or _tool_results(event):
             self._failure = self._output = None
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
-        elif event.output is not None:  # output of a node, or of an agent that calls finish_task
+        elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
         if message is not None or (stream and parts):
@@ -334,11 +334,11 @@ class AdkOutbound:
         yield from self._flow(self._streams.complete(message))
 
     def _flow(self, items: Iterable[Chunk | CompleteMessage]) -> Iterator[Emission]:
-        """Yield the emissions for chunks and complete messages, in the same order."""
+        """Convert chunks and complete messages to emissions. Hold back the newest message, which may be the answer."""
         for item in items:
             if isinstance(item, Chunk):
                 if item.text:
-                    # Emit the last complete message: it is not the answer, because more output follows.
+                    # Emit the held-back message as intermediate, because more text follows, so it is not the answer.
                     yield from self._emit_last()
                 yield item
             elif item.message is not None:
@@ -386,7 +386,7 @@ class AdkOutbound:
         return AgentArtifact(with_artifact_id(self._request, artifact), key=key)
 
     def _emit_last(self) -> Iterator[Emission]:
-        """Emit the last complete message as an intermediate message: another message follows."""
+        """Emit the last complete message as an intermediate message, because newer output is the answer."""
         if self._last is not None:
             message, key = self._last
             self._last = None
@@ -399,7 +399,7 @@ class AdkOutbound:
             yield emission
 
     def _unfinished(self) -> Message | None:
-        """Return the text of the last message stream without a complete event; None if there is no such stream."""
+        """Return the text of the last stream without a complete event, as a message; None without such a stream."""
         if (last := next(reversed(self._streamed), None)) is None:
             return None
         return Message(role=Role.ROLE_AGENT, message_id=last, parts=[Part(text="".join(self._streamed[last]))])
@@ -413,7 +413,7 @@ class AdkOutbound:
 
 
 def _tool_results(event: Event) -> list[Part]:
-    """Return results of tools with `skip_summarization` as A2A parts: ADK sends them directly to the client."""
+    """Return results of tools with `skip_summarization` as A2A parts, because ADK sends such results to the client."""
     actions = event.actions
     waits = actions.requested_auth_configs or actions.requested_tool_confirmations
     if not actions.skip_summarization or actions.escalate or waits:

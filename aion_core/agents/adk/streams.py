@@ -1,4 +1,4 @@
-"""Order of an ADK turn's messages: one message streams at a time, and each is recorded after its stream."""
+"""Order of an ADK turn's messages: one message streams at a time, and each message follows its own chunks."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ class MessageStreams:
     """Sequencer for messages of agents that run concurrently. Clients receive one message's chunks at a time.
 
     While one message streams, the chunks of other messages are buffered. A complete message waits until its own chunks
-    were sent and the earlier complete messages were released. So each text is streamed once, in one piece and before
-    its message, and messages have the order of their ADK events.
+    and the earlier complete messages are sent. So the chunks of one message are never interrupted by another, they
+    precede their message, and messages have the order of their ADK events.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class MessageStreams:
         yield from self._released()
 
     def discard(self, message_id: str) -> Iterator[Chunk | CompleteMessage]:
-        """End the stream of a message that was recorded as a whole elsewhere, and drop its buffered chunks."""
+        """End the stream of a reply that was recorded in full, and drop its buffered chunks."""
         if message_id and message_id == self._open:
             self._open = ""
             yield Chunk("", message_id, ends=True)
@@ -78,7 +78,7 @@ class MessageStreams:
         self._open = ""
 
     def _released(self) -> Iterator[Chunk | CompleteMessage]:
-        """Yield complete messages in order, until one must wait for an open stream. Then yield the next text."""
+        """Yield complete messages in order until one must wait for its turn. If no message streams, stream the next."""
         while self._complete and not (self._open and self._complete[0].stream in self._buffered):
             message = self._complete.popleft()
             if chunks := self._buffered.pop(message.stream, None):

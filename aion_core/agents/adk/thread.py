@@ -30,12 +30,12 @@ def outbox_of_event(event: Event) -> A2AOutbox | None:
 
 
 class TurnSessionService(BaseSessionService):
-    """Session service of one turn that moves `a2a_outbox` from the state to the event's metadata.
+    """Session service of one turn that moves `a2a_outbox` from the session's state to the metadata of the ADK event.
 
-    ADK's state outlives the turn, so the next turn would send an outbox in the state again. The event's metadata is
-    stored too, so the outbox is not lost if the process dies.
-    The service also adds the agent's `configuration` from aion.yaml to the session's state, without replacing existing
-    keys. The configuration is never stored.
+    The session's state outlives the turn, so the next turn would send an outbox in the state a second time. The event's
+    metadata is stored too, so the outbox is not lost if the process dies. The service also adds the agent's
+    `configuration` from aion.yaml to the session's state, without replacing existing keys. The configuration is never
+    stored.
     """
 
     def __init__(self, sessions: BaseSessionService, configuration: Mapping[str, Any] | None = None) -> None:
@@ -43,7 +43,7 @@ class TurnSessionService(BaseSessionService):
         self._closed = False
 
     def close(self) -> None:
-        """Ignore all later events: the turn has ended in this process, even if the agent still runs."""
+        """Ignore all later events, because the turn has ended here although the agent may still be running."""
         self._closed = True
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -68,7 +68,7 @@ class TurnSessionService(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """See `BaseSessionService.create_session`."""
+        """Create a session in the wrapped session service. See `BaseSessionService.create_session`."""
         return await self._sessions.create_session(
             app_name=app_name, user_id=user_id, state=state, session_id=session_id
         )
@@ -86,19 +86,19 @@ class TurnSessionService(BaseSessionService):
         return session
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """See `BaseSessionService.list_sessions`."""
+        """List the sessions of the wrapped session service. See `BaseSessionService.list_sessions`."""
         return await self._sessions.list_sessions(app_name=app_name, user_id=user_id)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """See `BaseSessionService.delete_session`."""
+        """Delete a session of the wrapped session service. See `BaseSessionService.delete_session`."""
         await self._sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """See `BaseSessionService.get_user_state`."""
+        """Return the user state of the wrapped session service. See `BaseSessionService.get_user_state`."""
         return await self._sessions.get_user_state(app_name=app_name, user_id=user_id)
 
     async def flush(self) -> None:
-        """See `BaseSessionService.flush`."""
+        """Flush the wrapped session service. See `BaseSessionService.flush`."""
         await self._sessions.flush()
 
 
@@ -125,7 +125,7 @@ def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
 
 
 def planning_agents(root: BaseNode) -> frozenset[str]:
-    """Return the names of the agents that write their plans into their text.
+    """Return the names of the agents whose text must not be streamed, because it contains their plans.
 
     ADK marks a plan as a thought only in the complete text. In a partial event, the plan looks like an answer.
     """
@@ -177,9 +177,10 @@ def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
         return False
     author = agent.find_agent(last.author)
     if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
-        # Return False, because the answer of a single-turn agent goes to the agent that called it.
+        # Return False, because the calling agent continues with the answer of a single-turn agent.
         return False
-    # Return True only for LLM agents, because the answer of a sub-agent in a workflow does not end the workflow.
+    # Require LLM agents between the author of the answer and this agent, because the answer of a sub-agent does not end
+    # a workflow agent.
     return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
 
 

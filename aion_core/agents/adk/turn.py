@@ -9,7 +9,7 @@ from typing import Any
 from google.adk.agents import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK does not re-export it
+from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK does not export RunConfig
     RunConfig,
     StreamingMode,
     ToolThreadPoolConfig,
@@ -73,8 +73,9 @@ class CallbackPlugin(BasePlugin):
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
         if isinstance(sys.exception(), asyncio.CancelledError):
-            return  # complete no message, because the text of a canceled agent is incomplete
-        # Send the end for the empty branch too, because a custom agent may yield events without a branch.
+            return  # send no AgentEnded, because it would complete the unfinished text of a canceled agent as a message
+        # Send AgentEnded also for the empty branch, because a custom agent may have streamed text in events without a
+        # branch.
         for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
             await self._send(AgentEnded(agent.name, branch))
 
@@ -152,7 +153,7 @@ class TurnRunner(Runner):
         )
 
     async def _cleanup_root_task(self, task: asyncio.Task[None], node_name: str) -> None:
-        """Raise AgentFailed if the agent's own code has canceled the invocation: ADK only logs this and ends it."""
+        """Raise AgentFailed if the agent's code has canceled the invocation, because ADK only logs this."""
         canceled = task.done() and task.cancelled()
         await super()._cleanup_root_task(task, node_name)
         if canceled:
@@ -176,7 +177,7 @@ ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
 """Maximum seconds for a canceled invocation to stop by itself, and then for its canceled asyncio task to end."""
 
 
-class Drained(Exception):  # counterpart of LangGraph's GraphDrained
+class Drained(Exception):  # has the meaning of LangGraph's GraphDrained
     """Signal that the agent has stopped after a stored event, because its runner's deadline is near."""
 
 
@@ -254,7 +255,7 @@ class AdkTurn:
         return [event for event in session.events if _turn_of(event) == self._request.turn.id]
 
     def invocation(self, session: Session) -> list[Event]:
-        """Return the session's events of the turn's invocation.
+        """Return all events of the turn's ADK invocation in the session.
 
         They may include events of earlier turns, because an answer continues the invocation of an earlier turn.
         """
@@ -317,7 +318,7 @@ class AdkTurn:
             await self._stop(work)
 
     def _can_resume_here(self) -> bool:
-        """Return True if the turn is unfinished, and another process could resume it after the last event."""
+        """Return True if the turn is unfinished, and another process could resume it after the last stored event."""
         if not self.resumes_by_id or self._runner.session is None:
             return False
         root, events = self._services.root, self.invocation(self._runner.session)
@@ -359,8 +360,8 @@ class AdkTurn:
             work.cancel()
             await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled():
-            # Retrieve the task's exception, so that asyncio does not log it. The exception was raised already, or the
-            # stop has caused it.
+            # Retrieve the exception of the asyncio task, because asyncio logs every exception that nobody retrieves.
+            # This exception was raised to the caller already, or stopping the agent has caused it.
             work.exception()
 
 

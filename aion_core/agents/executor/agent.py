@@ -73,7 +73,7 @@ class ExecutorAgent:
         """Do nothing, because the executor's code is already imported. See `ports.Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """See `ports.Agent.run`."""
+        """Run `execute()` for one turn and yield the emissions. See `ports.Agent.run`."""
         return self._run(request)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -81,7 +81,8 @@ class ExecutorAgent:
         context = await request_context(request, self._tasks, self._configuration)
         queue, outbound = RecordingQueue(), ExecutorOutbound(request, restarts=self._resume is AfterCrash.RESTART)
         with aion_context_set(context_of(request, QueueSink(request, queue), name=self._name)):
-            # As in the SDK, run `execute()` in a separate asyncio task, and cancel that task only after `cancel()`.
+            # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
+            # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
             async with aclosing(queue.until(work)) as entries:
@@ -101,7 +102,7 @@ class ExecutorAgent:
             queue.close()
 
     def _check_restart(self, request: TurnRequest) -> None:
-        """Raise AgentFailed if an earlier run of the turn was interrupted and the turn must not restart."""
+        """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart."""
         runs = request.turn.tries + request.turn.handoffs
         if runs <= 1:
             return
@@ -114,7 +115,8 @@ class ExecutorAgent:
         self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
     ) -> None:
         """Stop `execute()` after the turn has ended. If the client has canceled the task, call `cancel()` first."""
-        # A pending `enqueue_event` is blocked until `work.cancel()`, because its event will not be recorded.
+        # Call `cancel()` before `work.cancel()`. Until then, an `enqueue_event` of `execute()` stays blocked, because
+        # the runner records no more events.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
@@ -134,7 +136,8 @@ class ExecutorAgent:
                 # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
                 # another process holds its lease.
                 return
-            # Use a closed queue: the task is in a terminal state, so events sent by `cancel()` cannot be recorded.
+            # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
+            # state.
             closed = RecordingQueue()
             closed.close()
             await self._executor.cancel(context, closed)

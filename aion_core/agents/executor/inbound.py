@@ -25,12 +25,12 @@ class AuthenticatedUser(User):
 
     @property
     def is_authenticated(self) -> bool:
-        """See `User.is_authenticated`."""
+        """Return True: a user object of this class stands for an authenticated caller. See `User.is_authenticated`."""
         return True
 
     @property
     def user_name(self) -> str:
-        """See `User.user_name`."""
+        """Return the owner id of the caller's tasks. See `User.user_name`."""
         return self._owner
 
 

@@ -70,15 +70,15 @@ class QueueSink:
         self._request, self._queue = request, queue
 
     def next_message_id(self) -> str:
-        """See `ReplySink.next_message_id`."""
+        """Return a new message id for the next reply. See `ReplySink.next_message_id`."""
         return str(uuid7())
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """See `ReplySink.chunk`."""
+        """Enqueue a text chunk of a streamed reply. See `ReplySink.chunk`."""
         await self._queue.send(ReplyChunk(text, message_id))
 
     def abort(self, message_id: str) -> None:
-        """See `ReplySink.abort`."""
+        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
         self._queue.put(StreamAborted(message_id))
 
     def streaming(self) -> AbstractContextManager[None]:
@@ -92,25 +92,26 @@ class QueueSink:
         await self._queue.send(DurableReply(message, ""))
 
     async def react(self, key: str, *, message_id: str) -> None:
-        """See `ReplySink.react`."""
+        """Enqueue a reaction to a message. See `ReplySink.react`."""
         await self._queue.send(Reaction(key, message_id, ""))
 
     async def typing(self) -> None:
-        """See `ReplySink.typing`."""
+        """Enqueue a typing signal. See `ReplySink.typing`."""
         await self._queue.send(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """See `ReplySink.history`."""
+        """Return the latest messages of the turn's context, oldest first. See `ReplySink.history`."""
         return await thread_history(self._request, thread, limit=limit, before=before)
 
 
 class ExecutorOutbound:
-    """Translator of one turn's queued executor events to emissions."""
+    """Translator for one turn: converts the executor's queued events to emissions."""
 
     def __init__(self, request: TurnRequest, *, restarts: bool) -> None:
         """Start without output.
 
-        With `restarts` the turn may run again from its message, so the emissions get idempotency keys.
+        `restarts` is True if a crashed turn starts over from its message. Then the emissions get idempotency keys, so
+        that a repeated emission is recorded once.
         """
         self._request, self._restarts, self._sequencer = request, restarts, StreamSequencer()
         self.ending: Reply | InputRequired | None = None
@@ -133,7 +134,7 @@ class ExecutorOutbound:
         self._recorded = {entry.key: entry.event for entry in request.recorded if entry.key}
 
     def translate(self, event: ExecutorEvent) -> Iterator[Emission]:
-        """Yield the emissions of an event. After the turn's ending, only log a warning."""
+        """Yield the emissions of an event. Ignore an event after the turn's ending, with a warning in the log."""
         if self.ending is not None:
             logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
@@ -155,8 +156,8 @@ class ExecutorOutbound:
     def end(self) -> Reply | InputRequired:
         """Return the ending of a turn whose `execute()` has returned without sending an ending.
 
-        The task is completed with the executor's last reply or message. Raises AgentFailed if the executor has sent
-        neither a message nor an artifact.
+        The executor's last reply or message completes the task. If the executor waits for an authorization, the ending
+        is AUTH_REQUIRED. Raises AgentFailed if the executor has sent neither a message nor an artifact.
         """
         if self._authorization is not None:
             return self._authorization
@@ -228,7 +229,7 @@ class ExecutorOutbound:
             text = "".join(part.text for part in given.parts)
             name = f"delta/{self._request.turn.id}"
             if not append:
-                # Close the delta's earlier text, because the new text replaces the earlier text.
+                # Close the stream of the earlier text, because a chunk without `append` replaces that text.
                 yield from self._sequencer.close(name)
             yield from self._sequencer.add(Chunk(text, name))
             if last_chunk:
@@ -245,7 +246,7 @@ class ExecutorOutbound:
         yield AgentArtifact(artifact, append, last_chunk, key, metadata)
 
     def _intermediate(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
-        """Return the emission of an intermediate message. If a lost attempt has recorded it, keep that id."""
+        """Return the emission of an intermediate message. If an earlier attempt has recorded it, use that id."""
         key = self._key(_content(message))
         recorded = self._recorded.get(key)
         if isinstance(recorded, TaskStatusUpdateEvent):
@@ -257,13 +258,14 @@ class ExecutorOutbound:
         return {key: value for key, value in metadata.items() if self._metadata.get(key) != value}
 
     def _question(self, default: str) -> Message:
-        """Return the question for a status without a message: the last message, or else the default text."""
+        """Return the question for a status without a message: the executor's last message, or else the default text."""
         return self._message or Message(message_id=str(uuid7()), role=Role.ROLE_AGENT, parts=[Part(text=default)])
 
     def _key(self, content: bytes) -> str:
         """Return the idempotency key of an emission.
 
-        It consists of the turn's id, a hash of the content, and the number of equal contents so far in this attempt.
+        The key consists of the turn's id, a hash of the content, and the number of earlier emissions with equal content
+        in this attempt. So a restarted turn gives repeated emissions the same keys.
         """
         if not self._restarts:
             return ""
@@ -273,7 +275,7 @@ class ExecutorOutbound:
 
 
 def _may_precede_message(event: ExecutorEvent) -> bool:
-    """Return True if the turn's answer may still be a Message: for a Message, or a new Task without content."""
+    """Return True if the answer may be a Message after this event: for a Message, or for a new Task without content."""
     if isinstance(event, Task):
         submitted = event.status.state == TaskState.TASK_STATE_SUBMITTED and not event.status.HasField("message")
         return submitted and not event.artifacts and all(each.role == Role.ROLE_USER for each in event.history)

@@ -1,4 +1,4 @@
-"""Adapter for a LangGraph graph. The same `astream` call starts a turn, resumes it, or repeats its end."""
+"""Adapter for a LangGraph graph. The same call of `astream` starts, resumes or, at its end, only repeats a turn."""
 
 import dataclasses
 import inspect
@@ -86,7 +86,7 @@ class LangGraphAgent:
         return _turn(request, *self._prepared)
 
     def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that the graph reads; empty for all, or for a factory. See `ports.InputAwareAgent`."""
+        """Return the media types that the graph reads; empty if it reads all, or if a factory makes it."""
         return input_modes(self._prepared[0]) if self._prepared is not None else ()
 
     def input_advice(self, modes: Collection[str] | None) -> str:
@@ -110,14 +110,14 @@ class LangGraphAgent:
                 failure = error
                 raise
         if failure is not None:
-            # Raise the exception here, because the author's context manager has suppressed it and the turn must fail.
+            # Raise the exception again, so that the turn fails although the author's context manager has suppressed it.
             raise failure
 
     @asynccontextmanager
     async def _graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
         """Context manager that yields a turn's graph. It keeps the resources of the graph's factory open."""
         if self._factory is None:
-            assert self._prepared is not None  # noqa: S101  # there is one or the other
+            assert self._prepared is not None  # noqa: S101  # without a factory, the graph was prepared in __init__
             yield self._prepared
             return
         made_for = config_of(context, turn_id, self._configuration, self._recursion_limit)
@@ -253,8 +253,9 @@ def _is_empty(state: StateSnapshot | None) -> bool:
 def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
     """Return True if the checkpointer should have stored a state of this turn.
 
-    This is so after an interrupt, a handoff or a recorded emission. An earlier attempt without a recorded emission may
-    have failed before its first step. But if its checkpointer is an InMemorySaver, its state was lost with its process.
+    A state must exist after an interrupt, a handoff or a recorded emission. Without any of these, an earlier attempt
+    may have failed before its first step, so a missing state is no error. The exception is the author's InMemorySaver,
+    whose state was lost with the process of the earlier attempt.
     """
     if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
@@ -268,7 +269,7 @@ _ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
 
 
 class _Configuration(dict[str, Any]):
-    """Configuration dict that is true even if it is empty, because LangGraph ignores a false context."""
+    """Configuration dict that is truthy even if it is empty, because LangGraph ignores a falsy context."""
 
     def __bool__(self) -> bool:
         return True
@@ -325,8 +326,8 @@ def _required(schema: Any) -> list[str]:
 
 
 def _is_unimplemented(method: Any) -> bool:
-    # Search the method's code for NotImplementedError, because the base class's methods raise this error, and so do the
-    # async stubs of LangGraph's synchronous savers.
+    # A method whose code names NotImplementedError counts as missing: the base class's methods raise this error, and so
+    # do the async methods of LangGraph's synchronous savers.
     code = getattr(inspect.unwrap(method), "__code__", None)
     return code is not None and "NotImplementedError" in code.co_names
 

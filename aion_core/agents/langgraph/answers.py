@@ -39,7 +39,7 @@ class AddedMessages:
     """AIMessages that a turn adds to the graph's state, collected after each step."""
 
     def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """Start with the messages that the state had before the turn. They cannot be the turn's answer."""
+        """Exclude the messages that the state had before the turn, because they cannot be the turn's answer."""
         self._counts = _counted(before)
         self._before = {identity for identity in self._counts if identity[0]}
         self._new_identities: set[Identity] = set()
@@ -74,7 +74,7 @@ class AddedMessages:
         return message_of(self._all_added[-1]) if self._all_added else None
 
     def of_models(self) -> list[AIMessage]:
-        """Return the added messages of models without tool calls. Only models' messages have response metadata."""
+        """Return the added messages that models have generated and that call no tools."""
         return [
             message
             for message in self._all_added
@@ -86,7 +86,7 @@ class AddedMessages:
         return any(message.id == message_id for message in self._all_added)
 
     def current(self, message_id: str) -> AIMessage | None:
-        """Return the added message with this id in its current version; None if it was removed from the state."""
+        """Return the newest version of the added message with this id; None if the state no longer has the message."""
         versions = (message for message in reversed(self._all_added) if message.id == message_id)
         return next((message for message in versions if self.contains(message)), None)
 
@@ -95,12 +95,12 @@ class AddedMessages:
         return self._counts[_identity(message)] > 0
 
     def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
-        """Yield the added AIMessages with both content and tool calls, numbered among all those with tool calls."""
+        """Yield the added AIMessages with content and tool calls, each with its number among those with tool calls."""
         callers = [message for message in self._all_added if message.tool_calls]
         return ((number, message) for number, message in enumerate(callers) if has_content(message))
 
     def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
-        """Return the turn's ToolMessages from the end of `messages`. `tools` are the tools with `return_direct`."""
+        """Return the turn's results of the `tools` with `return_direct`, if `messages` ends with such results."""
         results: list[ToolMessage] = []
         for message in reversed(messages):
             if not isinstance(message, ToolMessage) or message.name not in tools:
@@ -133,7 +133,7 @@ def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
 
 
 def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield the messages that can be an answer. Skip others, such as a user's large files, to save time."""
+    """Yield AIMessages and ToolMessages, the only possible answers. Skipping users' large files saves time."""
     return (message for message in messages if isinstance(message, AIMessage | ToolMessage))
 
 
@@ -143,7 +143,7 @@ def _identity(message: BaseMessage) -> Identity:
 
 
 class ReturnedMessages(Struct, frozen=True):
-    """Several AIMessages that a node has returned at once. They are not recorded yet."""
+    """Several AIMessages in the return value of one node, which the runner has not recorded yet."""
 
     namespace: tuple[str, ...]
     """Namespace of the node's graph."""
@@ -155,8 +155,8 @@ class ReturnedMessages(Struct, frozen=True):
 def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
     """Return the messages in a node's return value, if there are several and they get into the graph's state.
 
-    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node. A subgraph's own
-    return value does not count, because it consists of its nodes' messages.
+    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node of its parent graph.
+    The return value of a subgraph does not count, because its nodes have already returned these messages.
     """
     writes = list(updates_in(output))
     returned = [message for written in writes for message in messages_of(written)]
@@ -176,7 +176,7 @@ def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:
 
 
 def _graph_at(graph: Graph, namespace: Sequence[str]) -> Graph | None:
-    """Return the subgraph at a namespace; None unless each graph on the path to it is a node itself."""
+    """Return the subgraph at a namespace; None if a function of a node calls one of the graphs on the path."""
     for part in namespace:
         node = graph.nodes.get(part.partition(":")[0])
         if node is None or not isinstance(node.bound, Pregel):
@@ -206,7 +206,7 @@ class GraphAnswer:
     """Answer of a turn, taken from a graph's state or from the return value of a functional graph."""
 
     def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
-        """`before` has the values of the state before the turn. They cannot be the turn's answer."""
+        """Exclude the values of the state `before` the turn, because they cannot be the turn's answer."""
         self._functional = not isinstance(graph, CompiledStateGraph)
         self._direct_tools = frozenset(_direct_tools(graph))
         self._outputs = _output_names(graph)
@@ -220,19 +220,19 @@ class GraphAnswer:
         """True if the turn has data that cannot be sent."""
 
     def observe_update(self, update: Any) -> None:
-        """Record the keys that a step of the graph itself (not of a subgraph) has written, and its cached messages."""
+        """Record the state's keys that a step of the main graph has written, and the messages of its cached nodes."""
         if not isinstance(update, Mapping):
             return
         for name, written in update.items():
             for values in updates_in(written) if name != _METADATA else ():
                 self._written.update(values)
-                # Check the cache policies, because LangGraph also calls the stored result of a node cached if another
-                # node of the same step was interrupted.
+                # Check that a cache policy exists, because LangGraph marks a node's result as cached also if it only
+                # reuses the result after an interrupt of another node in the same step.
                 if _METADATA in update and (self._graph.cache_policy or self._graph.nodes[name].cache_policy):
                     self._cached += messages_of(values)
 
     def observe_steps(self, steps: Sequence[Mapping[str, Any]]) -> None:
-        """Collect the messages and the written keys from the turn's stored steps."""
+        """Collect the messages and the changed keys from the state's values after each stored step of the turn."""
         for values in steps:
             self.added.observe(messages_of(values))
         for earlier, later in pairwise(steps):
@@ -257,9 +257,10 @@ class GraphAnswer:
         return answer
 
     def returned_before(self, values: Any) -> list[AIMessage]:
-        """Return a functional graph's returned AIMessages that the client receives before the answer.
+        """Return the AIMessages in a functional graph's return value that the client receives before the answer.
 
-        These are the messages directly before the answer, and those with tool calls after the client's message.
+        These are the AIMessages directly before the answer, and the AIMessages with tool calls since the client's
+        message.
         """
         if not self._functional:
             return []
@@ -278,9 +279,9 @@ class GraphAnswer:
         return before[::-1]
 
     def output(self, values: Any, structured: Any) -> Message | None:
-        """Return the graph's other output values written by the turn, as data. This is for a turn without text.
+        """Return the output keys other than messages that the turn has changed, as data, for a turn without text.
 
-        If there are none, return `structured`, the last structured response of a subgraph.
+        If the turn has changed no such key, return `structured`, the last structured response of a subgraph.
         """
         if self._functional or not isinstance(values, Mapping):
             return None
@@ -288,12 +289,12 @@ class GraphAnswer:
         return _data_message(part or self._data(structured))
 
     def cached(self) -> Message | None:
-        """Return the answer from LangGraph's cache, without an id, for a turn whose state has got no new message."""
+        """Return a cached node's message as the answer, without its id, if the turn has added no message."""
         last = _complete([message for message in self._cached if isinstance(message, AIMessage)])
         return message_of(last.model_copy(update={"id": None})) if last is not None else None
 
     def written(self, values: Any) -> Message | None:
-        """Return all non-empty values other than messages that nodes have written, for a turn without any output."""
+        """Return all non-empty values that nodes have written, except messages, for a turn without any other output."""
         if self._functional or not isinstance(values, Mapping):
             return None
         keys = [key for key in self._others if key in self._written]
@@ -337,7 +338,8 @@ def _differs(value: Any, other: Any) -> bool:
     try:
         return bool(value != other)
     except ValueError:
-        # Treat arrays, such as NumPy's, as different, because the comparison of two arrays has no single truth value.
+        # Treat arrays, such as NumPy's, as different, because Python cannot convert the comparison of two arrays to a
+        # bool.
         return True
 
 
@@ -348,8 +350,9 @@ def _data_message(part: Part | None) -> Message | None:
 def _output_names(graph: Graph) -> list[str]:
     """Return the keys of the state that may be an answer by themselves.
 
-    These are all keys of a graph without messages, and the keys of a separate output schema. The other keys in the
-    state of a conversation are used only for a turn without any other output.
+    If the state has no messages or the graph has a separate output schema, these are all keys of the output. Otherwise
+    there are none, because the keys beside a conversation's messages are an answer only for a turn without any other
+    output. See `written`.
     """
     builder = getattr(graph, "builder", None)
     if builder is None or (MESSAGES in graph.channels and builder.output_schema is builder.state_schema):

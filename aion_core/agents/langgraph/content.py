@@ -139,7 +139,7 @@ def sent_data(value: Any) -> Part | None:
 
 
 def utf8(text: str) -> str:
-    """Return the text without halves of surrogate pairs, because UTF-8 cannot encode them."""
+    """Replace lone surrogates in the text by question marks, because UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -188,7 +188,7 @@ _AUDIO = {
 
 
 def _spoken(audio: Any) -> Block:
-    """Return as a content block the audio that LangChain's OpenAI and Google packages add outside of the content."""
+    """Return a content block for the audio that LangChain's OpenAI and Google packages store outside of the content."""
     if isinstance(audio, bytes):
         audio = {"data": base64.b64encode(audio).decode()}
     if not isinstance(audio, Mapping):
@@ -228,7 +228,7 @@ class InputFields(Struct, frozen=True):
     """True if other keys could be filled by the text, too."""
 
     def values(self, parts: Sequence[Part]) -> tuple[dict[str, Any], list[str]]:
-        """Return the state's values from message parts, and a description of each part that the schema lacks."""
+        """Return the state's values from message parts, and a description of each part that fits no key."""
         values: dict[str, Any] = {}
         unused: list[str] = []
         texts: list[str] = []
@@ -288,8 +288,8 @@ def state_values(graph: Graph, parts: Sequence[Part]) -> dict[str, Any]:
 def check_input(graph: Graph, parts: Sequence[Part], before: Mapping[str, Any]) -> None:
     """Raise AgentFailed if a part of the message cannot reach the graph, or does not fit its pydantic schema.
 
-    `before` has the values of the state, which complete those in the message. A graph that reads the AionContext gets
-    the whole message from there.
+    `before` has the values of the state before the turn, which may supply required fields that the message lacks. A
+    graph that reads the AionContext gets the whole message from there.
     """
     found = input_fields(graph)
     if found is None:
@@ -339,14 +339,14 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
 
 
 def _text_field(schema: Any, names: Collection[str]) -> tuple[str | None, bool]:
-    """Return the field to fill with a text: the only one for texts, else the only required one, else the first.
+    """Return the `str` field to fill with a text: the only one, else the only required one, else the first.
 
-    The second value is True if the field is the first of several.
+    The second value is True if the field was chosen only because it is the first of several.
     """
     try:
         hints = typing.get_type_hints(schema, include_extras=True)
     except (NameError, TypeError):
-        # Return no field, because a name in an annotation cannot be resolved.
+        # Fill no field if Python cannot resolve a name in the schema's annotations.
         return None, False
     texts = {name: _is_text(hint) for name, hint in hints.items() if name in names}
     possible = [name for name, is_text in texts.items() if is_text]

@@ -40,7 +40,7 @@ class Review(Struct, frozen=True):
     """True if the middleware requests one call at a time and accepts a single decision."""
 
     def text(self) -> str:
-        """Return the question to the client whether the agent may make these tool calls."""
+        """Return the text that asks the client to approve these tool calls."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
             return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
@@ -146,7 +146,7 @@ def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> I
 
 
 def paused_nodes(state: StateSnapshot) -> list[str]:
-    """Return the names of the next nodes of a state. In place of a subgraph that has begun, return its next nodes."""
+    """Return the names of the nodes to run next. For a subgraph that has begun, return its own next nodes."""
     nested = {
         task.name: task.state for task in state.tasks if isinstance(task.state, StateSnapshot) and task.state.next
     }
@@ -154,7 +154,7 @@ def paused_nodes(state: StateSnapshot) -> list[str]:
 
 
 def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the end of a turn at a static breakpoint before these nodes. After any answer the graph continues."""
+    """Return the end of a turn paused at a static breakpoint before these nodes. Any answer resumes the graph."""
     text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
@@ -163,8 +163,8 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
     """Return the Command that resumes the interrupts answered by the client's message.
 
     An answer belongs to the interrupt named in the metadata of its part or message, else to the question's only
-    interrupt. If no answered interrupt is pending any more, as in a later attempt of the turn, return None. Raises
-    InvalidResumeInput for an answer that its interrupt does not accept.
+    interrupt. Return None if none of the answered interrupts is pending, because an earlier attempt of the turn has
+    resumed them. Raises InvalidResumeInput for an answer that its interrupt does not accept.
     """
     answers = resume_values(request.message, interrupt_ids(question))
     values: dict[str, Any] = {}
@@ -198,7 +198,7 @@ def _question(interrupt: Interrupt) -> Question:
 
 
 _PROMPTS = ("prompt", "question", "query", "message")
-"""Keys of an interrupt's value that people use for its question, in order of precedence."""
+"""Keys under which authors put the question into an interrupt's value, in order of precedence."""
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:

@@ -22,7 +22,7 @@ _QUIET = "aion_quiet"
 
 
 def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call within a tool, such as a call by another agent, so that it is not streamed to the client."""
+    """Mark a model call made by a tool, such as that of a nested agent, so that it is not streamed to the client."""
     metadata[_QUIET] = True
 
 
@@ -37,7 +37,7 @@ class ModelStreams:
     def __init__(self, invoked: Collection[tuple[str, ...]], failed: Collection[str] = ()) -> None:
         """Start without streams. `invoked` has the namespaces of the subgraphs that have started.
 
-        `failed` has the message ids of model calls in failed attempts of nodes. It grows during the turn.
+        `failed` has the message ids of model calls in failed attempts of nodes. The caller adds ids during the turn.
         """
         self._sequencer, self._invoked, self._failed = StreamSequencer(), invoked, failed
         self._namespaces: dict[str, tuple[str, ...]] = {}
@@ -49,21 +49,23 @@ class ModelStreams:
         """Message ids of model calls that call tools. Their text is intermediate and not an answer."""
         self._latest = ""
         self._keys: dict[str, str] = {}
-        """Names of the model calls by message id, from their node's run and a counter. A repeated call has its name."""
+        """Names of the model calls, by message id. A name is made of the node's run and a counter, so that a repeated
+        call gets the same name."""
         self._calls: Counter[str] = Counter()
         self._ended: set[str] = set()
 
     def add(self, message: AIMessageChunk, *, namespace: str = "", emitted: bool = False) -> Iterator[Chunk]:
         """Yield a model's chunk now, or buffer it if another message is streaming.
 
-        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True if a node has emitted the
-        chunk itself.
+        `namespace` is the checkpoint_ns of the node that calls the model. `emitted` is True if the author's code has
+        emitted the chunk, and False if LangGraph streams it.
         """
         call = message.id or ""
         if call not in self._namespaces:
             self._namespaces[call] = path = tuple(namespace.split("|"))
             if self._sequencer.open in self._failed and self._namespaces.get(self._sequencer.open) == path:
-                # Abort the unfinished text of the node's failed attempt, because the node now runs again.
+                # Abort the stream left open by the node's failed attempt, because this chunk comes from the node's next
+                # attempt.
                 yield from self.abort(self._sequencer.open)
             self._speakers[call] = self._speaker(call, namespace)
         if not emitted and call not in self._streamed:
@@ -100,7 +102,7 @@ class ModelStreams:
         yield from self._sequencer.abort(message_id)
 
     def has_streamed(self, call: str) -> bool:
-        """Return True if the model call streams by itself. Chunks that its node emits are then duplicates."""
+        """Return True if LangGraph streams this model call. Chunks emitted by the author's code are then duplicates."""
         return call in self._streamed
 
     def close(self, *message_ids: str) -> Iterator[Chunk]:
@@ -108,10 +110,11 @@ class ModelStreams:
         yield from self._sequencer.close(*message_ids)
 
     def end_run(self, task: Mapping[str, Any]) -> Iterator[Chunk]:
-        """Close the model calls of an ended run of a node or `@task`. Abort the streaming one of a failed run.
+        """Close the streams of a run of a node or `@task` that has ended. If the run has failed, abort its open stream.
 
-        `task` is the event of LangGraph's mode "tasks". Several runs of one node may run at once, as by `Send`. A run
-        with an interrupt runs again. Yield the buffered chunks of the next messages.
+        `task` is the event of LangGraph's mode "tasks". The streams are matched by run, because several runs of one
+        node may be active at once, as by `Send`. A run with an interrupt keeps its streams, because it runs again.
+        Yield the buffered chunks of the next messages.
         """
         run = f"{task['name']}:{task['id']}"
         if task["error"] is not None and run in self._namespaces.get(self._sequencer.open, ()):
@@ -141,16 +144,16 @@ class ModelStreams:
         ]
 
     def last_text(self) -> tuple[str, str]:
-        """Return message id and text of the last model call; if it has no text, of the last call without tool calls.
+        """Return id and text of the last model call's message; if it has no text, of the last one without tool calls.
 
-        Both values are empty if no call has such a text.
+        Both values are "" if no such call has a text.
         """
         answering = [call for call in self._texts if call == self._latest or call not in self._tool_callers]
         last = self._latest if self._latest in self._texts else answering[-1] if answering else ""
         return last, "".join(self._texts.get(last, []))
 
     def latest_call(self, text: str) -> str:
-        """Return the message id of the last model call with this text, or "" without one."""
+        """Return the message id of the last model call that has streamed exactly this text, or ""."""
         return next((call for call, texts in reversed(self._texts.items()) if "".join(texts) == text), "")
 
     def _speaker(self, message_id: str, namespace: str) -> dict[str, str]:
@@ -166,8 +169,8 @@ class ModelStreams:
 class LangChainCallbacks(BaseCallbackHandler):
     """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
 
-    They also pass on a model's text to `UnreturnedOutput` before its node ends, an aborted call to the turn's stream,
-    and each node's checkpoint_ns and return value to `returned`.
+    They also pass each model's text to `UnreturnedOutput` before its node ends, report an aborted model call to the
+    turn's stream, and call `returned` with each node's checkpoint_ns and return value.
     """
 
     run_inline = True  # run callbacks inline, so that the log lines keep the order of the events
@@ -209,19 +212,20 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._visible.add(run_id)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Return the output of a run. Because of this method, as in LangGraph's handler, a model streams.
+        """Return the output unchanged. LangChain streams a model if one of its callback handlers has this method.
 
-        Without it, LangChain would check the handler against a protocol before each model call, which is slow.
+        Without this method, LangChain would check the handler against a protocol before each model call, which is slow.
         """
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """See `tap_output_aiter`."""
+        """Return the output unchanged, as `tap_output_aiter` does for asynchronous runs."""
         return output
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Mark the model call as streaming, and store its message id."""
-        # Check for an empty `_visible` first, because it is empty for most tokens and hashing a UUID takes time.
+        # First check whether `_visible` is empty, as it is for most tokens, because hashing the UUID of each token's
+        # run takes time.
         if self._visible and run_id in self._visible:
             self._visible.discard(run_id)
             self._streamed.start(run_id)
@@ -238,11 +242,11 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._called.setdefault(caller, []).append(generation.message.id or "")
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Send the abort of a streaming model call to the turn's stream, after its chunks."""
+        """Write a failed model call's abort to the turn's stream, so that the abort follows the chunks of the call."""
         self._visible.discard(run_id)
         self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
-            # Ignore errors, because there is no stream writer outside of a node or after the end of the stream.
+            # Ignore errors, because outside of a node, or after the end of the stream, LangGraph has no stream writer.
             with suppress(Exception):
                 get_stream_writer()(StreamAborted(message_id))
 
@@ -256,14 +260,14 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Store the run id of a node, and of a chain within a tool. Ignore other chains within a node."""
+        """Remember the run ids of nodes, and of chains called by tools. Ignore all other chains."""
         if parent_run_id in self._within_tools:
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the unreturned output. Store a subgraph's structured response."""
+        """Remove a node's returned messages from the unreturned output. Record a subgraph's structured response."""
         self._within_tools.discard(run_id)
         if (namespace := self._nodes.pop(run_id, None)) is not None:
             self._streamed.remove_returned(outputs)
@@ -273,14 +277,14 @@ class LangChainCallbacks(BaseCallbackHandler):
                 self._returned(namespace, outputs)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Discard the messages of a node's failed attempt. Interrupts and Commands to other graphs are no failures."""
+        """Discard the messages of a node's failed attempt. Interrupts and Commands to parent graphs are no failures."""
         self._within_tools.discard(run_id)
         namespace = self._nodes.pop(run_id, "")
         if namespace and not isinstance(error, GraphBubbleUp):
             for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
                 self._streamed.discard(self._called.pop(caller))
-            # Discard the open calls of the attempt too, because a canceled attempt, as by a node's `timeout`, reports
-            # no error of its model call.
+            # Also discard the model calls still running in this attempt, because LangChain reports no error for a model
+            # call that was canceled together with its node, as by the node's `timeout`.
             cut = [run for run in self._message_ids if f"{self._callers.get(run, '')}|".startswith(f"{namespace}|")]
             self._streamed.discard([self._message_ids.pop(run) for run in cut])
 

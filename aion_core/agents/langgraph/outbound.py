@@ -57,8 +57,8 @@ logger = logging.getLogger(__name__)
 class GraphReplySink:
     """`ReplySink` of one turn of a graph.
 
-    Any node sends its replies through LangGraph's custom stream. So they have the graph's order, and a node that runs
-    again gives its replies the same keys.
+    Nodes send their replies through LangGraph's custom stream, so that replies keep their order among the other stream
+    events. A node that runs again gives its replies the same keys.
     """
 
     def __init__(self, request: TurnRequest) -> None:
@@ -74,11 +74,11 @@ class GraphReplySink:
         return str(uuid.uuid5(_IDS, f"{self._request.task.id}\0{node}\0{self._replies[node]}"))
 
     async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """See `ReplySink.chunk`."""
+        """Write a text chunk of a streamed reply to the graph's custom stream. See `ReplySink.chunk`."""
         get_stream_writer()(ReplyChunk(text, message_id, running_node()))
 
     def abort(self, message_id: str) -> None:
-        """See `ReplySink.abort`."""
+        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
         get_stream_writer()(StreamAborted(message_id))
 
     @contextmanager
@@ -102,11 +102,11 @@ class GraphReplySink:
         write_emission(get_stream_writer(), DurableReply(message, running_node()))
 
     async def react(self, key: str, *, message_id: str) -> None:
-        """See `ReplySink.react`."""
+        """Write a reaction to a message to the graph's custom stream. See `ReplySink.react`."""
         write_emission(get_stream_writer(), Reaction(key, message_id, running_node()))
 
     async def typing(self) -> None:
-        """See `ReplySink.typing`."""
+        """Write a typing signal to the graph's custom stream. See `ReplySink.typing`."""
         get_stream_writer()(TypingSignal())
 
     async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
@@ -124,8 +124,8 @@ NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, Du
 """Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
 
 GRAPH_RUNS = ("values", "updates", "checkpoints")
-"""Stream modes in which a namespace always means a subgraph. A functional graph's task writes custom events from a
-namespace too."""
+"""Stream modes in which only a subgraph's events have a namespace. In the mode "custom", events of a functional graph's
+`@task` have one too."""
 
 
 BESIDE_CALLS = f"{FINAL}words:"
@@ -139,7 +139,7 @@ STREAMED = f"{FINAL}streamed:"
 
 
 class LangGraphOutbound:
-    """Translator of one turn's stream events from a graph to emissions."""
+    """Translator for one turn: converts the events of the graph's stream to emissions."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class LangGraphOutbound:
         earlier: str = "",
         clears_outbox: bool = False,
     ) -> None:
-        """Start with the state's history and the text that the turn has streamed so far.
+        """Start with the `history` of the state, and `streamed`, the turn's output that the state lacks.
 
         `earlier` is text that another process has streamed and that the state lacks. `clears_outbox` is True if the
         turn's input has cleared the outbox.
@@ -177,9 +177,9 @@ class LangGraphOutbound:
         self._resumed = bool(history.since) or request.turn.tries > 1
 
     def add_sent(self, emission: Emission) -> None:
-        """Add a message from the end of the turn to the sent messages, unless the state has it under another id.
+        """Add a final message of the turn to the messages that the state must get, unless it has them under another id.
 
-        Streamed text is not added: it belongs to the state only if a node returns it.
+        Streamed text is not added, because the author's node has decided not to return it to the state.
         """
         if isinstance(emission, AgentMessage) and emission.key.startswith(STREAMED):
             return
@@ -187,14 +187,15 @@ class LangGraphOutbound:
             self.sent += [emission.message] if emission.message.message_id not in self._in_state else []
 
     def sent_beside_state(self) -> list[Message]:
-        """Return the sent messages whose ids the graph's last values do not contain."""
+        """Return the messages sent to the client whose ids are missing in the graph's last values."""
         known = {message.id for message in messages_of(self._values)}
         return [message for message in self.sent if message.message_id not in known]
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` names its subgraph; it is empty for the main graph."""
         if mode == "messages":
-            # Stream only a model's chunks: LangGraph also sends whole messages in this mode, such as tool results.
+            # Skip all but a model's chunks, because in this mode LangGraph also sends whole messages, such as tool
+            # results.
             if isinstance(payload[0], AIMessageChunk) and not is_internal(payload[1]):
                 chunk, run = payload[0], payload[1].get("langgraph_checkpoint_ns", "")
                 if not self._model_streams.has_streamed(chunk.id or ""):
@@ -222,8 +223,8 @@ class LangGraphOutbound:
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
         """Yield the messages that a node has returned together, except those already in its graph's state.
 
-        If one of them becomes the turn's answer, the answer has its id. After a reply of the author's code nothing is
-        yielded, because the reply is the answer.
+        If one of them becomes the turn's answer, the answer keeps the id of that message. If the author's code has sent
+        a reply, nothing is yielded, because the reply is the answer.
         """
         state = self._nested.get(returned.namespace) if returned.namespace else self._answer.added
         new = [message for message in returned.messages if state is None or not state.contains(message)]
@@ -232,7 +233,7 @@ class LangGraphOutbound:
                 yield from self._message(message_of(message), f"{TOGETHER}{returned.run}/{number}")
 
     def close_streams(self) -> Iterator[Emission]:
-        """Yield the buffered chunks of all streams, because the turn continues in another process."""
+        """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""
         yield from self._model_streams.close_all()
 
     def before_failure(self) -> Iterator[Emission]:
@@ -287,14 +288,14 @@ class LangGraphOutbound:
         yield from self._texts_beside([Message(message_id=latest), *([last] if last is not None else [])])
 
     def _texts_beside(self, others: Sequence[Message], *, every: bool = False) -> Iterator[Emission]:
-        """Yield the streamed texts of ended nodes, except messages of the turn and those in `others`.
+        """Yield the streamed texts of ended nodes, except those that the turn has already emitted or `others` contains.
 
-        With `every`, include the texts of all nodes. Otherwise one of the `others` is yielded before a later text, so that
-        the history has the order of speech. If it becomes the answer nevertheless, the answer keeps its id.
+        With `every`, include the texts of all nodes. Otherwise yield one of the `others` too once a later text follows,
+        so that the history has the order of the model calls. If it becomes the answer after all, it keeps its id.
         """
         for earlier in self._answer.added.of_models() if self._resumed else ():
-            # Restore the text that an earlier process has streamed, because that process may have crashed before
-            # recording the text.
+            # Restore the text that an earlier process of this turn has streamed, because that process may have crashed
+            # before recording the text.
             if earlier.id not in self._streamed.calls and not self._model_streams.has_streamed(earlier.id or ""):
                 self._model_streams.restore(earlier.id or "", str(earlier.text))
         texts = self._model_streams.ended_texts(self._is_done, every=every)
@@ -308,8 +309,8 @@ class LangGraphOutbound:
                 continue
             if self._emitted.get(key) is not None:
                 continue
-            # Compare with the emitted texts, because two model calls may produce equal texts, and a model call of an
-            # earlier process may run again.
+            # Skip a text that was emitted already, because a model call of an earlier process may have run again. A
+            # streamed call is compared by its own id only, because two model calls may produce equal texts.
             known = self._emitted.of_others(self._model_streams.has_streamed if call else lambda _: False)
             message = self._as_stated(call, text)
             if message is None or any(_is_same(each, message, call) for each in known):
@@ -328,7 +329,7 @@ class LangGraphOutbound:
         return call in self._streamed.failed or self._emitted.has(call)
 
     def _as_stated(self, call: str, text: str) -> Message | None:
-        """Return the state's message for a streamed text; if the state never had one, the text as a message.
+        """Return the state's version of a streamed message; if the state never had the message, make it from the text.
 
         Return None if the author's code has removed the message from the state.
         """
@@ -339,7 +340,7 @@ class LangGraphOutbound:
         return Message(role=Role.ROLE_AGENT, message_id=call, parts=[Part(text=utf8(text))])
 
     def _under_its_id(self, returned: Message | None) -> Message | None:
-        """Return the message with the same content that the turn has emitted, or else the returned message."""
+        """Return the emitted message with the same content, so that the answer has its id; else the given message."""
         if returned is not None and not returned.message_id:
             # Use the id of an earlier model call with this text, because a functional graph may return the text of an
             # earlier `@task`.
@@ -349,7 +350,7 @@ class LangGraphOutbound:
                 return returned
         message = self._emitted.latest_equal(returned, TOGETHER) if returned is not None else None
         if message is not None and returned is not None and self._model_streams.has_streamed(message.message_id):
-            # Return the given message, because the emitted message is another model call's equal text.
+            # Do not use the emitted message, because it belongs to another model call with an equal text.
             return returned
         if message is not None and message is not returned:
             self._in_state.add(message.message_id)
@@ -373,7 +374,7 @@ class LangGraphOutbound:
                     self._streamed.add_emitted(chunk.id or "", str(chunk.text))
                     yield from self._model_streams.add(chunk, namespace=payload.node.rpartition("#")[0], emitted=True)
             case MessageEmitted(message=message):
-                # Close the stream of the message's chunks, because the complete message follows.
+                # Close the stream of this message's chunks before the complete message is emitted.
                 yield from self._model_streams.close(message.id or "", self._unnamed_id(payload.node))
                 yield from self._message(message_of(message), self._key(payload.node))
             case MetadataEmitted():
@@ -402,7 +403,7 @@ class LangGraphOutbound:
             yield emission
 
     def _artifact(self, emitted: ArtifactEmitted) -> AgentArtifact:
-        """Return the emission of an artifact. `append` is never set for the first chunk of an artifact."""
+        """Return the emission of an artifact. The first chunk of an artifact is never sent with `append`."""
         artifact = with_artifact_id(self._request, emitted.artifact)
         append = emitted.append and artifact.artifact_id in self._opened
         self._opened.add(artifact.artifact_id)
@@ -418,7 +419,7 @@ class LangGraphOutbound:
         """Return the idempotency key of an emission, made of its node's run and a counter."""
         if not node:
             return ""
-        # Restart the counter for a new attempt of the node, because the retried node repeats all its emissions.
+        # Restart the counter for a new attempt of the node, so that repeated emissions get the same keys.
         name, _, attempt = node.rpartition("#")
         tried, ordinal = self._ordinals.get(name, (attempt, 0))
         ordinal = ordinal if tried == attempt else 0
@@ -439,7 +440,7 @@ class LangGraphOutbound:
 
 
 def _is_same(message: Message, streamed: Message, call: str) -> bool:
-    """Return True if the message is that of a model call, or has the text that the call has streamed."""
+    """Return True if the message has the model call's id or the same text as the call's streamed message."""
     return message.message_id == call != "" or (bool(message.parts) and _text(message) == _text(streamed))
 
 

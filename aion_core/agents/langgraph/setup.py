@@ -24,8 +24,9 @@ class SaverFactory(Protocol):
     ) -> BaseCheckpointSaver[Any]:
         """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
-        `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the first stored
-        checkpoint of a turn is that before the graph's first node, which contains the input.
+        `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer
+        does not store the turn's first checkpoint (the bare input), because the next one, before the graph's first
+        node, contains the input too.
         """
 
 

@@ -92,7 +92,7 @@ def _modules(graph: Graph) -> set[ModuleType]:
 def _annotated_classes(schema: Any) -> frozenset[type]:
     """Return the classes in a schema's annotations, and recursively in the annotations of these classes.
 
-    The result is cached, because a factory makes a graph for each turn.
+    The result is cached, because an agent's factory makes a new graph with the same schemas for each turn.
     """
     found: set[type] = set()
     _collect(_annotations(schema), found)

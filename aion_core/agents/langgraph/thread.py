@@ -53,7 +53,7 @@ def node_names(graph: Graph) -> str:
 def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
     """Return True if a graph with these nodes still has all nodes that a checkpoint's metadata names.
 
-    If nodes are missing, LangGraph would end a resumed run at once, as if nothing was left to do.
+    If a node to run next were missing in the deployed graph, LangGraph would silently end the resumed run.
     """
     written_by = (metadata or {}).get(NODES, "")
     return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
@@ -62,8 +62,8 @@ def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
 def needs_no_input_checkpoint(graph: Graph) -> bool:
     """Return True if the graph can resume from the checkpoint after the input.
 
-    This requires that no function chooses the first node by the input, and that no channel is rebuilt from the writes
-    of all earlier steps.
+    It cannot if a conditional edge chooses the first node by the input, or if a DeltaChannel is rebuilt from the writes
+    of all earlier checkpoints.
     """
     if not isinstance(graph, CompiledStateGraph) or START in graph.builder.branches:
         return False
@@ -101,7 +101,7 @@ class UnreturnedOutput:
     def __init__(
         self, saver: Callable[[], BaseCheckpointSaver[Any]] | None, config: RunnableConfig, *, returns: bool
     ) -> None:
-        """Start without output. `returns` is True if the graph's state stores the messages that nodes return.
+        """Start without output. `returns` is True if the graph's state has a key for messages.
 
         The first use calls `saver` to get the checkpointer. If `saver` is None, nothing is stored.
         """
@@ -146,11 +146,11 @@ class UnreturnedOutput:
             self._unreturned.pop(call, None)
 
     def add_emitted(self, call: str, text: str) -> None:
-        """Add a text chunk that a node has emitted itself, under its message's id."""
+        """Append a text chunk emitted by the author's code to the text of its message. `call` is the message's id."""
         self._unreturned[call] = self._unreturned.get(call, "") + text
 
     def remove_returned(self, output: Any) -> None:
-        """Remove the messages in a node's return value, because the state stores them."""
+        """Remove the messages in a node's return value, because the graph's state stores these messages."""
         if self._returns and self._unreturned:
             for message in _messages_in(output):
                 self._unreturned.pop(message.id or "", None)
@@ -182,7 +182,7 @@ class UnreturnedOutput:
 
 
 def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the values that a node writes to the state, taken from its return value."""
+    """Yield the mappings in a node's return value that LangGraph writes to the state."""
     for each in output if isinstance(output, list | tuple) else [output]:
         written = each.update if isinstance(each, Command) else each
         if isinstance(written, dict | Mapping):
@@ -247,7 +247,7 @@ class StateHistory(Struct, frozen=True):
 
 
 class GraphThread:
-    """LangGraph thread of one turn. It is empty for a graph without a checkpointer."""
+    """Access to the LangGraph thread of one turn. Without a checkpointer, the thread has no state."""
 
     def __init__(self, graph: Graph, config: RunnableConfig, *, durable: bool) -> None:
         self._graph, self._config, self._durable = graph, config, durable
@@ -260,16 +260,16 @@ class GraphThread:
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
-        """Return True if this turn has written the state."""
+        """Return True if this turn, not an earlier one, has written the state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return the pending interrupts of a state, read from the innermost graphs.
 
         LangGraph stores a subgraph's interrupt before its parent node's interrupt. If the turn is lost or drained
-        between these writes, the parent node still has an answered interrupt, and LangGraph would use that answer for
-        the next interrupt. With `may_be_torn`, also search graphs that LangGraph cannot see, such as a graph called by
-        a tool.
+        between these two writes, the parent node still has its earlier interrupt, and LangGraph would use the answer to
+        that interrupt for the subgraph's new one. With `may_be_torn`, also read the stored interrupts of graphs that
+        LangGraph does not list as subgraphs, such as a graph called by a tool.
         """
         if state is None:
             return []
@@ -303,10 +303,10 @@ class GraphThread:
         return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
 
     async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
-        """Return the state's values before the turn and after its steps. `answered` names answered interrupts."""
+        """Return the state's values before the turn and after its steps. `answered` has ids of answered interrupts."""
         if state is None or not self.is_of_turn(state):
-            # Read the state by its checkpoint id, to get the values at the start of the interrupted step and the
-            # results of that step.
+            # Read the state again by its checkpoint id: only then does LangGraph return the values at the start of the
+            # interrupted step and the results of that step separately.
             start = await self._graph.aget_state(state.config) if state is not None and answered else state
             return StateHistory(finished_values(start, answered) if start is not None else {})
         since: list[Mapping[str, Any]] = []
@@ -330,7 +330,7 @@ class GraphThread:
             known = {message.id for message in messages_of(values)}
             missing = [_ai_message(message) for message in sent if message.message_id not in known]
             if missing:
-                # A channel without a reducer stores only the last write, so write the existing messages again.
+                # Write the existing messages too, because a channel without a reducer replaces its value by each write.
                 whole = isinstance(self._graph.channels[MESSAGES], LastValue)
                 await self._write(missing if not whole else [*value, *missing])
         except (LeaseLost, StoreError):
@@ -376,7 +376,7 @@ def as_messages(value: Any) -> list[BaseMessage]:
 def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:
     """Return the state's values at an interrupted step, including the messages of finished nodes.
 
-    A node with one of the `answered` interrupts had not finished at that time.
+    `answered` has the ids of the answered interrupts. A node with one of them had not finished at that step.
     """
     values = values_of(snapshot)
     ended = [
@@ -401,10 +401,10 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     """Return the turn's input for the channels of the graph's state.
 
     `messages` has a HumanMessage with the text of the turn's message, and its files and data unless the graph reads
-    them from `a2a_inbox`. Its id is the messageId, so that a repeat adds nothing. `a2a_inbox` is the turn's A2AInbox.
-    `a2a_outbox` is None, which clears the outbox of an earlier turn.
-    `before` has the messages in the state. Tool calls that a failed or lost turn has left without a result are answered
-    first, because models reject a conversation with such calls.
+    them from `a2a_inbox`. The id of the HumanMessage is the messageId, so that a repeated turn does not add the message
+    twice. `a2a_inbox` is the turn's A2AInbox. `a2a_outbox` is None, which clears the outbox of an earlier turn.
+    `before` has the messages in the state. If a failed or lost turn has left tool calls without a result, the input
+    begins with results "canceled", because models reject a conversation with such calls.
     """
     content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
     human = [HumanMessage(content=content, id=request.message.message_id)] if content else []

@@ -60,10 +60,11 @@ delays both the emission and this timer.
 
 
 class PendingEmissions:
-    """Durable emissions of a turn's nodes, from any thread, that the runner has not recorded yet.
+    """Durable emissions of a turn's nodes that the runner has not recorded yet. Nodes may add them from any thread.
 
-    After a node's writes are stored, LangGraph treats the node as finished and does not run it again. So its emissions
-    must be recorded before its writes are stored: otherwise a crash would lose them.
+    After a node's writes are stored, LangGraph treats the node as finished and does not run it again. So the runner
+    must record the node's emissions before its writes are stored. Otherwise a crash between the two would lose the
+    emissions.
     """
 
     def __init__(self) -> None:
@@ -148,7 +149,7 @@ warnings.filterwarnings("ignore", r"(?s)Pydantic serializer warnings:.*input_typ
 
 
 class _NothingToStore:
-    """Result of storing no checkpoint."""
+    """Future that is done, for a subgraph that stores no checkpoint."""
 
     def __await__(self) -> Iterator[None]:
         return iter(())
@@ -157,8 +158,8 @@ class _NothingToStore:
         """Return at once. See `Future.result`."""
 
 
-# Set a default, because LangGraph with durability "sync" waits for a checkpoint of each subgraph after each step. It
-# would fail for a subgraph without a checkpoint, which was compiled with `checkpointer=False`.
+# Set a default future, because with durability "sync" LangGraph waits for the checkpoint of each graph after each step,
+# and would fail for a subgraph compiled with `checkpointer=False`, which stores none.
 PregelLoop._put_checkpoint_fut = _NothingToStore()  # type: ignore[assignment]
 
 
@@ -172,11 +173,13 @@ class GraphTurn:
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
         own_saver, fence = self.own_saver, Fence(request.context, request.fence)
-        # Make a shallow copy: Pregel's own `copy` would check the whole graph in each turn.
+        # Make a shallow copy for this turn's checkpointer and store. Pregel's own `copy` would validate the whole graph
+        # in each turn.
         self._graph = graph = copy.copy(graph)
         saver = None if own_saver is None else lambda: own_saver
         if own_saver is None and setup.savers is not None:
-            # Use a saver that does not wait for recorded emissions, because streamed text is stored without them.
+            # Store streamed text by a separate checkpointer that does not wait until emissions are recorded, because
+            # the text does not depend on them.
             saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
         self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         if own_saver is None and setup.savers is not None:
@@ -218,12 +221,13 @@ class GraphTurn:
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
         """Return the translator of the turn's stream, initialised with the turn's earlier output."""
-        # Treat a turn with an answer as begun: if the turn was lost within its first step, the stored state still
-        # belongs to the interrupted turn before it.
+        # Treat a turn that answers an interrupt as possibly begun. If it was lost within its first step, the stored
+        # state still belongs to the interrupted turn before it.
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
         if question is None and (given := state_values(self._graph, self._request.message.parts)):
-            # Count the message's values as earlier state, because the client's own input is not part of the answer.
+            # Add the values of the client's message to the state before the turn, so that the answer does not repeat
+            # them.
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,
@@ -250,14 +254,15 @@ class GraphTurn:
                     stream_mode=WITH_CHECKPOINTS if self.durable else STREAM_MODES,
                     subgraphs=True,
                     durability="sync" if self.durable else None,
-                    # Stop the graph by this run control at the deadline. The next process resumes from the stored step.
+                    # Let this run control stop the graph when the deadline is near. Without stored steps, no process
+                    # could resume.
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
                 pending.reading = True
                 async for event in stream:
                     if event[1] == "tasks" and "result" not in event[2]:
-                        continue  # skip the event for the start of a run
+                        continue  # skip the event for the start of a node's run
                     pending.event_received()
                     for emission in outbound.translate(*event):
                         yield emission
@@ -295,7 +300,8 @@ class GraphTurn:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
 
 
-# Define the callbacks as functions: with bound methods, only the garbage collector could free the turn.
+# Define the callbacks as functions. Bound methods would refer to the turn, and the reference cycle would keep the turn
+# in memory until the next garbage collection.
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:

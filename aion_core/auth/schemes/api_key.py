@@ -33,7 +33,7 @@ _ID_BYTES = 10
 _KEY = re.compile(r"aion_([a-z2-7]{16})_[A-Za-z0-9_-]{43}")
 
 _UNKNOWN_KEY_HASH = hashlib.sha256(b"").hexdigest()
-"""Hash for the comparison with an unknown key, so that known and unknown keys take the same time."""
+"""Hash to compare with if a key's id is unknown, so that the response time does not reveal whether a key id exists."""
 
 
 def _key_header(name: str) -> str:
@@ -66,7 +66,7 @@ class ApiKeyScheme(Scheme):
         )
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the challenge for `WWW-Authenticate`. It has the name of the key's header."""
+        """Return the challenge for `WWW-Authenticate`, which names the request header for the key."""
         return f'ApiKey realm="{REALM}", header="{self.header}"'
 
     def verifier(self, resources: VerifierResources) -> "ApiKeyVerifier":
@@ -75,7 +75,7 @@ class ApiKeyScheme(Scheme):
 
 
 class NewApiKey(Struct, frozen=True):
-    """New API key: its text, which exists only at the creation, and its record for the store."""
+    """New API key: its text, to be shown once and not stored, and its record for the store."""
 
     text: str
     record: KeyRecord
@@ -107,7 +107,7 @@ class ApiKeyVerifier:
         """Return the principal of the API key, or the reason for the failure. Raises StoreError."""
         if not credentials.has_header(self._header):
             return AuthFailure.MISSING
-        # Redact the key here, because the log filter does not know the name of the configured header.
+        # Tell the log filter to redact the key, because the filter does not recognise a header with a configured name.
         log.keep_out(*credentials.values(self._header))
         text = credentials.header(self._header)
         match = _KEY.fullmatch(text)

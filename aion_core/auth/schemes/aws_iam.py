@@ -1,4 +1,4 @@
-"""AWS IAM: authenticates a request by the signer in its Lambda event.
+"""AWS IAM: authenticates a request by its signer, whom AWS names in the Lambda event.
 
 API Gateway or a Function URL verifies the signature before it invokes the function, and writes the signer into
 `requestContext`. The client cannot write there. Headers are ignored.
@@ -66,19 +66,19 @@ class IamVerifier:
         if not arn:
             return AuthFailure.INVALID if credentials.has_authorization(AWS4) else AuthFailure.MISSING
         role = _ASSUMED_ROLE.fullmatch(arn)
-        # Leave the session name out by default, because clients choose it: with a new session name, a client would lose
-        # its tasks or reach the tasks of another session.
+        # Omit the session name by default, because clients choose it: with another name, a client would no longer find
+        # its tasks, or could reach those of another session.
         subject = role[1] if role and not self._per_session else arn
-        # Add the Cognito identity id, because all users of an identity pool share one role.
+        # Add the Cognito identity id to the subject, because all users of a Cognito identity pool share one role.
         return Principal(IAM_ISSUER, f"{subject}#{cognito}" if cognito else subject)
 
 
 def _signer(event: Mapping[str, Any]) -> tuple[str, str]:
     """Return the signer's ARN and Cognito identity id from a Lambda event. Each is "" if it is missing."""
     if event.get("version") == "2.0":
-        # Read the signer from the event of a Function URL.
+        # Read the signer as in events of payload version 2.0, which a Function URL sends.
         signer = ("requestContext", "authorizer", "iam")
         return event_text(event, *signer, "userArn"), event_text(event, *signer, "cognitoIdentity", "identityId")
-    # Read the signer from the event of a REST API.
+    # Read the signer as in events of API Gateway's REST APIs.
     identity = ("requestContext", "identity")
     return event_text(event, *identity, "userArn"), event_text(event, *identity, "cognitoIdentityId")

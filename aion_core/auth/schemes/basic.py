@@ -1,8 +1,8 @@
 """HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
 
-An argon2 hash is slow on purpose. A process therefore hashes each credential once, then recognises it by a fast hash
-with a random key of the process. It also remembers wrong credentials, and limits how many wrong credentials it hashes
-in a minute. So password guessing does not use up the processor time of other callers.
+Computing an argon2 hash is slow on purpose. A process therefore computes it once for each pair of name and password,
+and recognises the pair later by a fast keyed hash. It remembers wrong pairs too, and limits the number of wrong pairs
+that it hashes in a minute, so that password guessing does not use up the processor time of other callers.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED = 1000
 CONCURRENT_HASHES = 2
-"""Maximum number of passwords hashed at once. A hash takes a processor and 64 MB."""
+"""Maximum number of passwords hashed at once. Computing one hash occupies a processor and 64 MB of memory."""
 WRONG_PER_MINUTE = 30
 """Maximum number of wrong passwords hashed by a process per minute. Above it, new credentials get status 429."""
 
 USERS_FRESH = timedelta(minutes=5)
-"""Maximum delay until an added, changed or removed user takes effect."""
+"""Maximum time until a process notices an added, changed or removed user."""
 USERS_RETRY = timedelta(seconds=30)
 """Delay between a failed read of the users and the next attempt."""
 USERS_STALE_IF_ERROR = timedelta(hours=24)
@@ -71,7 +71,7 @@ def hash_password(password: str) -> str:
 
 
 class UsersUnavailable(Exception):
-    """Error: the users of HTTP Basic were read too long ago, and cannot be read now."""
+    """Error: the users of HTTP Basic cannot be read now, and the users in memory are too old to be trusted."""
 
 
 class BasicUsers:
@@ -91,7 +91,8 @@ class BasicUsers:
         """Return the password hashes by user name. Raises UsersUnavailable."""
         now = self._clock.now()
         if now >= self._next_read_at:
-            # Set the time of the next read first, so that concurrent requests do not read, but use the earlier users.
+            # Set the time of the next read before this read, so that concurrent requests do not read too, but use the
+            # users in memory.
             self._next_read_at = now + USERS_RETRY
             try:
                 self._hashes = await asyncio.to_thread(self._read)
@@ -109,7 +110,7 @@ def parse_users(text: str, source: str) -> dict[str, str]:
     try:
         users = json.loads(text)
     except ValueError:
-        # Raise without the cause, because the cause's text quotes the secret.
+        # Raise the error without its cause, because the parser's message quotes the secret.
         raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
     if not isinstance(users, dict) or not all(
         isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
@@ -168,11 +169,11 @@ class BasicVerifier:
                 return AuthFailure.TOO_MANY_ATTEMPTS
             comparing = asyncio.create_task(self._compare(credential, hashed, password, is_user=name in hashes))
             self._in_progress[credential, hashed] = comparing
-        # Shield the comparison from this request's cancellation, because other requests may wait for the result.
+        # Do not cancel the comparison together with this request, because other requests may wait for its result.
         return Principal(BASIC_ISSUER, name) if await asyncio.shield(comparing) else AuthFailure.INVALID
 
     async def _compare(self, credential: bytes, hashed: str, password: str, *, is_user: bool) -> bool:
-        """Compare a password with the stored hash and remember the result. Return True for a user's password."""
+        """Compare a password with a stored hash and remember the result. Return True for a known user's password."""
         try:
             async with self._hashing:
                 is_right = await asyncio.to_thread(self._matches, hashed, password) and is_user
@@ -203,7 +204,7 @@ def _name_and_password(credentials: RequestCredentials) -> tuple[str, str] | Non
 
 
 class _VerifiedCredentials:
-    """Cache of recently compared credentials, each with the password hash that it was compared with."""
+    """Cache of recently compared credentials, with their password hashes. A changed hash invalidates a result."""
 
     def __init__(self) -> None:
         self._hashes: OrderedDict[bytes, str] = OrderedDict()

@@ -1,7 +1,8 @@
 """Bearer tokens (RFC 6750): JSON Web Tokens of a configured issuer, verified according to RFC 8725.
 
-The configuration determines the algorithms and the location of the keys. Before the signature is verified, only the
-token's `alg`, `kid` and `iss` are used: to reject invalid tokens early, and to select one of the issuer's keys.
+The accepted algorithms and the URL of the keys come from aion.yaml, never from a token. Before the signature is
+verified, only the token's `alg`, `kid` and `iss` are read: to reject invalid tokens early, and to select one of the
+issuer's keys.
 """
 
 import logging
@@ -26,7 +27,7 @@ LEEWAY_SECONDS = 60
 REQUIRED_CLAIMS = ("exp", "iat", "iss", "aud", "sub")
 MAX_SUBJECT = 512
 
-# Allow only public-key algorithms, so that a key for verification cannot sign tokens.
+# Allow only public-key algorithms, because with a shared secret (HMAC) the published key could also sign tokens.
 Algorithm = Literal["RS256", "ES256", "EdDSA"]
 Audience = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -75,7 +76,7 @@ class JwtScheme(Scheme):
         return f"two schemes are of the issuer {self.issuer}; one may have several audiences."
 
     def challenge(self, *, is_invalid: bool = False, missing_scopes: frozenset[str] | None = None) -> str:
-        """Return the Bearer challenge, with an error code for an invalid token or missing scopes (RFC 6750, 3.1)."""
+        """Return the challenge `Bearer`, with an error code for an invalid token or missing scopes (RFC 6750, 3.1)."""
         challenge = f'Bearer realm="{REALM}"'
         if missing_scopes is not None:
             scopes = f', scope="{" ".join(sorted(missing_scopes))}"' if missing_scopes else ""
@@ -134,7 +135,7 @@ class JwtVerifier:
         self._scheme, self._keys = scheme, keys
 
     async def verify(self, credentials: RequestCredentials) -> Principal | AuthFailure:
-        """Return the principal of the token's subject, or the reason for the failure. Only the log has details."""
+        """Return the principal of the token's subject, or the reason for the failure. Details are only logged."""
         from jwt.exceptions import PyJWTError
 
         from aion_core.auth.schemes.jwks import KeysUnavailable
@@ -158,7 +159,8 @@ class JwtVerifier:
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._scheme.algorithms or not isinstance(key_id, str):
             return AuthFailure.INVALID
-        # Check the issuer first, because another issuer's token must not cause a request for keys.
+        # Check the issuer before the key, because a token of another issuer must not cause a request for this issuer's
+        # keys.
         unverified = jwt.decode(token, options={"verify_signature": False})
         if unverified.get("iss") != self._scheme.issuer:
             return AuthFailure.INVALID

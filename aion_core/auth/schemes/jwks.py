@@ -17,9 +17,9 @@ from aion_core.ports import Clock
 logger = logging.getLogger(__name__)
 
 FRESH = timedelta(minutes=10)
-"""Age of the cached keys at the next read. Requests do not wait for this read."""
+"""Age of the cached keys from which a request starts a read of the keys, without waiting for it."""
 STALE_WHILE_REVALIDATE = timedelta(hours=1)
-"""Maximum age of the cached keys without waiting for a read. Lambda stops a background read after the response."""
+"""Age of the cached keys from which a request waits until they are read again."""
 STALE_IF_ERROR = timedelta(hours=24)
 """Maximum age of the cached keys while every new read fails."""
 BETWEEN_READS = timedelta(seconds=30)
@@ -44,7 +44,7 @@ class KeysUnavailable(Exception):
 
 
 class IssuerKeys:
-    """Cache of one issuer's public keys, by key id. Concurrent requests share one read of the keys and its result."""
+    """Cache of one issuer's public keys, by key id. Concurrent requests wait for the same read of the keys."""
 
     def __init__(self, scheme: JwtScheme, fetch: Fetch, clock: Clock) -> None:
         self._scheme, self._fetch, self._clock = scheme, fetch, clock
@@ -64,7 +64,7 @@ class IssuerKeys:
             return self._keys[key_id]
         # Read the keys again, because the issuer may have added or withdrawn this key.
         if reading := self._read_unless_recent():
-            # Shield the read from the cancellation of this request, because other requests may wait for the read.
+            # Do not cancel the read together with this request, because other requests may wait for it.
             await asyncio.shield(reading)
         if self._age() > STALE_IF_ERROR:
             raise KeysUnavailable
@@ -74,10 +74,10 @@ class IssuerKeys:
         return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
 
     def _read_unless_recent(self) -> asyncio.Task[None] | None:
-        """Return the running read of the keys, or start one. Return None if the last read was a moment ago."""
+        """Return the running read of the keys, or start one; None if the last read ended too recently for another."""
         if self._reading is None or self._reading.done():
-            # Pause between reads. Otherwise requests with invented key ids would burden the issuer and delay callers
-            # with other tokens.
+            # Pause between reads. Otherwise requests with invented key ids would send many requests to the issuer, and
+            # delay callers with valid tokens.
             pause = BETWEEN_COLD_READS if self._read_at is None else BETWEEN_READS
             if self._tried_at is not None and self._clock.now() - self._tried_at < pause:
                 return None
@@ -95,12 +95,13 @@ class IssuerKeys:
         else:
             self._read_at = self._clock.now()
         finally:
-            # Drop the asyncio task, because it refers to the context of its request, with the caller's credentials.
+            # Drop the reference to the asyncio task, because the task keeps its request's context variables alive, with
+            # the caller's credentials.
             self._tried_at, self._reading = self._clock.now(), None
 
     def _failure_level(self) -> int:
-        # Log only a warning while the keys are recent, because a background read may time out when Lambda freezes the
-        # process between invocations.
+        # Log only a warning while the cached keys are recent: Lambda freezes the process between invocations, so a
+        # background read may time out without a fault of the issuer.
         return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
@@ -127,7 +128,7 @@ def _by_id(document: Any) -> dict[str, PyJWK]:
         try:
             key = PyJWK(members)
         except (PyJWTError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # Skip the key, because PyJWT does not know its kind. The remaining keys are usable.
+            continue  # Skip this key, because PyJWT does not support its type. The other keys of the set remain usable.
         if isinstance(members.get("kid"), str):
             keys[members["kid"]] = key
     return keys
@@ -149,7 +150,8 @@ async def fetch(url: str, seconds: float = FETCH_SECONDS) -> Any:
 
 
 async def _download(url: str, seconds: float) -> bytes:
-    # Create a client for each (rare) request, because a client belongs to the event loop of its first request.
+    # Create a client for each fetch, because an HTTP client works only on the event loop of its first request. Fetches
+    # are rare.
     async with (
         httpx.AsyncClient(timeout=seconds, follow_redirects=False, trust_env=False) as client,
         client.stream("GET", url, headers={"Accept": "application/json", "Accept-Encoding": "identity"}) as response,

@@ -29,7 +29,7 @@ def ok(name: str, message: str) -> CheckResult:
 
 
 def warning(name: str, message: str, next_step: str) -> CheckResult:
-    """Return the result of a check that found a possible problem, or of a skipped check."""
+    """Return the result of a check that has found a possible problem or could not be made."""
     return CheckResult(name, Status.WARNING, message, next_step)
 
 

@@ -26,7 +26,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
-    """Yield the results of checks of the server at the URL: reachability, clock, agent cards, and authentication."""
+    """Check the server at the URL and yield a result for each: reachability, clock, agent cards and authentication."""
     url = url.rstrip("/")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
         try:
@@ -47,7 +47,7 @@ async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
 
 
 async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Response | str:
-    """Request the URL, with an AWS signature if `signed`. Return the response or, if the request fails, the reason."""
+    """Send a GET request, with an AWS signature if `signed`. Return the response, or the reason of a failure."""
     headers: Mapping[str, str] = {}
     try:
         if signed:
@@ -114,7 +114,7 @@ def _urls(card: Mapping[str, Any]) -> set[str]:
 
 
 def _is_at(address: str, url: str) -> bool:
-    """Return True if the agent's address in the card equals the checked URL or begins with it."""
+    """Return True if the agent's `address` in its card is the checked `url` or is below it."""
     return f"{address.rstrip('/')}/".startswith(f"{url}/")
 
 
@@ -148,7 +148,7 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 
 async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
-    """Check each token issuer in aion.yaml by reading its public keys as the API function does."""
+    """Read the public keys of each token issuer in aion.yaml in the same way as the API function."""
     from aion_core.auth.schemes.bearer import JwtScheme
     from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
     from aion_core.ports import SystemClock

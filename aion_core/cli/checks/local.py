@@ -65,7 +65,8 @@ def _python(version: tuple[int, ...], of_lambda: str | None) -> CheckResult:
 
 
 def _credentials() -> CheckResult:
-    # Only look for configuration, since resolving a profile could start its credential process or a login.
+    # Only look whether credentials are configured, because loading a profile could start its credential process or a
+    # login.
     named = [name for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_ROLE_ARN") if os.environ.get(name)]
     home = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")).expanduser()
     config = Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
@@ -113,7 +114,7 @@ _FIXES = {
     True: "Run `aion dev`, `aion doctor` and `aion card` in the project's folder, or create an agent: `aion new my-agent`.",
     False: "Fix this line of the file.",
 }
-"""Next step for a configuration error. The key is False if the path is a file, True for a folder or a missing file."""
+"""Next steps after a configuration error: False has that for a file, True that for a folder or a missing file."""
 
 
 def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult]]:
@@ -155,7 +156,7 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
 
 
 def _of_this_machine(names: Iterable[str]) -> set[str]:
-    """Select the names that aion.yaml must not declare: variables for this machine only, such as AWS_PROFILE."""
+    """Return the names that aion.yaml must not declare: variables of this machine only, such as AWS_PROFILE."""
     found = set()
     for name in names:
         try:

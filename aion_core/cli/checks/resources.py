@@ -25,7 +25,7 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check the table, bucket, queues, key and secrets named by environment variables.
 
-    A resource without an environment variable is reported as not checked.
+    A resource whose environment variable is not set is reported as not checked.
     """
     from aion_core.aws.client import AwsClient
 
@@ -159,7 +159,7 @@ async def _agent_secret(
         next_step = "Create it in this region, or fix its name in aion.yaml."
         return failed(name, f"{source}: {error_text(error)}", next_step if is_missing(error) else AGAIN)
     if not any(fnmatchcase(arn, given) for given in environ.get("AION_AGENT_SECRETS", "").split(",")):
-        # Take region and account from the ARN of the deployment's key.
+        # Take region and account from the ARN of the deployment's KMS key, because no variable contains them.
         _, _, _, region, account, *_ = environ.get("AION_KMS_KEY", "arn:aws:kms:::").split(":")
         wanted = template_parameters(declared, region, account)["AgentSecrets"]
         message = f"{arn} is not in the stack's AgentSecrets parameter: the functions with agents do not start."

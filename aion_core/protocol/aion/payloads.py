@@ -29,7 +29,7 @@ class ExtensionPayload(BaseModel):
 
 
 class Identity(ExtensionPayload):
-    """Identity of the agent in a network: `principal` is its kind in Aion, `service` in the distribution's network."""
+    """Identity of the agent. Its kind is `principal` in Aion, and `service` in the distribution's network."""
 
     kind: str = ""
     id: str = ""

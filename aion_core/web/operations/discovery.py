@@ -33,7 +33,7 @@ GET_EXTENDED_AGENT_CARD = Operation(
     v03=V03Form(
         "agent/getAuthenticatedExtendedCard",
         aliases=("agent/authenticatedExtendedCard",),
-        # Serve the second path too, because an older text of the specification has it.
+        # Serve the extended card at both paths, because an older version of the specification has the second one.
         routes=tuple(HttpRoute("GET", f"/v1/{path}") for path in ("card", "agent/authenticatedExtendedCard")),
     ),
     before_extensions=True,

@@ -81,7 +81,7 @@ def _require_streaming(services: AgentServices, instead: str) -> None:
 
 
 def _limited(services: AgentServices, call: CallContext, task_id: str) -> AbstractAsyncContextManager[None]:
-    """Return a context manager that counts a stream or waiting send of the caller. `task_id` is "" for a new task."""
+    """Return a context manager that counts a stream or blocking send of the caller. `task_id` is "" for a new task."""
     return services.stream_limits.limited(call, task_id) if services.stream_limits else nullcontext()
 
 
@@ -93,7 +93,7 @@ def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> Strea
 
 
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
-    """Check the client's message and return the request in the form to store.
+    """Check the client's message. Return the request as the store and the agent's turn receive it.
 
     The client's reserved metadata is removed. The trace context from the headers and the caller's allowed skills are
     added. Raises ClientError for an invalid message or extension payload.
@@ -167,7 +167,7 @@ SUBSCRIBE_TO_TASK = Operation(
     pb.SubscribeToTaskRequest,
     stream=_subscribe,
     response=StreamResponse,
-    # Accept POST and GET, because A2A 11.3 has POST, but the proto file has GET.
+    # Accept both methods: section 11.3 of the A2A specification has POST, but its proto file has GET.
     routes=tuple(HttpRoute(method, "/tasks/{id}:subscribe") for method in ("POST", "GET")),
     v03=V03Form(
         "tasks/resubscribe",

@@ -14,7 +14,7 @@ from aion_core.web.operations.operation import (
 from aion_core.web.request_context import call_of, push_version_of
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-# Use a path parameter, because the client chooses the config id, which may contain a slash.
+# Use the converter `path`, so that the config id may contain a slash: the client chooses the id.
 _CONFIG = f"{_CONFIGS}/{{id:path}}"
 _CONFIGS_V03 = "/v1/tasks/{id}/pushNotificationConfigs"
 _CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:path}}"

@@ -24,7 +24,7 @@ class WordCounter(AgentExecutor):
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer the message; for an empty message, ask for a text."""
-        # The server sets both ids in every request.
+        # The server sets task_id and context_id in every request.
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
         text = context.get_user_input()
         if not text:
