@@ -55,7 +55,7 @@ async def _measure(rounds: int, only: str) -> Results:
             if only not in scenario.name:
                 continue
             for turn in range(rounds):
-                # Begin each round with another server, so that no server profits if the machine's speed changes.
+                # Begin each round with another server, so that a machine that slows down affects all servers equally.
                 for place in range(len(scenario.servers)):
                     name = scenario.servers[(place + turn) % len(scenario.servers)]
                     measured = servers[scenario.ours if name == "aion" else name]

@@ -45,7 +45,7 @@ _compiled: Any = graph.compile(checkpointer=InMemorySaver())
 
 
 async def words(text: str, context: str) -> AsyncIterator[str]:
-    """Run the graph on the text in the context's thread, and yield its chunks. For the servers without aion."""
+    """Run the graph in the context's LangGraph thread, and yield the chunks. `aion` runs the graph by itself."""
     given = {"messages": [HumanMessage(text)]}
     config = {"configurable": {"thread_id": context}}
     async for chunk, _ in _compiled.astream(given, config, stream_mode="messages"):

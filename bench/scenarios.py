@@ -20,14 +20,14 @@ TURNS = 100
 
 @dataclass(frozen=True)
 class Scenario:
-    """Measured work of one server, with an explanation for the report."""
+    """Scenario of the benchmark: the work that a server does while it is measured, and a text for the report."""
 
     name: str
     explanation: str
     run: Callable[[Server], Awaitable[Figures]]
     servers: tuple[str, ...] = ("aion", "sdk", "floor")
     ours: str = "aion"
-    """Name of the process measured as `aion`: this server in memory, or `dev` with SQLite files."""
+    """Process to measure for `aion`: "aion" stores in memory, "dev" is `aion dev` with SQLite files."""
 
 
 def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callable[[Server], Awaitable[Figures]]:
@@ -54,7 +54,7 @@ def streams(chunks: int, *, pause: float = 0.0, version: str = "1.0") -> Callabl
 
 
 async def sends(measured: Server) -> Figures:
-    """Send messages one after another over one connection. Each turn makes its answer of ten streamed chunks."""
+    """Measure blocking SendMessage requests, one after another over one connection. Each answer has ten chunks."""
     async with Connection(measured.port) as connection:
         for _ in range(5):
             await connection.send(request("10 0", streaming=False))

@@ -21,7 +21,7 @@ delivery = build_push(telemetry=telemetry)
 # Keep the names of the parameters, because Powertools passes them as keyword arguments.
 async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Deliver the pending push notifications of the task in a wake-up message, until the invocation's timeout."""
-    # Label the log lines about this record, including the line about a failure.
+    # Label the later log lines about this SQS message, including the line about its failure.
     log.note(queue_message_id=record.message_id)
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
@@ -31,7 +31,7 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
-    # Use a new processor for each batch, and raise no error if the whole batch fails (reasons: handlers/run_task.py).
+    # Use a new processor for each batch, and raise no error if all messages fail: see the reasons in run_task.py.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):
         return async_process_partial_response(event, deliver_one, processor, context)

@@ -24,7 +24,7 @@ Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
 # Keep the names of the parameters, because Powertools passes them as keyword arguments.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     """Run the next turn of the context in a wake-up message, until the invocation's timeout."""
-    # Label the log lines about this record, including the line about a failure.
+    # Label the later log lines about this SQS message, including the line about its failure.
     log.note(queue_message_id=record.message_id)
     wake_up = wake_up_of(record.body)
     log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
@@ -34,8 +34,8 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
-    # Use a new processor for each batch: a processor stores failures, and `aion dev` handles several batches at once.
-    # Do not raise for a batch with only failed messages, because Lambda reduces concurrency after a failed invocation.
+    # Use a new processor for each batch: it stores the failures, and `aion dev` handles several batches at once.
+    # If all messages fail, return their ids: after an exception, Lambda would reduce the function's concurrency.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):
         return async_process_partial_response(event, answer, processor, context)

@@ -52,7 +52,7 @@ graph = names["StateGraph"](names["MessagesState"]).add_node("answer", answer).a
 
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
 CHANCE, SOME = 0.1, 2
-"""Allowed difference of a count between two runs of a scenario: a fraction of the count, and a number."""
+"""Allowed difference of a count from docs/cost.md: as a fraction of the count, or as a number of requests."""
 
 COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
 
@@ -86,7 +86,7 @@ class World:
         return await self.call(method, params)
 
     async def call(self, method: str, params: dict[str, Any], *, seconds: float = 60.0) -> dict[str, Any]:
-        """Call a JSON-RPC method, read its response for at most `seconds`, and return the first result."""
+        """Call a JSON-RPC method and return its first result. Read a stream to its end, or for at most `seconds`."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         first: dict[str, Any] = {}
         headers = {"A2A-Version": "1.0"}
@@ -129,7 +129,8 @@ async def _blocking(world: World) -> None:
 
 async def _streamed(world: World) -> None:
     await world.send("SendStreamingMessage", " ".join(f"word{number}" for number in range(100)))
-    # Wait for the wake-up message at the end of the lease, to count it too. The turn has ended by then.
+    # The turn's lease has a delayed wake-up message, sent in case the process dies. Wait until it arrives, to count
+    # it too.
     await asyncio.sleep(31)
     await world.answer("TaskFunction", "handlers.run_task", "TaskQueue")
 
@@ -141,7 +142,7 @@ async def _queued(world: World) -> None:
 
 
 async def _subscribed(world: World) -> None:
-    # Measure a subscription without events, because no worker runs the queued turn.
+    # Start a task whose turn stays queued, because no worker runs: then the subscription receives no events.
     task = (await world.send("SendMessage", "Hello", returnImmediately=True))["task"]
     world.meter.take()
     await world.call("SubscribeToTask", {"id": task["id"]}, seconds=60)
@@ -251,7 +252,7 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
 
 def monthly_resources() -> Counter[str]:
     """Count the template's resources with a monthly price, by kind of resource."""
-    # Count the two metrics that the sweep emits each minute.
+    # Begin with two metrics, which the sweep emits each minute. They cost a monthly price without any request.
     made = Counter(keys=0, alarmed=0, metrics=2, dashboards=0)
     for path in (ROOT / "template.yaml", *sorted((ROOT / "infra").glob("*.yaml"))):
         for resource in (parsed(path.read_text(encoding="utf-8")).get("Resources") or {}).values():
@@ -299,7 +300,7 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     rows = {name: round(cost, 2) for name, cost in idle_rows(counted, prices).items()}
     about = {name: prices[name] for name in ("date", "region", "currency")}
     data = {**about, "together": round(sum(idle_rows(counted, prices).values()), 2), "rows": rows}
-    # Subtract one KMS key for each of these two parameters, because the stack uses the given key or topic.
+    # Price to subtract if the operator sets one of these two parameters: the stack then creates one KMS key less.
     data["less"] = dict.fromkeys(("CredentialsKey", "AlarmTopic"), prices["month"]["key"])
     return json.dumps(data, indent=2) + "\n"
 
@@ -345,7 +346,7 @@ def main(arguments: list[str] | None = None) -> int:
         IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
         return 0
     known = {_name(row): row for row in written(page).splitlines()}
-    # Use empty counts for inexact scenarios, because the check does not run them.
+    # Use empty counts for inexact scenarios, because `python -m infra.cost --check` runs only exact ones.
     all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
     inexact = {each.name for each in SCENARIOS if not each.exact}
     rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]

@@ -37,7 +37,7 @@ def python_page() -> str:
     ]
     described: dict[str, str] = {}
     for path in MODULES:
-        # Load aion_core only once, because loading reads all its files.
+        # Load aion_core once for all modules, because each load would read all its files.
         module = loader.modules_collection[path] if path.startswith("aion_core.") else loader.load(path)
         loader.resolve_aliases(external=False)
         lines += [f"## {path}", "", _text(module), ""]

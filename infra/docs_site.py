@@ -51,7 +51,7 @@ def _files() -> list[str]:
 
 
 def _linked(files: list[str]) -> set[str]:
-    """Return the files that a page links to and that are not copied otherwise, such as a program in `tests/`."""
+    """Return the files outside of `files` to which a page in `files` links, such as a program in `tests/`."""
     found = set()
     for page in (ROOT / name for name in files if name.endswith(".md")):
         for link in re.findall(r"\]\(([^)#:\s]+)", page.read_text(encoding="utf-8")):

@@ -69,7 +69,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def figures_of(paths: list[Path], *, tokens: bool = True) -> Figures:
-    """Compute the statistics of Python files. Without `tokens`, comments and code lines are not counted."""
+    """Compute the statistics of Python files. With `tokens=False`, do not count comments and code lines."""
     found = Figures(files=len(paths))
     for path in paths:
         source = path.read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def figures_of(paths: list[Path], *, tokens: bool = True) -> Figures:
 
 
 def _add_tokens(found: Figures, source: str, without: set[int]) -> None:
-    """Add the words of comments, and the number of code lines without docstrings."""
+    """Add the words of a file's comments and the number of its code lines. `without` has the lines of docstrings."""
     code = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:

@@ -54,7 +54,7 @@ class Meter:
             if status.startswith("200"):
                 self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
-            # Do not count polls without a message, because the price of an idle month includes Lambda's empty polls.
+            # Count no polls that return no message: the price of an idle month includes the empty polls of Lambda.
             self._counted["sqs"] += operation != "ReceiveMessage" or b'"Messages"' in answer
         elif service.startswith("Trent"):
             self._counted["kms"] += 1
@@ -90,7 +90,7 @@ class Meter:
 
 
 def _writes(operation: str, request: Item) -> list[Item]:
-    """Return the single writes of a DynamoDB request."""
+    """Return the writes of a DynamoDB request: the request itself, or the writes of its transaction."""
     if operation in ("PutItem", "UpdateItem", "DeleteItem"):
         return [request]
     return [write[kind] for write in request.get("TransactItems", []) for kind in WRITES if kind in write]

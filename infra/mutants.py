@@ -24,7 +24,7 @@ KILLED = ("killed", "timeout")
 
 def run() -> None:
     """Generate and test all mutants. Exit with the output of mutmut if it fails."""
-    # Delete mutmut's cached list of tests for each function, because mutmut does not notice new tests.
+    # Delete mutmut's results of the last run. They list the tests of each function, and mutmut adds no new tests.
     shutil.rmtree(MUTANTS, ignore_errors=True)
     program = Path(sys.executable).parent / "mutmut"
     ran = subprocess.run([program, "run"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
@@ -42,7 +42,7 @@ def statuses() -> dict[str, str]:
 
 
 def described(mutant: str) -> str:
-    """Describe a mutant by its function and the changed line. The description is stable unless the function changes."""
+    """Describe a mutant by its function and changed line, because mutmut's numbers shift when other lines change."""
     module, _, _ = mutant.rpartition(".")
     function, owner = orig_function_and_class_names_from_key(mutant)
     lines = get_diff_for_mutant(mutant).splitlines()[2:]

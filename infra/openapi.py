@@ -133,7 +133,7 @@ class Schemas:
         """
         name = descriptor.name
         if self._of_requests and hasattr(descriptor, "fields") and not name.endswith(("Request", "Configuration")):
-            # Requests and responses need separate schemas, because a message has stricter rules in a request.
+            # Give the schemas of requests other names, because a protobuf message has stricter rules in a request.
             name = f"{name}Input"
         if name not in self.components:
             self.components[name] = {}
@@ -190,7 +190,7 @@ class Schemas:
                     return {"$ref": "#/components/schemas/Json"} if self._of_requests else {"description": "Any JSON."}
                 case "google.protobuf.Timestamp":
                     return {"type": "string", "format": "date-time"}
-            # Leave out tenant and task id, because the enclosing request contains them.
+            # Omit tenant and task id from a push config within a request, because the request itself has these fields.
             return self.ref(field.message_type, without=("tenant", "task_id") if self._is_nested_config(field) else ())
         if field.enum_type is not None:
             return self.ref(field.enum_type)

@@ -46,10 +46,10 @@ class Case:
         return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
 
 
-# Modules that the functions must not load: parts of the frameworks for databases and Google Cloud.
+# Large modules that no function may load: the frameworks use them only for databases and Google Cloud.
 _HEAVY = ("sqlalchemy", "grpc")
 _SDKS_SERVER = ("a2a.client", "a2a.server.request_handlers")
-# Modules that the first message of A2A v1.0 does not need: v0.3, push deliveries, hints on missing packages.
+# Modules that must not be loaded at start, because a first message of A2A v1.0 does not need them.
 _LATE = ("a2a.compat.v0_3.types", "aion_core.push.delivery", "aion_core.agents.missing_packages")
 _NOT_LANGGRAPHS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "google.adk", "cryptography", "langgraph.prebuilt")
 _NOT_ADKS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "langgraph", "langchain_core")
@@ -62,9 +62,10 @@ CASES = (
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, 630, (), _NO_AGENTS),
 )
 
-# Code with which import times are compared: boto3 with the clients of two services.
+# Statements whose time is the measure for the handlers' import times: boto3 with the clients of two services.
 _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
-# The init phase loads every agent of the config, with its framework. The first turn imports no further modules.
+# Statements that load what the init phase loads: every agent of the config, with its framework. The first turn imports
+# no further modules.
 _AGENTS = """
 from aion_core.bootstrap import build_telemetry
 from aion_core.bootstrap.engine import build_engine

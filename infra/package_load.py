@@ -21,7 +21,8 @@ _LAMBDAS = {
     "AWS_SECRET_ACCESS_KEY": "none",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# Measure processor time, since wall time depends on other processes.
+# Program that runs the statements in the new process and prints the result. It measures processor time, because the
+# wall time depends on other processes.
 _PROGRAM = """
 import json, sys, time
 first, behind, statements, names = json.loads(sys.argv[1])

@@ -20,7 +20,7 @@ from aion_core.packaging.programs import UvMissing
 from aion_core.template.reader import FUNCTION, TemplateError
 
 ROOT = sam_cli.ROOT
-# File for `sam local --env-vars`. SAM reads only variables that the template declares.
+# File for `sam local --env-vars`: SAM sets only variables from this file that the template declares.
 ENV_VARS = ROOT / ".env.local.json"
 # Host name of this machine inside Docker Desktop's containers.
 DESKTOP = "host.docker.internal"
@@ -31,7 +31,7 @@ class CannotRun(Exception):
 
 
 def machine_architecture() -> str:
-    """Return this machine's processor architecture as named by Lambda, because Docker emulates others slowly."""
+    """Return this machine's processor architecture by Lambda's name. Docker would emulate another one slowly."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
@@ -91,7 +91,8 @@ def _addresses() -> tuple[str, str]:
     if gateway:
         with contextlib.suppress(OSError), socket.create_server((gateway, 0)):
             return gateway, gateway
-    # Use the name DESKTOP: Docker Desktop runs in a virtual machine and forwards it to the loopback address.
+    # Docker Desktop runs containers in a virtual machine and forwards connections to the host name DESKTOP to this
+    # machine's loopback address.
     return "127.0.0.1", DESKTOP
 
 

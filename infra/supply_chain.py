@@ -21,7 +21,8 @@ CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "infra" / "audit-requirements.txt"
 SBOM = CACHE / "sbom.cdx.json"
 
-# uv options to select the packages of deployments. The audit also covers packages for tests and builds.
+# uv options that select the packages in a deployment, for the bill of materials. The audit uses _ALL instead, which
+# includes packages for tests and builds.
 _SHIPPED = [
     "--no-default-groups",
     "--group",

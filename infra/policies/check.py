@@ -113,7 +113,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
     part, _, rest = path.removesuffix("/.").partition("/")
     members = node if isinstance(node, dict) else {}
     if isinstance(node, list):
-        # Name a policy statement in a path by its id (Sid), not by its index.
+        # Name a policy statement in a path by its id (Sid), because its index changes with other statements.
         ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
         members = dict(zip(ids, node, strict=True))
     keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
@@ -121,7 +121,7 @@ def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]
         if rest:
             yield from values_at(members.get(key), rest, f"{name}/{key}")
         else:
-            # Leave the resource type out of the yielded name.
+            # Leave out the first two parts of the path (section and resource type): the rest identifies the value.
             yield f"{name}/{key}".split("/", 2)[2], members.get(key)
 
 

@@ -18,9 +18,10 @@ from aion_core.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Templat
 from infra.policies.deployment import PLACE, ROOT, ResolvedDeployment
 
 LONGEST_FILE = 600
-# ARNs without wildcards, ARNs of secrets with 6 wildcards for their random suffix, and ARNs of this stack's resources.
+# Resources allowed in a policy statement: ARNs without wildcards, ARNs of secrets with six wildcards for the random
+# suffix, and ARNs of this stack's own resources. Statements in WIDE may have others.
 NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
-# Ids of policy statements for many resources. `values.yaml` checks these statements completely.
+# Ids of policy statements that may have resources outside of NARROW. `values.yaml` checks them completely.
 WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
 # Ids of policy statements and names of managed policies, by the template parameter that adds them to a role.
 ADDED = {
@@ -29,7 +30,7 @@ ADDED = {
     "BedrockModels": {"BedrockModels", "BedrockProfiles"},
     "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
 }
-# Patterns of partition keys. The functions must not write items with keys of KEYS_OF_CALLERS (API keys).
+# Patterns of all partition keys, and of those with API keys, which the functions must not write.
 KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
 KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
 AWS_METRICS = {
@@ -46,7 +47,8 @@ NOT_DEPLOYED = {
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
     # Lambda, `sam local` or a function's LoggingConfig sets these variables.
     "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
-    # The template sets OTEL_EXPORTER_OTLP_ENDPOINT instead. It sets no networks, because PushFunction is not in a VPC.
+    # Instead of the first variable, the template sets OTEL_EXPORTER_OTLP_ENDPOINT. It does not allow private networks
+    # for webhooks, because PushFunction is not in a VPC.
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
 }  # fmt: skip
 
@@ -107,8 +109,8 @@ def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
         )
         for parameter in declared:
             if _refers(configured, parameter):
-                # Each of these parameters must be in the State stack's Configuration, so that its change publishes a
-                # new version of the function.
+                # A function's configuration refers to this parameter. The State stack's Configuration must refer to it
+                # too, so that a change of the parameter publishes a new version of the function.
                 yield f"{parameter} in Configuration of State", _refers(counted, parameter), True
             variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
             if variable in environment and variable != "AION_BASE_URL":
@@ -169,7 +171,7 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the IAM roles of a deployment with the roles of a deployment that has default parameters."""
+    """Check the IAM roles: an option may add only its own statements and policies to the roles of the defaults."""
     plain = ResolvedDeployment(deployment.template.path, {"CredentialsKey": deployment.given("CredentialsKey")})
     before = {role: _statements(properties) for role, properties in plain.resources[ROLE].items()}
     for role, properties in deployment.resources[ROLE].items():
@@ -230,7 +232,7 @@ def _queues(deployment: ResolvedDeployment) -> Iterator[Compared]:
 
 
 def _bucket(deployment: ResolvedDeployment) -> Iterator[Compared]:
-    """Compare the expiry of S3 objects with the expiry of their items. DynamoDB deletes items up to 15 days late."""
+    """Check that S3 objects expire 15 days after their items' TTL, because DynamoDB deletes items late."""
     for days in deployment.template.document["Parameters"]["RetentionDays"]["AllowedValues"]:
         template = Template(deployment.template.path, deployment.template.place, {"RetentionDays": str(days)})
         expected = {f"{folder}/": math.ceil(days * times) + 15 for folder, times in schema.RETENTIONS.items()}
