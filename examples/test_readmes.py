@@ -13,7 +13,7 @@ NAMES = sorted(readme.parent.name for readme in EXAMPLES.glob("*/README.md"))
 SECTIONS = ["Run", "Try", "Change"]
 
 
-def test_every_example_is_listed() -> None:
+def test_examples_readme_lists_every_example() -> None:
     linked = re.findall(r"\]\((.+?)/README\.md\)", (EXAMPLES / "README.md").read_text())
     assert sorted(linked) == NAMES
     folders = {folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and not folder.name.startswith("_")}

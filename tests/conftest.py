@@ -56,7 +56,7 @@ def stack(moto: "LocalStack") -> "LocalStack":
 
 @pytest.fixture(scope="module")
 def empty_table(moto: "LocalStack") -> None:
-    """Empty the table before a module whose commands scan it: moto is slow with the items of earlier modules."""
+    """Empty the table before a module whose commands scan it: items of earlier modules make moto's scans slow."""
     from tests.support import engines
 
     engines.empty(moto)
@@ -110,7 +110,7 @@ LAST = "tests/unit/authoring/test_typing.py"
 
 
 class GroupedScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """pytest-xdist scheduling by file; the files of a folder in TOGETHER go to one worker."""
+    """pytest-xdist scheduling by file; all files of a folder listed in TOGETHER run in the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])

@@ -1,4 +1,4 @@
-"""ADK agent with a long-running tool: the result comes from elsewhere, perhaps days later. No key, no network."""
+"""ADK agent with a long-running tool: another system gives the result, perhaps days later. No key, no network."""
 
 import re
 from collections.abc import AsyncGenerator

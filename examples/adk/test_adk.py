@@ -1,4 +1,4 @@
-"""Answer of the agent after its model has called the tool."""
+"""Agent whose model calls a tool: the answer contains the tool's result."""
 
 from pathlib import Path
 

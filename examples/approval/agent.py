@@ -12,7 +12,7 @@ LIMIT = 100
 
 
 def pay(state: MessagesState) -> dict[str, Any]:
-    """Pay the amount in the message, after an approval if it is large."""
+    """Pay the amount in the message; if it is large, ask a person for approval first."""
     found = re.search(r"\d+", state["messages"][-1].text)
     if found is None:
         return {"messages": [AIMessage("Name an amount, for example: pay 250 to Ada.")]}

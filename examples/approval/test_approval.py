@@ -9,7 +9,7 @@ from aion_core.testing import serve
 CONFIG = Path(__file__).with_name("aion.yaml")
 
 
-async def test_small_amount_is_paid_without_question() -> None:
+async def test_small_amount_is_paid_without_approval() -> None:
     async with serve(CONFIG) as client:
         reply = await client.ask("pay 20 to Ada")
     assert (reply.state, reply.text) == ("completed", "I have paid 20.")

@@ -34,7 +34,7 @@ async def main(url: str, text: str) -> None:
 
 
 def show(task: Task) -> None:
-    """Print the state of a task, and the text of its answer."""
+    """Print the task's state and the text of its answer."""
     print(f"{task.status.state.value}: {text_of(task.status.message) if task.status.message else ''}")
 
 

@@ -62,8 +62,8 @@ async def test_planner_forwards_questions_of_weather_agent(weather: str) -> None
 
 
 @pytest.mark.parametrize("weather", ["open"], indirect=True)
-async def test_planner_sends_each_message_once(weather: str) -> None:
-    """Run the planner's node three times in one task: the weather agent gets each message once, in one task."""
+async def test_planner_sends_each_message_to_weather_agent_once(weather: str) -> None:
+    """Run the planner's node three times in one task: the weather agent gets each message only once."""
     async with serve(HERE / "planner" / "aion.yaml") as client:
         reply = await client.ask("Plan a day.")
         for answer in ("Paris", "Oslo"):
@@ -78,7 +78,7 @@ async def test_planner_sends_each_message_once(weather: str) -> None:
 
 
 @pytest.mark.parametrize("weather", ["signed"], indirect=True)
-async def test_unsigned_request_is_refused(weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_weather_agent_refuses_unsigned_request(weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEATHER_REGION")
     async with serve(HERE / "planner" / "aion.yaml") as client:
         reply = await client.ask("Plan a day in Rome.")

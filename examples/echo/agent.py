@@ -35,7 +35,7 @@ model = EchoModel()
 
 
 async def answer(state: MessagesState) -> dict[str, Any]:
-    """Call the model; ask for text if the message has none, for example only a file."""
+    """Call the model; if the message has no text, for example only a file, ask for text."""
     if not state["messages"]:
         return {"messages": [AIMessage("Send me some text, and I say it back.")]}
     return {"messages": [await model.ainvoke(state["messages"])]}

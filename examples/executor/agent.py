@@ -13,7 +13,7 @@ ASK = "Send me a table as CSV, as text or as a file: a line of names, then a lin
 
 
 class TableExecutor(AgentExecutor):
-    """Executor that summarises each column, or asks for a table."""
+    """Executor that summarises each column of a CSV table, or asks for a table if the message has none."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Stream one artifact with a line for each column."""
@@ -43,7 +43,7 @@ class TableExecutor(AgentExecutor):
 
 
 def table_of(context: RequestContext) -> str:
-    """Return the message's CSV: its first file, else its text."""
+    """Return the CSV text of the message: the content of its first file, else its text."""
     parts = context.message.parts if context.message else []
     files = [part.raw.decode(errors="replace") for part in parts if part.WhichOneof("content") == "raw"]
     return files[0] if files else context.get_user_input()

@@ -23,7 +23,7 @@ async def test_table_is_summarised_from_text_and_file() -> None:
             assert "".join(part.text for part in artifact.parts) == SUMMARY
 
 
-async def test_message_without_table_is_answered_by_question() -> None:
+async def test_executor_asks_for_table_missing_from_message() -> None:
     async with serve(CONFIG) as client:
         question = await client.ask("Hello")
         assert question.state == "input-required"

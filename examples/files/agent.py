@@ -14,14 +14,14 @@ from aion.shared.types import A2AInbox
 
 
 class FilesState(TypedDict):
-    """Messages, and the A2A message with its files."""
+    """State of the graph: its messages, and the A2A message that has the files."""
 
     messages: Annotated[list[Any], add_messages]
     a2a_inbox: A2AInbox | None
 
 
 def shout(state: FilesState) -> dict[str, Any]:
-    """Return each file of the message as an artifact."""
+    """Return each text file of the message in upper case, as an artifact."""
     writer = get_stream_writer()
     inbox = state["a2a_inbox"]
     parts = inbox.message.parts if inbox and inbox.message else []

@@ -7,7 +7,7 @@ from a2a.types import Part
 from aion_core.testing import serve
 
 
-async def test_file_comes_back_in_upper_case() -> None:
+async def test_agent_returns_text_files_in_upper_case() -> None:
     sent = [
         Part(raw=b"quiet", filename="one.txt", media_type="text/plain"),
         Part(raw="leise grüße".encode(), filename="two.txt", media_type="text/plain"),

@@ -21,7 +21,7 @@ def steps() -> int:
 
 
 class JobState(MessagesState):
-    """Messages, and the number of finished steps."""
+    """State of the graph: its messages, and the number of finished steps."""
 
     done: int
 
@@ -35,12 +35,12 @@ async def work(state: JobState) -> dict[str, Any]:
 
 
 async def finish(state: JobState) -> dict[str, Any]:
-    """Answer, and begin the next message's job with the first step."""
+    """Answer, and reset the number of finished steps for the job of the next message."""
     return {"messages": [AIMessage(f"Done: {state['done']} steps.")], "done": 0}
 
 
 def next_node(state: JobState) -> str:
-    """Return the node of the next step."""
+    """Return `work` while steps remain, else `finish`."""
     return "work" if state["done"] < steps() else "finish"
 
 

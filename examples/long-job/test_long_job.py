@@ -1,4 +1,4 @@
-"""The job with short steps: twice in one conversation, and with a killed server."""
+"""Job with short steps: two messages in one conversation, and a server that is killed during the job."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.support.server import aion_dev, serving
 HERE = Path(__file__).parent
 
 
-async def test_each_message_runs_and_reports_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_message_starts_job_reporting_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB_STEPS", "4")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
     async with serve(HERE / "aion.yaml") as client:
@@ -42,15 +42,15 @@ async def test_each_message_runs_and_reports_all_steps(monkeypatch: pytest.Monke
 
 
 async def steps_of(events: AsyncIterator[StreamResponse]) -> AsyncIterator[tuple[str, int]]:
-    """Yield the task and the number of each finished step, until the stream ends or its connection is lost."""
+    """Yield the task id and the number of each finished step, until the stream or its connection ends."""
     with contextlib.suppress(A2AError):
         async for event in events:
             if "done" in event.status_update.metadata:
                 yield event.status_update.task_id, int(event.status_update.metadata["done"])
 
 
-async def test_job_continues_after_killed_server() -> None:
-    """Kill the server after the second of six steps, as the console does. `aion dev` starts a new one."""
+async def test_long_job_continues_after_server_is_killed() -> None:
+    """Kill the server by the console's request after the second of six steps; `aion dev` starts a new one."""
     command = aion_dev(str(HERE), "--no-reload")
     environ = {"JOB_STEPS": "6", "JOB_STEP_SECONDS": "0.5", "AION_LEASE_SECONDS": "2"}
     with serving(command, **environ) as server:

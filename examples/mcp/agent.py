@@ -39,7 +39,7 @@ class ScriptedClerk(BaseChatModel):
 
 
 def connection() -> Connection:
-    """Return the connection to the MCP server."""
+    """Return the connection to the MCP server: HTTP if MCP_URL is set, else stdio."""
     if url := os.environ.get("MCP_URL"):
         return {"transport": "streamable_http", "url": url}
     # Pass only these variables to the MCP server's process, so that the process cannot read the model's key.

@@ -30,7 +30,7 @@ def server_by_http() -> Iterator[str]:
         process.communicate()
 
 
-async def test_tool_is_called_by_stdio() -> None:
+async def test_agent_calls_mcp_tool_by_stdio() -> None:
     async with serve(HERE / "aion.yaml") as client:
         reply = await client.ask("How many hats?")
         other = await client.ask("How many boots?")
@@ -38,7 +38,7 @@ async def test_tool_is_called_by_stdio() -> None:
     assert (other.state, other.text) == ("completed", "In stock: There is no article boots.")
 
 
-async def test_tool_is_called_by_http(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agent_calls_mcp_tool_by_http(monkeypatch: pytest.MonkeyPatch) -> None:
     with server_by_http() as url:
         monkeypatch.setenv("MCP_URL", url)
         async with serve(HERE / "aion.yaml") as client:

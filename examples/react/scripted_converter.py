@@ -26,7 +26,7 @@ class ScriptedConverter(BaseChatModel):
 
 
 def next_message(question: str, results: list[str]) -> AIMessage:
-    """Return the next tool call, or the answer once both tools have returned their results."""
+    """Return the call of the next tool, or the answer once both tools have returned."""
     found = re.search(r"([\d.]+) ([A-Z]{3}) in ([A-Z]{3})", question)
     if found is None:
         return AIMessage("Ask me, for example: How much is 250 USD in EUR?")

@@ -33,7 +33,7 @@ async def test_scripted_model_uses_tools(question: str, answer: str) -> None:
     assert (reply.state, reply.text) == ("completed", answer)
 
 
-async def test_environment_selects_real_model() -> None:
+async def test_environment_variable_selects_real_model() -> None:
     """Run `aion dev` with OpenAI's client and a local server that imitates OpenAI's API."""
     with Provider() as provider:
         url = f"http://127.0.0.1:{provider.server_port}/v1"
@@ -64,7 +64,7 @@ def test_readme_names_packages_of_providers() -> None:
 
 
 class Provider(ThreadingHTTPServer):
-    """Server with OpenAI's streaming API: it calls the tool `exchange_rate`, then answers."""
+    """Server that imitates OpenAI's streaming API: it calls the tool `exchange_rate`, then answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), ProviderHandler)

@@ -12,7 +12,7 @@ from aion.langgraph.stream import emit_data, emit_task_metadata
 
 
 async def count(state: MessagesState) -> dict[str, Any]:
-    """Count the words of the message, sentence by sentence."""
+    """Count the words of the message sentence by sentence; report the progress, and answer with the counts."""
     writer, words = get_stream_writer(), Counter[str]()
     sentences = [each for each in state["messages"][-1].text.split(".") if each.strip()]
     for done, sentence in enumerate(sentences, start=1):

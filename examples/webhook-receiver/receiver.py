@@ -22,7 +22,7 @@ MOST_BYTES = 6 * 1024 * 1024
 
 
 class Inbox:
-    """Signature check and memory of handled events."""
+    """Receiver's rules: check each signature, and remember the ids of handled events."""
 
     def __init__(self, token: str) -> None:
         # Use a token without the prefix `whsec_` as the key itself, without decoding it.
@@ -57,7 +57,7 @@ def print_event(event: Any) -> None:
 
 
 def serve(inbox: Inbox, port: int, act: Callable[[Any], None] = print_event) -> ThreadingHTTPServer:
-    """Return the server, not yet running."""
+    """Return an HTTP server for this inbox; the caller starts it."""
 
     class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""Module docstrings, and limits on the modules that each part imports and loads."""
+"""Imports: each module has a docstring, and each part of the source imports and loads only permitted modules."""
 
 import ast
 import subprocess
@@ -65,8 +65,8 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
-def test_module_loads_no_unneeded_package(module: str, never: set[str]) -> None:
-    """Import each module in a new process: none of the packages in `never` is loaded."""
+def test_import_of_module_does_not_load_listed_packages(module: str, never: set[str]) -> None:
+    """Import the module in a new process; check that this loads none of the packages in `never`."""
     program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
     environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)

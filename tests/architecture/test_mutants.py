@@ -1,4 +1,4 @@
-"""Check of mutation tests: the share of killed mutants, and the list of explained survivors."""
+"""Check of mutation tests: enough mutants are killed, and a list explains each mutant that survives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Selection of the test files that `make quick` runs for changed files."""
+"""`make quick`: selection of the test files that belong to the changed source files."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_make_quick_skips_slow_tests(tree: Path, changed: str) -> None:
     assert nearest([changed], tree) == ([], ["tests/e2e/test_dev.py"])
 
 
-def test_limited_selection_contains_nearest_test(tree: Path) -> None:
+def test_limited_test_selection_contains_test_of_same_name(tree: Path) -> None:
     below = tree / "tests" / "contract"
     below.mkdir()
     for number in range(2 * MOST):

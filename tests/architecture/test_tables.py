@@ -1,4 +1,4 @@
-"""Imports of tables and other adapters: only the port and the vendor's library, no stores and no task logic."""
+"""Imports of the table adapters: they import the port and the vendor's library, but no store and no task logic."""
 
 import ast
 import sys
@@ -31,7 +31,7 @@ def imported(module: str) -> set[str]:
         ("aion_core.ports.table_semantics", {"msgspec"}),
     ],
 )
-def test_table_imports_port_and_vendor_only(table: str, vendors: set[str]) -> None:
+def test_table_adapter_imports_only_port_and_database_client(table: str, vendors: set[str]) -> None:
     """Check the table's imports, and those of the modules that it imports from its own package."""
     package = table.rpartition(".")[0]
     look, seen = [table], set[str]()

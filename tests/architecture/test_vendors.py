@@ -26,7 +26,7 @@ def imports(file: Path) -> set[str]:
 
 
 def test_adk_is_imported_by_its_adapters_only() -> None:
-    """Find no import of ADK outside of the files in MAY."""
+    """Search the source for imports of ADK: only the files listed in MAY import it."""
     who = {
         str(file.relative_to(ROOT))
         for folder in ("aion_core", "aion", "handlers", "infra")

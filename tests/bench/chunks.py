@@ -34,7 +34,7 @@ def asked() -> TurnRequest:
 
 
 async def bare() -> int:
-    """Run the graph without the adapter, with the adapter's stream modes."""
+    """Run the graph without the adapter, but with the stream modes that the adapter uses."""
     given = {"messages": [HumanMessage("talk", id="m-1")]}
     events = 0
     async for _ in graph.astream(given, stream_mode=["values", "messages", "custom", "updates"]):

@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def as_user(folder: Path) -> list[str]:
-    """Return the command that a user runs; forked test processes would skip the imports."""
+    """Return the command of a user, in a new interpreter: forked test processes would skip the time of the imports."""
     return [str(Path(sys.executable).with_name("aion")), "dev", "--config", str(folder / "aion.yaml")]
 
 

@@ -75,8 +75,8 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
     path, is_traced = MessagePath(), False
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
-        # Trace the message's asyncio tasks (they inherit _is_message) and its threads. Leave out background tasks and
-        # the lease threads, because a lease thread may renew the lease of the first message.
+        # Trace only the message's own asyncio tasks, which inherit the variable _is_message, and its threads. Ignore
+        # the threads named lease-…, because such a thread may still renew the lease of the first message.
         thread = threading.current_thread()
         is_of_message = _is_message.get() or not (thread is main_thread or thread.name.startswith("lease-"))
         if is_traced and event == "call" and is_of_message:

@@ -115,7 +115,7 @@ class Round:
         )  # fmt: skip
         assert process.stdout is not None
         printed, self.session = "", process.pid
-        # Kill a server that does not start.
+        # Kill the server if it does not start in time.
         timer = threading.Timer(SECONDS, os.killpg, [process.pid, signal.SIGKILL])
         timer.start()
         try:

@@ -55,7 +55,7 @@ def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def a_chunk(run: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-    """Return the calls per chunk, from the difference between a run with many chunks and one with few."""
+    """Return the calls per chunk: the additional calls of a long run, divided by its additional chunks."""
     calls(lambda: run(FEW))  # the first run imports modules and fills caches
     return (calls(lambda: run(MANY)) - calls(lambda: run(FEW))) / (MANY - FEW)
 
@@ -79,7 +79,7 @@ def test_adapter_adds_few_python_calls_per_chunk() -> None:
 
 
 async def sends(app: Any) -> None:
-    """Send SENDS blocking messages over JSON-RPC; the agent streams ten chunks for each."""
+    """Send SENDS blocking messages over JSON-RPC; the agent streams ten chunks for each message."""
     for _ in range(SENDS):
         body = [json.dumps(request("10 0", streaming=False)).encode()]
         answer: list[Any] = []
@@ -116,7 +116,7 @@ def test_blocking_send_makes_few_python_calls() -> None:
 
 
 async def test_blocking_send_leaves_no_cyclic_garbage() -> None:
-    """Create no reference cycles, because collecting a hundred cyclic objects takes 5 % of a send's time."""
+    """Check that a send leaves no reference cycles: collecting a hundred cyclic objects takes 5 % of a send's time."""
     app = served()
     await sends(app)
     gc.collect()

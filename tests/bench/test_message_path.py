@@ -25,11 +25,11 @@ def check(path: MessagePath, *, most_before_write: int = MAX_BEFORE_WRITE) -> No
     assert len(path.files) <= MAX_STREAMED_TURN
 
 
-async def test_message_on_memory_store_runs_few_source_files() -> None:
+async def test_message_on_memory_store_executes_code_of_few_files() -> None:
     check(await message_path(memory_environment()))
 
 
-async def test_message_on_dynamodb_store_runs_few_source_files(
+async def test_message_on_dynamodb_store_executes_code_of_few_files(
     moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environ = dynamodb_environment(moto)

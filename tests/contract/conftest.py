@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         local = engines.LOCAL if {"blobs", "artifacts", "harness"} & {*metafunc.fixturenames} else ["memory"]
         above = engines.chosen() if on_each else engines.chosen(default=())
         metafunc.parametrize("adapter", [*local, *above], indirect=True)
-    # Skip tests that use `stack` as well as `table`, because such a test builds its table on the stack.
+    # Parametrize `table` only without `stack`: with `stack`, the fixture `table` uses the table of that stack.
     if {"table", "stack"} & {*metafunc.fixturenames} == {"table"}:
         metafunc.parametrize("table", [*engines.LOCAL, *names], indirect=True)
 
@@ -64,7 +64,7 @@ def stack(request: pytest.FixtureRequest, emptied: dict[str, Stack]) -> Stack:
 
 @pytest.fixture
 def clock(request: pytest.FixtureRequest) -> ManualClock:
-    """Return a clock that moves 1 ms at each reading, so that two attempts of a write have different times."""
+    """Return a clock that moves 1 ms at each reading, so that two attempts of a retried write have different times."""
     return ManualClock(step=0.0 if request.node.get_closest_marker("exact_times") else 0.001)
 
 
@@ -110,7 +110,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def case(request: pytest.FixtureRequest, engine: str) -> str:
-    """Return the id of the case; skip known deviations of the engine."""
+    """Return the id of the test case; skip a case in which the engine is known to differ from DynamoDB."""
     name: str = request.node.callspec.id.removeprefix(f"{engine}-").removesuffix(f"-{engine}")
     skip_deviation(engine, name)
     return name

@@ -52,7 +52,7 @@ async def _nothing() -> None:
 
 @dataclass
 class DrivenConversation:
-    """A task with its log; a test runs its turns one after another."""
+    """Task with its recorded log and its lease; a test runs the turns of this task one after another."""
 
     begun: TurnStarted
     """The lease; the savers write under its fence."""
@@ -144,7 +144,7 @@ class DrivenConversation:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """Return the kind and the text of each recorded event, in order."""
+        """Return the kind and the text of each event in the log, in order."""
         return [told for entry in self.log[1:] for told in _told(entry)]
 
     @property

@@ -45,7 +45,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 @dataclass
 class Person:
-    """Person who sends requests to both agents with API keys."""
+    """Owner of test data: a person who sends requests to both agents with API keys."""
 
     name: str
     contexts: set[tuple[str, str]] = field(default_factory=set)
@@ -54,12 +54,12 @@ class Person:
 
     @property
     def owner(self) -> str:
-        """Return the owner of the person's data outside the tenant."""
+        """Return the owner id of the data that the person created without a tenant."""
         return Principal(API_KEY_ISSUER, self.name).owner
 
     @property
     def owners(self) -> tuple[str, str]:
-        """Return the owners of all the person's data."""
+        """Return the owner ids of all the person's data, with and without a tenant."""
         return self.owner, owner_in(self.owner, TENANT)
 
     def traces(self) -> set[str]:
@@ -80,7 +80,7 @@ def someone(name: str) -> Person:
 
 
 async def lives(stack: Stack, person: Person) -> None:
-    """Send the person's requests to both agents, with and without a tenant; leave an unfinished task and a long one."""
+    """Send the person's requests to both agents, with and without a tenant; then store the tasks of `_is_cut`."""
     environ = environment(stack)
     made = make_key(person.name, now=SystemClock().now())
     person.key_id = made.record.id
@@ -134,7 +134,7 @@ async def _is_cut(stack: Stack, person: Person) -> None:
 
 
 class RecordedLives:
-    """Data of Alice and Bob: recorded by requests once for each engine, then copied, because the requests are slow."""
+    """Stored data of Alice and Bob. Slow requests create it once for each engine; each test gets a copy."""
 
     def __init__(self) -> None:
         self._recorded: dict[str, tuple[tuple[Person, Person], list[dict[str, Any]], list[dict[str, Any]]]] = {}
@@ -191,7 +191,7 @@ def _versions(s3: Any, bucket: str) -> Iterator[dict[str, Any]]:
 
 
 def of_person(person: Person, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the table items or bucket versions with a text that identifies the person."""
+    """Return those table items or bucket versions that contain a text identifying the person."""
     traces = person.traces()
     return [item for item in items for text in [repr(item)] if any(trace in text for trace in traces)]
 

@@ -19,7 +19,7 @@ def events_of(table: Table) -> Any:
 
 
 class Faults:
-    """Failures of one store's writes."""
+    """Injected failures of the writes of one store."""
 
     def __init__(self, store: Any) -> None:
         """Inject failures into the AWS client of a `store` whose table is a DynamoDBTable."""

@@ -13,7 +13,7 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 
 class Memories:
-    """Task store and long-term memories in one table; the store's fences guard the memories."""
+    """Task store and long-term memories in one table. A memory write is refused if the turn's fence is outdated."""
 
     def __init__(self, tasks: TaskStore, table: Table, clock: Clock) -> None:
         self.tasks, self.table, self._clock = tasks, table, clock

@@ -22,7 +22,7 @@ from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamod
 
 
 class SessionPlace:
-    """Task store and session services in one table; the store's fences guard the sessions."""
+    """Task store and ADK session services in one table. A session write is refused if the turn's fence is outdated."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, cipher: Cipher, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self.cipher, self._clock = tasks, table, blobs, cipher, clock
@@ -56,7 +56,7 @@ class DynamoDBSessionPlace(SessionPlace):
         )
 
     def lose_answers(self, *, times: int) -> None:
-        """Execute the next `times` transactions, but raise a read timeout instead of returning their responses."""
+        """Execute the next `times` transactions, but replace each response by a read timeout."""
         left = iter(range(times))
 
         def lose(**_: Any) -> None:
@@ -81,7 +81,7 @@ class DynamoDBSessionPlace(SessionPlace):
 
 
 def said(text: str, *, timestamp: float = 1.0, state: dict[str, Any] | None = None, **more: Any) -> Event:
-    """Return an event with the text and a change of the state."""
+    """Return an ADK event with this text and this change of the session's state."""
     return Event(
         author="agent",
         invocation_id="turn-1",

@@ -1,4 +1,4 @@
-"""Helpers of the table port's contract suite, and known deviations of emulators from the port."""
+"""Helpers for the contract tests of the table port, and the cases in which an emulator differs from DynamoDB."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any

@@ -36,7 +36,7 @@ def place(adapter: Stack | None, clock: ManualClock) -> SessionPlace:
 
 
 def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> ServiceParts:
-    """Return a new process of the deployment; processes share nothing but the tables of `place`."""
+    """Return the service of a new process; it shares only the tables of `place` with other processes."""
 
     def adapter_of(agent: BaseAgent) -> AdkAgent:
         return served(agent, lambda fence: place.service(fence=fence))
@@ -45,7 +45,7 @@ def process(place: SessionPlace, clock: ManualClock, agent: BaseAgent) -> Servic
 
 
 async def test_adk_conversation_continues_in_another_process(place: SessionPlace, clock: ManualClock) -> None:
-    """State and events are stored; the outbox is not in the state."""
+    """The second process reads the state and events of the first; an outbox is never part of the stored state."""
     context = new_owner()
 
     def note(tool_context: ToolContext, text: str) -> str:
@@ -69,7 +69,7 @@ async def test_adk_conversation_continues_in_another_process(place: SessionPlace
 
 
 async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionPlace, clock: ManualClock) -> None:
-    """A SequentialAgent requests a confirmation, then the result of a long-running tool."""
+    """A tool call waits for a confirmation, then another for its result; a new process receives each answer."""
     paid: list[int] = []
 
     def pay(amount: int) -> str:
@@ -109,7 +109,7 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
 
 
 async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
-    """The next turn's model does not receive a tool result that was returned after the cancel of its task."""
+    """A tool returns after the cancel of its task; the next turn's model does not receive the tool's result."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -148,7 +148,7 @@ async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: Man
 
 
 async def test_tool_that_kills_each_worker_exhausts_tries(clock: ManualClock) -> None:
-    """The tool call is stored once; running the tool again does not count as progress."""
+    """Let each process die in the same tool call: repeating the call is no progress, so the tries run out."""
     place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
 
     async def deadly() -> str:

@@ -117,7 +117,7 @@ async def test_artifact_may_have_any_file_name(artifacts: BlobArtifacts, of: dic
 async def test_artifacts_of_session_named_user_stay_session_scoped(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
-    """ADK's own services reserve the session id `user`: they store the artifacts of a user below `user/`."""
+    """In ADK's own services the path `user/` holds a user's artifacts, so the session id `user` is ambiguous there."""
     await artifacts.save_artifact(**{**of, "session_id": "user"}, filename="a", artifact=a_file())
     assert await artifacts.list_artifact_keys(**of) == []
 

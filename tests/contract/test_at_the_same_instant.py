@@ -1,4 +1,4 @@
-"""Two concurrent operations on one context, repeated many times: no work is lost or done twice."""
+"""Two concurrent operations on one context, repeated many times: no message is lost, and no turn runs twice."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Act = Callable[[StoreConversation, TurnStarted], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected refusal of an operation."""
+    """Refusal that one of two concurrent operations may get."""
 
     error: AionError
 

@@ -37,7 +37,7 @@ def name() -> str:
     return f"{new_owner()}/blob"
 
 
-async def test_put_blob_is_returned(blobs: Blobs, name: str) -> None:
+async def test_stored_blob_is_read_back(blobs: Blobs, name: str) -> None:
     content = bytes(range(256))
     await blobs.put(name, content)
     assert await blobs.get(name) == content
@@ -57,7 +57,7 @@ async def test_repeated_blob_put_changes_nothing(blobs: Blobs, name: str) -> Non
         assert await blobs.get(name) == b"same"
 
 
-async def test_put_replaces_bytes_of_blob(blobs: Blobs, name: str) -> None:
+async def test_second_put_of_name_replaces_blob(blobs: Blobs, name: str) -> None:
     await blobs.put(name, b"a long first content")
     await blobs.put(name, b"second")
     assert await blobs.get(name) == b"second"
@@ -72,7 +72,7 @@ async def test_delete_of_missing_blob_is_no_error(blobs: Blobs, name: str) -> No
     assert await blobs.get(f"{name}-2") == b"stays"
 
 
-async def test_put_new_stores_blob_and_metadata_only_once(blobs: Blobs, name: str) -> None:
+async def test_second_put_new_keeps_first_blob_and_metadata(blobs: Blobs, name: str) -> None:
     assert await blobs.metadata(name) is None
     assert await blobs.put_new(name, b"first", {"about": "one"}, media_type="text/plain")
     assert not await blobs.put_new(name, b"second", {"about": "two"})
@@ -137,7 +137,7 @@ async def test_blob_name_may_have_any_characters(
     blobs: Blobs, name: str, odd: str, request: pytest.FixtureRequest
 ) -> None:
     if "\n" in odd and request.node.callspec.params["adapter"] == "moto":
-        # Expect a failure: moto's routes are regular expressions, and a dot does not match a line break.
+        # Expect a failure, because moto finds no object whose name has a line break: its URL patterns do not match one.
         request.applymarker(pytest.mark.xfail(reason="moto finds no object whose name holds a newline", strict=True))
     name = f"{name}/{odd}"
     await blobs.put(name, odd.encode())

@@ -68,7 +68,7 @@ async def test_cancel_of_queued_task_keeps_other_turns(chat: StoreConversation, 
 
 
 @pytest.mark.parametrize("canceled", ["m-1", "m-2"])
-async def test_cancel_of_one_queued_task_lets_other_begin(chat: StoreConversation, canceled: str) -> None:
+async def test_cancel_of_queued_task_lets_other_queued_task_begin(chat: StoreConversation, canceled: str) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     assert (await chat.cancels(f"t-{canceled}")).waiting
@@ -154,7 +154,7 @@ async def test_cancel_with_outdated_head_is_refused(chat: StoreConversation) -> 
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
-async def test_cancel_with_head_from_before_turn_end_is_refused(chat: StoreConversation, state: TaskState) -> None:
+async def test_cancel_of_task_read_before_turn_end_is_refused(chat: StoreConversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
     with pytest.raises(LeaseLost):
@@ -190,7 +190,7 @@ async def test_only_one_of_concurrent_cancels_succeeds(chat: StoreConversation, 
     await chat.comes_to_rest()
 
 
-async def test_queued_tasks_are_canceled_concurrently(chat: StoreConversation) -> None:
+async def test_concurrent_cancels_of_queued_tasks_all_succeed(chat: StoreConversation) -> None:
     running = await chat.starts("m-0")
     for number in range(6):
         await chat.waits(f"m-{number + 1}")

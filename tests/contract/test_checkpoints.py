@@ -54,7 +54,7 @@ def config() -> dict[str, Any]:
 
 @pytest.fixture
 async def begun(savers: Savers, clock: ManualClock) -> TurnStarted:
-    """Return a started turn in a new context; `holder-1` holds its lease."""
+    """Start a turn in a new context with the lease of `holder-1`, and return it."""
     return await begin(savers.tasks, clock)
 
 
@@ -117,7 +117,7 @@ async def conforms(make: Callable[[], BaseCheckpointSaver[Any]]) -> None:
 
 
 class Blocking(BaseCheckpointSaver[Any]):
-    """Checkpoint saver that runs the blocking methods of another saver, as synchronous graphs do."""
+    """Checkpoint saver that calls the synchronous methods of another saver, as a synchronous graph does."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
@@ -143,14 +143,14 @@ class Blocking(BaseCheckpointSaver[Any]):
 # ── Writes of a LangGraph task ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_last_write_to_special_channel_replaces_earlier_one(savers: Savers, config: Any) -> None:
+async def test_last_checkpoint_write_to_special_channel_wins(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [(RESUME, ["a"]), ("x", 1), (RESUME, ["a", "b"])], "task-1")
     assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
 
 
-async def test_repeated_write_replaces_only_special_channel_writes(savers: Savers, config: Any) -> None:
+async def test_repeated_checkpoint_write_replaces_only_special_channels(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
@@ -170,7 +170,7 @@ async def test_writes_are_sorted_by_task_path(savers: Savers, config: Any) -> No
     assert [value for _, _, value in await pending(saver, config)] == [1, 2, 3]
 
 
-async def test_many_checkpoint_writes_are_one_request(table: DynamoDBSavers, config: Any) -> None:
+async def test_many_checkpoint_writes_are_sent_in_one_request(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     stored = await put(saver, config)
     line = Line(table.client)
@@ -200,7 +200,7 @@ async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, conf
 # ── Fenced writes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_resumed_former_lease_holder_changes_no_checkpoint(
+async def test_former_lease_holder_cannot_write_checkpoints_after_takeover(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     frozen, thaws = asyncio.Event(), asyncio.Event()
@@ -226,10 +226,10 @@ async def test_resumed_former_lease_holder_changes_no_checkpoint(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_checkpoint_of_step_resets_tries_after_takeover(
+async def test_takeover_after_checkpoint_resets_tries(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
-    """Only the checkpoint after a step is progress; the input's checkpoint and a parallel node's writes are not."""
+    """Count only the checkpoint after a step as progress, not the input's checkpoint or a parallel node's writes."""
     counted = []
     for step in ("loop", "loop", "loop", "input"):
         saver = savers.saver(fence=fence_of(begun))
@@ -265,7 +265,7 @@ async def test_stale_fencing_number_refuses_checkpoint_writes(
     assert await pending(reader, config) == [("task-1", "x", 1)]
 
 
-async def test_missing_context_refuses_fenced_checkpoint_writes(savers: Savers, config: Any) -> None:
+async def test_checkpoint_write_in_missing_context_raises_lease_lost(savers: Savers, config: Any) -> None:
     saver = savers.saver(fence=Fence(ContextKey(new_owner(), "echo", "never"), 1))
     with pytest.raises(LeaseLost):
         await put(saver, config)
@@ -310,7 +310,7 @@ async def test_parallel_branches_write_checkpoints_without_conflict(
         ("ValidationError", StoreError),
     ],
 )
-async def test_refusal_reason_of_checkpoint_write_decides_raised_error(
+async def test_dynamodb_refusal_of_checkpoint_raises_matching_error(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -327,7 +327,7 @@ async def test_refusal_reason_of_checkpoint_write_decides_raised_error(
 
 
 def canceled(reason: str) -> bytes:
-    """Return DynamoDB's error for a transaction whose first item is refused for this reason."""
+    """Return DynamoDB's error response for a transaction; `reason` is the cancellation reason of its first item."""
     return json.dumps(
         {
             "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -341,7 +341,7 @@ CONFLICT = canceled("TransactionConflict")
 
 
 class Answers:
-    """Fake DynamoDB responses to a client's next transactions."""
+    """Replacement of DynamoDB's responses: the client's next `times` transactions get this error response."""
 
     def __init__(self, client: Any, body: bytes, *, times: int) -> None:
         self.left, self._body = times, body
@@ -624,7 +624,7 @@ class Place:
 
 
 class OpenConnection:
-    """Object serializable by pickle only."""
+    """Object that pickle can serialize, but the checkpoint serializer cannot."""
 
 
 # ── Number of requests ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ async def test_encrypted_content_is_decrypted(cipher: Cipher, content: bytes) ->
     assert not content or content not in encrypted
 
 
-async def test_encryption_is_randomised(cipher: Cipher) -> None:
+async def test_equal_contents_have_different_ciphertexts(cipher: Cipher) -> None:
     assert len({await cipher.encrypt(b"token", about="a place") for _ in range(50)}) == 50
 
 
@@ -50,7 +50,7 @@ async def test_changed_or_truncated_ciphertext_raises_store_error(cipher: Cipher
     for place in (-1, -len(b"token") - 20, len(encrypted) // 2, 0):
         changed = bytearray(encrypted)
         changed[place] ^= 1
-        # Expect only the base class, because KMS returns AccessDenied or InvalidCiphertext for a changed data key.
+        # Expect StoreError, the base class: for a changed data key, KMS returns AccessDenied or InvalidCiphertext.
         with pytest.raises(StoreError):
             await cipher.decrypt(bytes(changed), about="a place")
     for cut in (encrypted[:-1], encrypted[: len(encrypted) // 2], encrypted[:5], encrypted[:1], b""):
@@ -118,7 +118,7 @@ async def test_transient_kms_error_raises_store_unavailable(clock: ManualClock, 
 
 
 def test_cipher_works_on_two_event_loops(stack: Stack, clock: ManualClock) -> None:
-    """Threads with event loops of their own share one cipher, as concurrent invocations do in a test process."""
+    """Share one cipher between threads with their own event loops, as tests with concurrent invocations do."""
     cipher = by_kms(stack, clock)
 
     def batch(number: int) -> set[bytes]:

@@ -26,7 +26,7 @@ READS = {"GetItem", "Query"}
 
 
 class CountedStore:
-    """Store with a counter of its requests, including retries."""
+    """Store that counts its DynamoDB requests, including retries."""
 
     def __init__(self, stack: Stack) -> None:
         self.requests: Counter[str] = Counter()
@@ -68,7 +68,7 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
     seconds = time.monotonic() - begun
     at_most = max(at_most, at_most * seconds * a_second / 1000, 5 * seconds)
     print(f"1000 chunks, {a_second or 'all'} a second: {dict(counted.requests)}")
-    # Do not count UpdateItem, because each UpdateItem is a renewal of the lease, every ten seconds.
+    # Do not count UpdateItem requests, because they only renew the lease, every ten seconds.
     assert counted.writes - counted.requests["UpdateItem"] <= at_most
     chunks = [what.text for what in heard if isinstance(what, Delta)]
     assert chunks == [*(f"word{number:04d} " for number in range(1000)), ""]
@@ -79,7 +79,7 @@ async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_
 
 
 async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> None:
-    """The requests are for the log, the deltas and the lease; the model writes a hundred words a second."""
+    """Stream at 100 words a second: the twelve requests write the log and the chunks, and renew the lease."""
     counted = CountedStore(stack)
     service = parts(talking(100, 100), counted.store).service
     begun = time.monotonic()
@@ -87,8 +87,8 @@ async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> N
         pass
     seconds = max(1.0, time.monotonic() - begun)
     print(f"100 chunks in {seconds:.1f} s: {dict(counted.requests)}")
-    # Allow five more requests for each second after the first, because a turn writes deltas four times and checks its
-    # lease once in each second.
+    # Allow five more requests for each second after the first: in each second, a turn writes deltas four times and
+    # checks its lease once.
     assert sum(counted.requests.values()) <= 12 + 5 * (seconds - 1)
 
 
@@ -106,8 +106,8 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
     assert sum(counted.requests.values()) - deltas <= at_most + checks
 
 
-async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
-    """The context is unknown, idle, interrupted, or has a running turn."""
+async def test_wake_up_without_startable_turn_costs_two_requests(stack: Stack) -> None:
+    """Wake a worker for a context that is unknown, idle or interrupted, or whose turn already runs."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     owner = new_owner()
@@ -128,7 +128,7 @@ async def test_needless_wake_up_costs_two_requests(stack: Stack) -> None:
 
 
 async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
-    """One transaction stores the task; the wake-up message is a request to the queue."""
+    """One DynamoDB transaction stores the task. The wake-up message goes to SQS, so it does not count."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)
     made.work_queue.handled_by(_nobody)
@@ -144,7 +144,7 @@ async def _nobody(wake_up: WakeUp) -> None:
 
 
 async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
-    """The last of many events writes as many bytes as the first: no write contains the whole task."""
+    """Compare the first and the last of many event writes: no write contains the whole task, so none grows."""
     sizes: dict[int, int] = {}
     counted = CountedStore(stack)
 

@@ -1,4 +1,4 @@
-"""A turn drained at every step and resumed in another process has the same result as an undrained turn."""
+"""A turn that is drained at each step and resumed in another process has the same result as an undrained turn."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ def savers(adapter: Stack | None, clock: ManualClock) -> Savers:
 
 
 async def held(graph: str, savers: Savers, clock: ManualClock, work: Work) -> tuple[DrivenConversation, int]:
-    """Run the conversation to its end; return the conversation and its number of handoffs."""
+    """Run the conversation until its last turn ends; return it with the number of handoffs."""
     conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     handoffs = 0
     while True:
@@ -67,7 +67,7 @@ HANDOFFS = {
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 async def test_turn_drained_after_every_step_has_same_result(graph: str, savers: Savers, clock: ManualClock) -> None:
-    """Every node runs once, every message is emitted once, and the answer is the same."""
+    """Expect that every node runs once, every message is emitted once, and the answer is that of an undrained turn."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
     conversation, handoffs = await held(graph, savers, clock, draining)
@@ -145,7 +145,7 @@ async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> 
     assert work.drain.is_set()
 
 
-async def test_drain_before_start_runs_no_node(clock: ManualClock) -> None:
+async def test_turn_drained_before_start_runs_no_node(clock: ManualClock) -> None:
     savers, work = memory_savers(clock), Work()
     conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     work.drain.set()

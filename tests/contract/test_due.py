@@ -1,4 +1,4 @@
-"""Timers of contexts on each table: no work is lost, and no wake-up message is needless."""
+"""Timers of contexts, on each table: a timer exists while work is pending, and wakes no context without work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -185,9 +185,9 @@ def name(steps: Steps) -> str:
 
 
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
-async def test_context_timer_expires_without_activity(chat: StoreConversation, steps: Steps) -> None:
+async def test_context_timer_expires_if_nothing_happens_for_lease_time(chat: StoreConversation, steps: Steps) -> None:
     await steps(chat)
-    assert not await chat.is_expired(), "a bell was rung for it, or its holder lives"
+    assert not await chat.is_expired(), "the wake-up message of the context was sent, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
     assert await chat.is_expired()
     assert isinstance(await chat.begins(), TurnStarted)
@@ -196,7 +196,7 @@ async def test_context_timer_expires_without_activity(chat: StoreConversation, s
 
 
 @pytest.mark.parametrize("steps", SETTLED, ids=name)
-async def test_finished_context_has_no_timer(chat: StoreConversation, steps: Steps) -> None:
+async def test_context_without_turns_has_no_timer(chat: StoreConversation, steps: Steps) -> None:
     await steps(chat)
     chat.clock.move(24 * 3600)
     assert not await chat.is_expired()
@@ -205,7 +205,7 @@ async def test_finished_context_has_no_timer(chat: StoreConversation, steps: Ste
     await chat.comes_to_rest()
 
 
-async def test_renewed_lease_moves_timer(chat: StoreConversation) -> None:
+async def test_lease_renewal_postpones_timer_of_context(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     for _ in range(3):
         chat.clock.move(LEASE_SECONDS - 1)
@@ -277,7 +277,7 @@ async def test_timers_are_sorted_and_limited(chat: StoreConversation) -> None:
     assert (chat.clock.now() - since[0]).total_seconds() == pytest.approx(12, abs=0.1)
 
 
-async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -> None:
+async def test_message_queued_behind_interrupted_task_sets_no_timer(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -292,7 +292,7 @@ async def test_message_behind_interrupt_sets_no_timer(chat: StoreConversation) -
 
 
 async def test_expired_context_is_removed_from_timer_index(chat: StoreConversation) -> None:
-    """DynamoDB deletes the expired item days later; until then the item's timer would come first in each sweep."""
+    """DynamoDB deletes the expired context only days later: until then each sweep would read its timer first."""
     await chat.waits("m-1")
     chat.clock.move(31 * 86_400)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -300,8 +300,8 @@ async def test_expired_context_is_removed_from_timer_index(chat: StoreConversati
     assert not await chat.is_expired()
 
 
-async def test_message_to_expired_context_prevents_timer_claim(stack: Stack, clock: ManualClock) -> None:
-    """The message arrives between the sweep's read and its write."""
+async def test_sweep_does_not_claim_expired_context_reused_meanwhile(stack: Stack, clock: ManualClock) -> None:
+    """A message recreates the expired context between the sweep's read and its write: the claim is refused."""
     chat = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock)
     there = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
     await chat.waits("m-1")
@@ -327,7 +327,9 @@ class UnreadableShards(table.TableFaults):
             raise StoreError("ValidationException")
 
 
-async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sweep_continues_with_other_shards_after_read_error(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """The sweep wakes the contexts and push notifications of other shards, and logs the shard's error once."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
@@ -354,7 +356,7 @@ async def test_unreadable_timer_shard_does_not_stop_sweep(clock: ManualClock, ca
 
 
 @pytest.mark.parametrize("of_pushes", [False, True])
-async def test_sweep_fails_without_readable_timer_shard(clock: ManualClock, of_pushes: bool) -> None:
+async def test_sweep_fails_if_no_timer_shard_is_readable(clock: ManualClock, of_pushes: bool) -> None:
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, table.MemoryTable)
     push.table.faults = UnreadableShards(*timers.CONTEXTS, *timers.PUSHES)

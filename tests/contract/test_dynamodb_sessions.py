@@ -92,7 +92,7 @@ async def test_stale_session_append_is_not_mistaken_for_retry(place: DynamoDBSes
 
 
 async def test_session_with_missing_event_raises_store_corrupt(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
-    """Reading the session fails; it does not return a shorter history."""
+    """Delete one event item: reading the session raises an error instead of returning a shorter history."""
     service = place.service()
     session = await service.create_session(**of, state={"x": 1})
     for n in range(3):
@@ -107,7 +107,7 @@ async def test_session_with_missing_event_raises_store_corrupt(place: DynamoDBSe
 async def test_partially_visible_session_append_is_read_again(
     place: DynamoDBSessionPlace, of: dict[str, Any], missing: str
 ) -> None:
-    """A query may see a part of a transaction."""
+    """A DynamoDB query may return only some items of a transaction, so the service repeats the query."""
     service = place.service()
     session = await service.create_session(**of)
     for n in range(2):
@@ -162,7 +162,7 @@ TOKEN = "ya29.a-users-access-token"
 
 
 async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
-    """The token is in a credential response, in state of each scope and in a tool result; small and large."""
+    """Store small and large tokens in a credential response, in each scope of the state, and in a tool result."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
     answer = types.FunctionResponse(
@@ -247,7 +247,7 @@ async def test_expired_session_may_be_created_again(
 async def test_regularly_used_session_loses_no_event(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
-    """Each item outlives the session's head, and each S3 object is rewritten before the bucket's rule deletes it."""
+    """Items expire no earlier than the head; S3 objects are rewritten before the bucket's rule deletes them."""
     written: dict[str, float] = {}
     place.s3.meta.events.register(
         "provide-client-params.s3.PutObject",

@@ -1,4 +1,4 @@
-"""Task store on DynamoDB with faults: each write is made once or not at all, and the caller learns which."""
+"""Task store on DynamoDB with faults: each write happens once or not at all, and the caller gets its true outcome."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def chat(stack: Stack, clock: ManualClock) -> StoreConversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, chat: StoreConversation) -> StoreConversation:
-    """Return the same context in another process."""
+    """Return the same context, used by another process."""
     there = StoreConversation(dynamodb_store(stack, clock), clock, chat.context)
     there.tasks = chat.tasks
     return there
@@ -39,7 +39,7 @@ def faults(chat: StoreConversation) -> Faults:
 
 @dataclass(frozen=True)
 class Deed:
-    """Store operation, with its preparation and with the check of its result."""
+    """Test case: a store operation, the preparation before it, and the check of its result."""
 
     before: Callable[[StoreConversation], Awaitable[Any]]
     """Prepares the context and returns the argument of `call`; a repeated call has the same argument."""
@@ -52,7 +52,7 @@ DEEDS: dict[str, Deed] = {}
 
 
 def deed(call: Callable[[StoreConversation, Any], Awaitable[Any]], operation: str = TRANSACT) -> Callable[[Any], Any]:
-    """Make a Deed of an async generator: it yields the argument of `call`, then receives and checks the result."""
+    """Make a Deed from an async generator: it yields the argument of `call`, then receives and checks the result."""
 
     def of(steps: Any) -> Any:
         running: dict[StoreConversation, Any] = {}
@@ -369,7 +369,7 @@ async def test_permanent_aws_error_raises_store_error(chat: StoreConversation, f
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_timer_fires_again_after_claim_with_lost_response(chat: StoreConversation, faults: Faults) -> None:
+async def test_timer_claim_with_lost_response_cannot_be_repeated(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -390,9 +390,7 @@ async def test_throttled_timer_claim_raises_store_unavailable(chat: StoreConvers
     assert await chat.store.claim(expired_timers)
 
 
-async def test_conflicting_lease_renewal_succeeds_throttled_renewal_raises(
-    chat: StoreConversation, faults: Faults
-) -> None:
+async def test_lease_renewal_retries_conflict_but_not_throttling(chat: StoreConversation, faults: Faults) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)

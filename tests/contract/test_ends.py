@@ -1,4 +1,4 @@
-"""Contract of `ports.TaskStore`: finish and suspension of turns, on each adapter."""
+"""Contract of `ports.TaskStore`: a turn finishes or is suspended, on each adapter."""
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_without_queued_turns_frees_context(chat: StoreConversation, run_next: bool) -> None:
+async def test_finish_of_only_turn_frees_context(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
     ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
@@ -24,7 +24,7 @@ async def test_finish_without_queued_turns_frees_context(chat: StoreConversation
     await chat.starts("m-2")
 
 
-async def test_finish_keeps_next_turn_queued_by_default(chat: StoreConversation) -> None:
+async def test_finished_turn_leaves_next_turn_queued_by_default(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -34,7 +34,7 @@ async def test_finish_keeps_next_turn_queued_by_default(chat: StoreConversation)
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
 
 
-async def test_finish_may_begin_next_turn(chat: StoreConversation) -> None:
+async def test_finish_of_turn_may_begin_next_turn(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -57,7 +57,7 @@ async def test_finish_may_begin_next_turn(chat: StoreConversation) -> None:
     await chat.comes_to_rest()
 
 
-async def test_task_with_queued_message_does_not_end(chat: StoreConversation) -> None:
+async def test_task_with_queued_message_cannot_end(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -92,7 +92,7 @@ async def test_task_continues_with_its_queued_message(chat: StoreConversation) -
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_snapshot_of_finished_turn_excludes_next_message(chat: StoreConversation) -> None:
+async def test_task_snapshot_of_finished_turn_excludes_queued_message(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
@@ -123,7 +123,7 @@ async def test_turn_without_queued_message_cannot_finish_as_working(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_interrupted_context_begins_no_other_turn(chat: StoreConversation, run_next: bool) -> None:
+async def test_queued_turn_does_not_begin_during_interrupt(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -140,7 +140,7 @@ async def test_interrupted_context_begins_no_other_turn(chat: StoreConversation,
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_of_ended_turn_raises_lease_lost(chat: StoreConversation, run_next: bool) -> None:
+async def test_second_finish_of_turn_raises_lease_lost(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -172,7 +172,7 @@ async def test_turn_with_lost_lease_cannot_finish(chat: StoreConversation, other
 # ── A turn is suspended ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
+async def test_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(31)
@@ -185,7 +185,7 @@ async def test_turn_suspension_with_progress_resets_tries(chat: StoreConversatio
     assert (await chat.ends(turn)).waiting
 
 
-async def test_turn_suspension_without_progress_counts_try(chat: StoreConversation) -> None:
+async def test_suspension_without_progress_increments_tries(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")
@@ -210,7 +210,7 @@ async def test_turn_suspension_releases_lease(chat: StoreConversation) -> None:
     assert (await chat.ends(again)).head.generation == 3
 
 
-async def test_suspended_turn_precedes_queued_turns(chat: StoreConversation) -> None:
+async def test_suspended_turn_resumes_before_queued_turns(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.store.pause(turn.lease, made_progress=True)

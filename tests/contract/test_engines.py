@@ -1,4 +1,4 @@
-"""Requests that DynamoDB refuses, as other tests assume: at least one engine must refuse them too."""
+"""Requests that DynamoDB refuses. Other tests rely on these refusals, so at least one engine must refuse each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Write = dict[str, Any]
 
 
 class PlainTable:
-    """DynamoDB table of the stack, with plain boto3 requests."""
+    """The stack's DynamoDB table, called by plain boto3 requests without our adapter."""
 
     def __init__(self, stack: Stack) -> None:
         self.name = stack.environment("ApiFunction")["AION_TABLE"]
@@ -49,7 +49,7 @@ def table(stack: Stack) -> PlainTable:
 
 @pytest.fixture
 def indexed(table: PlainTable) -> Iterator[str]:
-    """Return another table with a numeric index key."""
+    """Create another table, whose index has a number as its sort key; yield its name."""
     name = f"{table.name}-{uuid4().hex[:8]}"
     types = {"pk": "S", "sk": "S", "due": "N"}
     table.client.create_table(

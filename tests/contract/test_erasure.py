@@ -104,12 +104,12 @@ def lives() -> RecordedLives:
 
 @pytest.fixture
 async def both(stack: Stack, lives: RecordedLives) -> Both:
-    """Return Alice and Bob, with data in every store."""
+    """Return Alice and Bob, who both have data in every store."""
     return await lives.copy_to(stack)
 
 
 class Later(SystemClock):
-    """System clock with an offset."""
+    """Clock that shows a later time than the system clock, by an offset."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by
@@ -128,7 +128,7 @@ def in_pages(**size: int) -> Callable[..., None]:
 
 
 class Killed(Exception):
-    """Simulated end of the process."""
+    """Exception that stands for a kill of the process."""
 
 
 def killed() -> None:
@@ -136,7 +136,7 @@ def killed() -> None:
 
 
 def ignored(what: str, count: int) -> None:
-    """Ignore a progress report."""
+    """Discard a progress report."""
 
 
 async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Delete, both: Both) -> None:
@@ -166,13 +166,13 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
     assert [tenant in each for each in left] == [False, False]
-    # The command keeps the principal's item of open tasks, and removes the tenant's tasks from this item.
+    # The command removes the tenant's tasks from the item that counts the principal's open tasks, and keeps the item.
     assert f"'LIMIT#{principal}'" in left[0]
     assert f"tasks/{principal}/" in left[1]
 
 
 async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, both: Both) -> None:
-    """After a kill at any request, the next survey finds the remaining data: the items it needs are deleted last."""
+    """Kill the deletion at any request: the next one finds the rest, because it needs the items deleted last."""
     alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
     whole = await erasure().find(alice.owners, (), ignored)
@@ -199,8 +199,8 @@ async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, b
     assert of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure: Making, clock: ManualClock) -> None:
-    """The late worker's table writes are refused; the next survey finds the object that it had put into the bucket."""
+async def test_deletion_of_owner_covers_late_workers_writes(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+    """The table refuses a late worker's writes; the next deletion finds the object that it put into the bucket."""
     savers = DynamoDBSavers(stack, clock)
     chat = StoreConversation(savers.tasks, clock)
     running, go = asyncio.Event(), asyncio.Event()
@@ -239,7 +239,7 @@ async def test_late_workers_writes_are_deleted_with_owner(stack: Stack, erasure:
 
 
 async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making, both: Both) -> None:
-    """TTL may first delete the items that name the owner; the remaining items name no owner."""
+    """TTL may delete the items with the owner's id first; the task's remaining items do not contain this id."""
     alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
     for item in of_person(alice, table_items(stack)):
@@ -295,7 +295,7 @@ async def test_unprocessed_items_of_delete_batch_are_retried(stack: Stack, erasu
 
 
 async def test_unknown_table_partition_is_reported(stack: Stack, delete: Delete) -> None:
-    """Items of another version may belong to the owner, so the command deletes nothing and fails."""
+    """A newer version may have written unknown items for the owner, so the command fails and deletes nothing."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}
     client.put_item(TableName=table, Item=key)

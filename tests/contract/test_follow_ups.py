@@ -32,7 +32,7 @@ async def test_answer_to_interrupt_is_recorded_and_acquires_lease(chat: StoreCon
     await chat.starts("m-3")
 
 
-async def test_answer_stored_without_holder_is_first_in_queue(chat: StoreConversation) -> None:
+async def test_answer_without_lease_holder_is_first_in_queue(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -52,7 +52,7 @@ async def test_answer_stored_without_holder_is_first_in_queue(chat: StoreConvers
 
 
 async def test_queued_turns_wait_for_answer_to_interrupt(chat: StoreConversation) -> None:
-    """Another turn would remove the interrupt from the graph."""
+    """A queued turn of another task must wait: LangGraph would remove the open interrupt from the graph's state."""
     turn = await chat.starts("m-1")
     await chat.waits("m-2", holder="holder-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
@@ -75,7 +75,7 @@ async def test_answer_is_accepted_with_full_queue(chat: StoreConversation) -> No
 
 @pytest.mark.parametrize("holder", ["holder", None])
 async def test_repeated_answer_to_interrupt_is_recorded_once(chat: StoreConversation, holder: str | None) -> None:
-    """Six requests carry the answer, each with its own turn id."""
+    """Send the same answer in six requests; each request proposes its own turn id."""
     head = await chat.asks("m-1")
     follow_ups = [await chat.more(head, "m-2", turn_id=f"turn-{n}") for n in range(6)]
     outcomes = await asyncio.gather(*(chat.store.follow_up(each, holder=holder) for each in follow_ups))
@@ -212,7 +212,7 @@ async def test_message_with_outdated_head_is_queued(
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_message_with_head_from_before_turn_end_is_refused(
+async def test_message_to_task_read_before_turn_end_is_refused(
     chat: StoreConversation, state: TaskState, when_busy: WhenBusy, holder: str | None
 ) -> None:
     turn = await chat.starts("m-1")
@@ -252,7 +252,7 @@ async def test_known_message_to_running_task_is_duplicate(chat: StoreConversatio
     for message_id, options in repeats:
         again = await chat.more(turn.head, message_id, turn_id="another turn", **options)
         if message_id == "m-1":
-            # Expect an error, because the first message was sent without a task id and so has another content hash.
+            # Expect an error: m-1 was first sent without a task id, so with a task id the message has another hash.
             with pytest.raises(MessageIdReused):
                 await chat.store.follow_up(again, holder="holder-2", when_busy=when_busy)
         else:
@@ -277,7 +277,7 @@ async def test_message_to_full_queue_is_refused(chat: StoreConversation) -> None
     assert outcome == Duplicate("t-m-1")
 
 
-async def test_message_behind_interrupt_waits_for_answer(chat: StoreConversation) -> None:
+async def test_message_behind_interrupted_task_waits_for_answer(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -327,7 +327,7 @@ async def test_interrupting_message_replaces_running_turn(chat: StoreConversatio
     await chat.comes_to_rest()
 
 
-async def test_interrupting_message_without_holder_is_first_in_queue(
+async def test_interrupting_message_without_lease_holder_is_queued_first(
     chat: StoreConversation,
 ) -> None:
     old = await chat.starts("m-1")

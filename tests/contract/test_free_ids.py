@@ -20,7 +20,7 @@ def free(request: pytest.FixtureRequest) -> str:
 
 
 async def test_repeated_message_is_found_by_ids_of_any_characters(chat: StoreConversation, free: str) -> None:
-    """A repeat is found by its messageId in the same context, and by its Idempotency-Key in any context."""
+    """Repeat a message with its messageId in the same context, and with its Idempotency-Key in any context."""
     own = of(chat, context_id=free)
     await own.starts(free, task_id="t-1", idempotency_key=free)
     assert await chat.store.create(own.message(free, task_id="t-2"), holder="h") == Duplicate("t-1")
@@ -31,7 +31,7 @@ async def test_repeated_message_is_found_by_ids_of_any_characters(chat: StoreCon
 
 
 async def test_timer_preserves_context_id_of_any_characters(chat: StoreConversation, free: str) -> None:
-    """The timer index stores nothing of a context but its key."""
+    """The timer index stores only the context's key: the id read from this key must be unchanged."""
     own = of(chat, context_id=free)
     await own.starts("m-1")
     chat.clock.move(LEASE_SECONDS + 1)

@@ -62,7 +62,7 @@ class Frozen:
 
 
 class NoHeartbeat:
-    """Heartbeat of a frozen worker: it never renews the lease, and never reports the loss of the lease."""
+    """Heartbeat of a frozen worker: it neither renews the lease nor reports that the lease is lost."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -74,7 +74,7 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
 
 
 async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
-    """The answer of the second worker stays, and the next turn's model receives the same messages as the client."""
+    """Keep the second worker's answer; the next turn's model reads the same messages as the client."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
     graphs = Frozen()
@@ -160,8 +160,8 @@ class BlockingGraph:
 
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
-async def test_only_worker_deaths_in_same_step_exhaust_tries(stack: Stack, advances: bool) -> None:
-    """Kill each worker in its second step, or all workers in the same step; only the latter exhausts the tries."""
+async def test_repeated_worker_deaths_in_one_step_exhaust_tries(stack: Stack, advances: bool) -> None:
+    """Kill each worker in its second step, or all workers in one step: the task fails only in the second case."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()
     agents = {"echo": LangGraphAgent(graph.graph(), savers.saver)}

@@ -34,7 +34,9 @@ async def taken(limits: RateLimits, owner: str, times: int, per_minute: int) -> 
 
 
 @pytest.mark.exact_times
-async def test_owners_requests_per_minute_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_requests_per_minute_are_limited_for_each_owner(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     assert await taken(limits, owner, 8, per_minute=6) == 6
     assert await taken(limits, f"{owner}2", 1, per_minute=6) == 1, "another's are another's"
     wait = await limits.take(owner, per_minute=6)
@@ -66,7 +68,7 @@ def stream(clock: ManualClock, task_id: str = "t", seconds: float = 60) -> OpenS
 
 
 async def test_streams_of_owner_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """A new stream may open after another one has ended."""
+    """Refuse a stream above the owner's limit, until an open stream ends."""
     allowed = Limits(streams_per_owner=2)
     first = stream(clock, "a")
     assert await limits.open_stream(owner, first, allowed)
@@ -91,7 +93,9 @@ async def test_streams_of_task_are_limited(limits: RateLimits, clock: ManualCloc
         assert await limits.open_stream(owner, stream(clock, ""), allowed), "of a task that is yet to be made"
 
 
-async def test_stream_of_ended_process_expires(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_stream_of_dead_process_stops_counting_after_expiry(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     allowed = Limits(streams_per_owner=1)
     assert await limits.open_stream(owner, stream(clock, seconds=60), allowed)
     clock.move(59)
@@ -110,7 +114,9 @@ async def test_concurrently_opened_streams_do_not_exceed_owners_limit(
     assert opened.count(True) == 2
 
 
-async def test_concurrent_streams_within_limit_are_opened(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_concurrent_streams_up_to_limit_are_all_opened(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     allowed = Limits(streams_per_owner=100)
     assert all(await asyncio.gather(*(limits.open_stream(owner, stream(clock), allowed) for _ in range(100))))
     assert not await limits.open_stream(owner, stream(clock), allowed)
@@ -128,8 +134,8 @@ def task(clock: ManualClock, owner: str, task_id: str) -> OpenTask:
     return OpenTask(TaskKey(owner, task_id), clock.now().replace(microsecond=7000))
 
 
-async def test_open_tasks_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """A refusal returns the counted tasks; a new task may be counted after another one is forgotten."""
+async def test_open_tasks_of_owner_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """A refusal returns the counted open tasks; `forget_tasks` removes ended ones and makes room."""
     ours = [task(clock, owner, "a"), task(clock, f"tenant:of-{owner}", "b#c")]
     for each in ours:
         assert not await limits.count_task(owner, each, most=2)
@@ -147,7 +153,9 @@ async def test_open_tasks_are_limited(limits: RateLimits, clock: ManualClock, ow
     assert not await limits.count_task(owner, ours[1], most=1)
 
 
-async def test_concurrent_tasks_are_limited(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+async def test_concurrently_created_tasks_do_not_exceed_limit(
+    limits: RateLimits, clock: ManualClock, owner: str
+) -> None:
     counted = await asyncio.gather(*(limits.count_task(owner, task(clock, owner, f"t-{n}"), most=3) for n in range(9)))
     assert [len(each) for each in counted].count(0) == 3
 
@@ -156,8 +164,8 @@ async def test_concurrent_tasks_are_limited(limits: RateLimits, clock: ManualClo
 
 
 @pytest.mark.exact_times
-async def test_task_being_created_counts_as_open_for_a_minute(clock: ManualClock) -> None:
-    """A task that is never created stops counting after a minute."""
+async def test_task_counted_but_never_stored_counts_one_minute(clock: ManualClock) -> None:
+    """Count a task before it is stored; if nobody stores it, the count ends after a minute."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)
     open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
@@ -172,15 +180,15 @@ async def test_task_being_created_counts_as_open_for_a_minute(clock: ManualClock
         await open_tasks.admit("ann", chat.message("m-3"))
 
 
-async def test_reopened_stream_counts_once(limits: RateLimits, clock: ManualClock, owner: str) -> None:
-    """A client repeats the request if the response to its first request was lost."""
+async def test_stream_opened_twice_counts_once_for_limit(limits: RateLimits, clock: ManualClock, owner: str) -> None:
+    """A client whose response was lost opens the same stream again: the limit counts one stream."""
     allowed, once = Limits(streams_per_owner=1), stream(clock)
     assert await limits.open_stream(owner, once, allowed)
     assert await limits.open_stream(owner, once, allowed)
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_forget_tasks_of_unknown_owner_stores_no_item(
+async def test_forgetting_open_tasks_of_unknown_owner_stores_nothing(
     adapter: Stack | None, clock: ManualClock, owner: str
 ) -> None:
     table = table_of(adapter, clock)

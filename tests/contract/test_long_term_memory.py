@@ -163,7 +163,7 @@ async def test_memory_item_expires_with_its_ttl(memory: LongTermMemory, scope: M
     assert await keys_of(memory, scope) == ["lasting"]
 
 
-async def test_write_without_ttl_makes_memory_item_permanent(
+async def test_memory_write_without_ttl_removes_earlier_ttl(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=1)))
@@ -302,7 +302,7 @@ OPERATIONS: list[Any] = [
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 async def test_memory_store_matches_langgraphs_in_memory_store(store: OwnerStore, operation: Any) -> None:
-    """The items are sorted by key, independent of the order of the puts."""
+    """Put the items in reverse order: our store nevertheless returns them sorted by key."""
     langgraphs = InMemoryStore()
     for namespace, key, value in sorted(PEOPLE, key=lambda each: (each[0], each[1])):
         await langgraphs.aput(namespace, key, value)
@@ -313,7 +313,7 @@ async def test_memory_store_matches_langgraphs_in_memory_store(store: OwnerStore
 
 
 def _plain(result: Any) -> Any:
-    """Return the result without the items' times."""
+    """Return the result without its items' timestamps, which differ between the two stores."""
     if isinstance(result, list):
         return [_plain(each) for each in result]
     if hasattr(result, "key"):
@@ -386,7 +386,7 @@ async def test_memory_reads_renew_ttl_by_default(store: BaseStore, clock: Manual
 
 
 class Thing:
-    """Object without a JSON form."""
+    """Object that cannot be converted to JSON."""
 
 
 @pytest.mark.parametrize(

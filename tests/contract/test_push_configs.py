@@ -34,7 +34,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
-    """Create a running task with the config of its message."""
+    """Create a running task whose first message has a push config."""
     new = replace(push.chat.message("m-1"), push=config)
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -44,7 +44,7 @@ async def starts(push: Pushes, config: PushConfig | None = None) -> TurnStarted:
 # ── Push configs ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_push_config_is_read_as_stored(push: Pushes) -> None:
+async def test_stored_push_config_is_read_back_unchanged(push: Pushes) -> None:
     await starts(push)
     config = a_config(version=PushVersion.V03, events=PushEvents.ALL)
     await push.configs.put(push.key(), config)
@@ -87,7 +87,7 @@ async def test_number_of_push_configs_is_limited(push: Pushes) -> None:
     assert len(await push.configs.all(push.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_cursor_of_added_push_config_is_current_event(push: Pushes) -> None:
+async def test_push_config_cursor_starts_at_newest_event(push: Pushes) -> None:
     begun = await starts(push)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     delivery = await push.configs.put(push.key(), a_config())
@@ -110,7 +110,7 @@ async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
 # ── Push configs in messages ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_cursor_of_new_tasks_push_config_is_zero(push: Pushes) -> None:
+async def test_push_config_of_new_task_starts_at_zero(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
     assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
@@ -124,7 +124,7 @@ async def test_duplicate_message_stores_no_push_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_first_event_for_answers_push_config_is_answer(push: Pushes) -> None:
+async def test_push_config_sent_with_answer_starts_at_answer(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
@@ -178,7 +178,7 @@ async def test_events_without_push_configs_set_no_timer(push: Pushes) -> None:
     ("events", "due"),
     [(PushEvents.STATUS, {2, 4}), (PushEvents.STATUS_AND_ARTIFACT, {2, 3, 4}), (PushEvents.ALL, {1, 2, 3, 4})],
 )
-async def test_only_subscribed_events_set_push_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
+async def test_only_events_of_subscribed_kinds_set_push_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
     begun = await starts(push, a_config(events=events))
     await push.configs.put(push.key(), a_config("p-2", events=PushEvents.STATUS))
     artifact = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text="thing")]))
@@ -208,8 +208,8 @@ async def test_cleared_push_timer_may_be_cleared_again(push: Pushes) -> None:
     assert await push.events_with_timers() == set()
 
 
-async def test_unsubscribed_task_sets_no_push_timers(push: Pushes) -> None:
-    """A concurrent append still succeeds, and a new config receives later events."""
+async def test_events_after_deletion_of_push_configs_set_no_timers(push: Pushes) -> None:
+    """Delete the only config: a concurrent append still succeeds, and a new config receives later events."""
     begun = await starts(push, a_config(events=PushEvents.ALL))
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -227,7 +227,7 @@ async def test_unsubscribed_task_sets_no_push_timers(push: Pushes) -> None:
     assert await push.events_with_timers() == {4}
 
 
-async def test_unsubscribe_keeps_concurrently_added_push_config(push: Pushes) -> None:
+async def test_clearing_subscribers_keeps_push_config_added_meanwhile(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -286,7 +286,7 @@ async def disable(push: Pushes, claim: Any) -> None:
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
-async def test_lost_delivery_claim_cannot_change_delivery(push: Pushes, act: Any, how: str) -> None:
+async def test_holder_of_lost_delivery_claim_cannot_change_delivery(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()
     if how.startswith("deleted"):
@@ -444,10 +444,10 @@ async def test_sweep_keeps_claim_of_running_delivery(push: Pushes) -> None:
     assert (await push.delivery()).due_at is None
 
 
-async def test_owners_with_many_push_timers_delay_no_other_owner(
+async def test_owner_with_many_push_timers_delays_no_other(
     push: Pushes, adapter: Stack | None, clock: ManualClock
 ) -> None:
-    """Timers alternate between owners, each owner's earliest timer first."""
+    """The list of expired timers alternates between owners; each owner's earliest timer is first."""
     begun = await starts(push)
     for number in range(5):
         await push.configs.put(push.key(), a_config(f"p-{number}"))

@@ -1,4 +1,4 @@
-"""Push timers of expired events, configs and tasks."""
+"""Expired events, push configs and tasks: their remaining push timers are removed."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -28,7 +28,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 class Fine:
-    """Webhook that accepts every post."""
+    """Webhook that accepts every notification."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
         """See `ports.WebhookClient.post`."""
@@ -36,7 +36,7 @@ class Fine:
 
 
 async def test_expired_push_items_do_not_block_sweep(push: Pushes) -> None:
-    """DynamoDB deletes expired items days later; until then these items would come first in each sweep."""
+    """DynamoDB deletes expired items days later; until then every sweep would read them before valid timers."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.clock.move(31 * DAY)
     assert {each.generation for each in await push.expired_timers()} == {2}
@@ -46,7 +46,7 @@ async def test_expired_push_items_do_not_block_sweep(push: Pushes) -> None:
 
 
 async def test_push_timers_of_expired_task_are_cleared(push: Pushes) -> None:
-    """The config of a failed delivery may outlive its task."""
+    """Delete a task whose config waits for a retry: the next delivery clears the timers of both."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     until = push.clock.now() + timedelta(seconds=2)
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=until, due_at=until)
@@ -61,7 +61,7 @@ async def test_push_timers_of_expired_task_are_cleared(push: Pushes) -> None:
 
 
 class SlowLog(TableFaults):
-    """Table faults: a query right after a write is slow, such as the read of the log after a claim."""
+    """Table faults: a query directly after a write is slow, such as the read of the log after the claim of a config."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self._clock, self._seconds, self._has_written = clock, seconds, False
@@ -73,7 +73,7 @@ class SlowLog(TableFaults):
 
 
 class SlowWebhook:
-    """Webhook that takes the maximum time for each post; during the first post another process runs a delivery."""
+    """Webhook that takes the maximum time for each post; during the first post a second process delivers too."""
 
     def __init__(self, push: Pushes) -> None:
         self.posts: list[str] = []
@@ -95,8 +95,8 @@ async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
     )
 
 
-async def test_slow_log_read_causes_no_duplicate_post(clock: ManualClock) -> None:
-    """No other process posts the same notification meanwhile."""
+async def test_webhook_gets_one_post_despite_slow_log_read(clock: ManualClock) -> None:
+    """Read the log so slowly that the claim nearly expires: no other process may post the same notification."""
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, MemoryTable)
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")

@@ -1,4 +1,4 @@
-"""Push configs and deliveries that change between another writer's read and write."""
+"""Push configs and deliveries that another process changes between a writer's read and its write."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -28,19 +28,19 @@ def here(stack: Stack, clock: ManualClock) -> Pushes:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: Pushes) -> Pushes:
-    """Return the same context in another process."""
+    """Return the same context, used by another process."""
     return pushes.on_table(stack, clock, like=here)
 
 
 @pytest.fixture
 def tasks(here: Pushes) -> Faults:
-    """Return faults for the writes of the task store."""
+    """Return the faults injected into the task store's writes."""
     return Faults(here.chat.store)
 
 
 @pytest.fixture
 def configs(here: Pushes) -> Faults:
-    """Return faults for the writes of push configs."""
+    """Return the faults injected into the writes of push configs."""
     return Faults(here.configs)
 
 
@@ -134,7 +134,7 @@ async def test_message_with_push_config_and_outdated_head_is_refused(
     assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
 
 
-async def test_append_during_unsubscribe_succeeds(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_append_succeeds_while_task_loses_its_subscribers(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
@@ -219,8 +219,10 @@ async def test_push_config_write_with_lost_response_succeeds(here: Pushes, confi
     assert (await here.delivery()).claimed_until is None
 
 
-async def test_push_config_put_uses_new_token_for_changed_writes(here: Pushes, there: Pushes, configs: Faults) -> None:
-    """Concurrent writes change the planned writes; DynamoDB refuses the changed writes under the earlier token."""
+async def test_retry_with_changed_writes_uses_new_transaction_token(
+    here: Pushes, there: Pushes, configs: Faults
+) -> None:
+    """A concurrent write changes the planned writes: DynamoDB refuses them under the token of the first attempt."""
     await here.chat.starts("m-1")
     sent: dict[str, list[Any]] = {}
 
@@ -246,7 +248,7 @@ def push(adapter: Stack | None, clock: ManualClock) -> Pushes:
 
 
 async def test_push_table_has_no_plaintext_secret(push: Pushes) -> None:
-    """A reader of the table without the key sees neither the token nor the URL."""
+    """Without the encryption key, a reader of the table finds neither the config's token nor its URL."""
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     await push.configs.put(push.key(), a_config("p-2"))
     for config_id in ("p-1", "p-2"):

@@ -64,7 +64,7 @@ def delivery(push: Pushes, heard: Heard) -> PushDelivery:
 
 
 async def told_of_a_task(push: Pushes, **said: Any) -> None:
-    """Create an ended task with two configs and timers for events 2 and 3."""
+    """Create an ended task with two push configs; each config has timers for events 2 and 3."""
     new = replace(push.chat.message("m-1"), push=a_config("bad", **said))
     begun = await push.chat.store.create(new, holder="holder-1")
     assert isinstance(begun, TurnStarted)
@@ -73,7 +73,7 @@ async def told_of_a_task(push: Pushes, **said: Any) -> None:
 
 
 async def spoil(push: Pushes, key: Key, attribute: str) -> Any:
-    """Overwrite the item's attribute with unreadable bytes; return the old value."""
+    """Overwrite an attribute of the item with unreadable bytes; return the attribute's old value."""
     item = await push.table.get(key)
     assert item is not None
     await restore(push, key, attribute, b"\xff nonsense")
@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_claim_of_unreadable_push_config_has_no_config(push: Pushes) -> None:
+async def test_delivery_claim_omits_unreadable_push_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
@@ -105,16 +105,16 @@ async def test_claim_of_unreadable_push_config_has_no_config(push: Pushes) -> No
     assert good.id == "good"
 
 
-async def test_claim_of_empty_push_config_has_no_config(push: Pushes) -> None:
+async def test_delivery_claim_omits_empty_push_config(push: Pushes) -> None:
     await told_of_a_task(push)
     await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
     assert (await push.claimed("bad")).config is None
 
 
-async def test_undecryptable_push_config_exhausts_retry_schedule(
+async def test_delivery_to_undecryptable_push_config_uses_all_attempts(
     push: Pushes, delivery: PushDelivery, heard: Heard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task's other config receives its event at once; all attempts are counted, and no timer remains."""
+    """Spoil one of two configs: its attempts are counted and then stop; the other gets its event at once."""
     await told_of_a_task(push)
     held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     began = push.clock.now()
@@ -136,8 +136,8 @@ async def test_undecryptable_push_config_exhausts_retry_schedule(
     assert heard.by("bad") == [2, 3]
 
 
-async def test_push_delivery_gives_up_unreadable_events(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
-    """Only the unreadable events are given up; the readable ones are delivered."""
+async def test_unreadable_events_become_dead_letters(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """Spoil some events of the log: the webhook receives all others."""
     await told_of_a_task(push)
     await spoil(push, keys.event_key(push.key(), 2), "event")
     states = await until_given_up(push, delivery)
@@ -152,7 +152,7 @@ async def test_push_delivery_gives_up_unreadable_events(push: Pushes, delivery: 
     assert await push.expired_timers() == []
 
 
-async def test_push_delivery_gives_up_unreadable_log(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+async def test_events_of_unreadable_log_become_dead_letters(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
     for generation in (2, 3):
         await spoil(push, keys.event_key(push.key(), generation), "event")
@@ -165,10 +165,8 @@ async def test_push_delivery_gives_up_unreadable_log(push: Pushes, delivery: Pus
     assert (await push.delivery("bad")).dead == 3
 
 
-async def test_unreadable_task_counts_as_failed_v03_delivery(
-    push: Pushes, delivery: PushDelivery, heard: Heard
-) -> None:
-    """A v0.3 post contains the whole task, whose first event is unreadable."""
+async def test_v03_delivery_fails_if_task_is_unreadable(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
+    """A post in v0.3 contains the whole task, so it fails if the task's first event is unreadable."""
     await told_of_a_task(push, version=PushVersion.V03)
     await push.configs.settle(await push.claimed("bad"), cursor=2, due_at=push.clock.now())
     await spoil(push, keys.event_key(push.key(), 1), "event")

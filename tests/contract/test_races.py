@@ -35,7 +35,7 @@ def here(stack: Stack, clock: ManualClock) -> StoreConversation:
 
 @pytest.fixture
 def there(stack: Stack, clock: ManualClock, here: StoreConversation) -> StoreConversation:
-    """Return the same context in another process."""
+    """Return the same context, used by another process."""
     there = StoreConversation(dynamodb_store(stack, clock), clock, here.context)
     there.tasks = here.tasks
     return there
@@ -49,7 +49,7 @@ def faults(here: StoreConversation) -> Faults:
 # ── A new message ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_turn_in_concurrently_taken_context_is_queued(
+async def test_new_turn_is_queued_if_another_begins_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     others = faults.meanwhile(lambda: there.starts("m-2"))
@@ -71,7 +71,7 @@ async def test_turn_begins_after_concurrent_turn_has_finished(
     assert (await here.starts("m-3")).lease.fence == 3, "no fence is given out twice"
 
 
-async def test_new_turn_does_not_overtake_queued_turn(
+async def test_new_turn_is_queued_behind_concurrently_queued_turn(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.ends(await here.starts("m-1"))
@@ -120,8 +120,8 @@ async def test_message_with_reject_policy_is_refused_if_context_becomes_busy(
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_fence_of_expired_context_is_not_reused(here: StoreConversation, stack: Stack, faults: Faults) -> None:
-    """The clock of the second process is behind, so for this process the context has not expired."""
+async def test_recreated_context_does_not_reuse_fences(here: StoreConversation, stack: Stack, faults: Faults) -> None:
+    """The second process's clock is behind: it acquires the lease of a context that has expired for the first."""
     behind = ManualClock()
     await here.starts("m-1")
     behind.move(DAY)
@@ -131,7 +131,7 @@ async def test_fence_of_expired_context_is_not_reused(here: StoreConversation, s
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_turn_queued_while_context_expires_is_kept(
+async def test_turn_queued_during_context_expiry_stays_queued(
     here: StoreConversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
@@ -165,7 +165,7 @@ async def test_answer_in_recreated_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_new_fence_after_concurrent_cancel(
+async def test_answer_gets_new_fence_although_cancel_intervenes(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -178,7 +178,7 @@ async def test_answer_gets_new_fence_after_concurrent_cancel(
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_interrupting_message_stops_new_lease_holder_of_turn(
+async def test_interrupting_message_stops_turn_taken_over_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -256,7 +256,7 @@ async def test_turn_of_deleted_task_is_not_begun(here: StoreConversation, stack:
 async def test_recorded_queued_message_gets_next_event_number(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
-    """A finished turn's fence is valid until the next turn begins."""
+    """A turn's former holder appends an event while the next turn begins: its fence is valid until then."""
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     ended = await here.ends(turn, WORKING)
@@ -269,10 +269,10 @@ async def test_recorded_queued_message_gets_next_event_number(
     await here.comes_to_rest()
 
 
-async def test_taken_over_turn_continues_after_event_of_late_holder(
+async def test_taken_over_turn_continues_after_former_holders_event(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
-    """Otherwise the new holder numbers its chunks after an earlier event, and its next event is refused."""
+    """A late event is written during the takeover; the new holder must number its own events after it."""
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     late = here.says(turn.head, WORKING, "late")
@@ -304,8 +304,8 @@ async def test_message_received_during_finish_keeps_task_open(
 ) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
-    # Queue a message during the second write. The first write fails because of the queued turn m-2, and the second
-    # write knows only m-2.
+    # Queue m-3 during the second write. The first write fails, because it expects an empty queue; the second write
+    # expects a queue with only m-2.
     faults.meanwhile(lambda: there.queues("t-m-1", "m-3"), nth=2)
     with pytest.raises(PendingInput):
         await here.ends(turn, COMPLETED, run_next=run_next)
@@ -313,7 +313,7 @@ async def test_message_received_during_finish_keeps_task_open(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_with_outdated_head_is_refused(here: StoreConversation, run_next: bool) -> None:
+async def test_finish_with_outdated_event_number_is_refused(here: StoreConversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
@@ -326,7 +326,7 @@ async def test_finish_with_outdated_head_is_refused(here: StoreConversation, run
 # ── A task is canceled ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_other_tasks_message_during_cancel_stays_queued(
+async def test_cancel_of_running_task_keeps_message_queued_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -335,7 +335,7 @@ async def test_other_tasks_message_during_cancel_stays_queued(
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_queued_message_during_cancel_stays_queued(
+async def test_cancel_of_queued_task_keeps_message_queued_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -346,7 +346,7 @@ async def test_queued_message_during_cancel_stays_queued(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_lease_acquired_during_cancel_is_kept(
+async def test_cancel_keeps_lease_acquired_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")
@@ -360,7 +360,7 @@ async def test_lease_acquired_during_cancel_is_kept(
 # ── Expired timers ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_context_claimed_concurrently_is_not_claimed_again(
+async def test_context_claimed_by_other_sweep_is_not_claimed_again(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.waits("m-1")

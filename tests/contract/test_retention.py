@@ -32,7 +32,7 @@ DAY = 24 * 3600
 
 
 class Rows:
-    """Raw items of the table."""
+    """Direct access to the items of the DynamoDB table."""
 
     def __init__(self, stack: Stack) -> None:
         self._client, self._table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
@@ -161,7 +161,7 @@ async def test_message_near_expiry_prolongs_tasks_retention(chat: StoreConversat
     assert await chat.store.log(head.key) is None
 
 
-async def test_follow_up_without_new_expiry_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_follow_up_within_same_retention_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
@@ -177,7 +177,7 @@ async def test_message_near_expiry_prolongs_retention_of_two_hours(stack: Stack,
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_queued_messages_live_as_long_as_task(chat: StoreConversation, rows: Rows) -> None:
+async def test_queued_messages_expire_with_their_task(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     head = (await chat.ends(turn, INPUT_REQUIRED)).head
@@ -227,7 +227,7 @@ async def test_task_log_with_gap_is_not_returned(chat: StoreConversation, rows: 
     assert await chat.store.log(turn.head.key, after=2) is None
 
 
-async def test_log_gap_before_snapshot_is_ignored(chat: StoreConversation, rows: Rows) -> None:
+async def test_missing_event_before_task_snapshot_is_ignored(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     asked = chat.says(turn.head, INPUT_REQUIRED)
     head = (await chat.store.finish(turn.lease, turn.head, asked, snapshot=await chat.task("t-m-1"))).head
@@ -269,7 +269,7 @@ async def test_turn_queued_for_29_days_can_begin(chat: StoreConversation) -> Non
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
 async def test_former_holder_cannot_release_lease_of_recreated_context(chat: StoreConversation, state: Any) -> None:
-    """The lease was not renewed for longer than the retention."""
+    """A context expires with its lease and is created anew: the old holder's fence may equal the new one."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
     chat.tasks.clear()
@@ -294,7 +294,7 @@ async def test_lease_renewals_prolong_contexts_retention(chat: StoreConversation
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
-    """An early answer prolongs the TTL of the context, but not that of the task."""
+    """An early answer extends the TTL of the context, but not that of its interrupted task, which expires first."""
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")
     clock.move(11 * 3600)

@@ -128,7 +128,7 @@ async def test_session_write_after_lost_lease_is_refused(
     assert texts(await read_session(place, session)) == ["one", "two"]
 
 
-async def test_stored_session_event_resets_tries_after_takeover(
+async def test_takeover_after_session_event_resets_tries(
     place: SessionPlace, clock: ManualClock, app: str, user: str
 ) -> None:
     begun = await begin(place.tasks, clock)
@@ -175,7 +175,7 @@ async def test_deleted_session_refuses_events(place: SessionPlace, app: str, use
 # ── Session state ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_session_state_prefix_decides_who_shares_value(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_state_key_prefix_decides_scope_of_value(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     state = {"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1", state=state)
@@ -330,7 +330,7 @@ async def test_all_fields_of_session_event_are_stored(place: SessionPlace, app: 
     assert found.events[0].actions.requested_auth_configs["call-1"] == config
 
 
-async def test_get_session_config_limits_returned_events(place: SessionPlace, app: str, user: str) -> None:
+async def test_get_session_returns_only_requested_events(place: SessionPlace, app: str, user: str) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     for n in range(6):
@@ -350,7 +350,7 @@ async def test_get_session_config_limits_returned_events(place: SessionPlace, ap
     assert await read_texts(num_recent_events=4, after_timestamp=14.0) == "45"
 
 
-async def test_session_read_without_its_events_accepts_new_event(place: SessionPlace, app: str, user: str) -> None:
+async def test_session_object_loaded_without_events_can_append(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1", state={"x": 1})
     await place.service().append_event(first, said("one"))
     part = await read_session(place, first, num_recent_events=0)
@@ -370,7 +370,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     await place.service().append_event(session, event)
     assert await place.service().append_event(session, event) is event
     assert texts(session) == ["one"]
-    # Append the same event again, through a Session object that lacks this event.
+    # Append the stored event again through a Session object that lacks it: the service must not store it twice.
     await place.service().append_event(before, again)
     assert texts(before) == ["one"]
     await place.service().append_event(before, said("two"))
@@ -380,7 +380,7 @@ async def test_repeated_session_event_is_stored_once(place: SessionPlace, app: s
     assert found.state == {"x": 1}
 
 
-async def test_session_object_needs_last_stored_event_to_append(place: SessionPlace, app: str, user: str) -> None:
+async def test_only_session_object_with_last_event_can_append(place: SessionPlace, app: str, user: str) -> None:
     stored = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     by_hand = Session(id="c-1", app_name=app, user_id=user)
     await place.service().append_event(by_hand, said("one"))

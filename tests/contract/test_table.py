@@ -185,7 +185,7 @@ async def test_empty_table_write_condition_is_refused(table: Table, key: Key, co
 async def test_table_item_update_is_applied(
     table: Table, part: str, case: str, change: Change, changed: dict[str, Any] | None, created: dict[str, Any] | None
 ) -> None:
-    """`changed` has item A's changed attributes, None for a removed one; by default it is `change.values`."""
+    """`changed` has the expected attributes of item A, with None for a removed one; default: `change.values`."""
     await table.write(Put(Key(part, "there"), A))
     after = {**A, **(dict(change.values) if changed is None else changed)}
     expected = {name: value for name, value in after.items() if value is not None}

@@ -29,7 +29,7 @@ from tests.support.clock import ManualClock
 
 @pytest.fixture
 async def letters(table: Table, part: str) -> str:
-    """Return a partition with items in UTF-8 order, which differs from the orders of UTF-16 and of alphabets."""
+    """Create items whose UTF-8 order differs from their UTF-16 and alphabetical orders; return their partition."""
     await table.transact(items_of(part, *reversed(LETTERS)))
     await table.write(Put(Key(f"{part}-other", "b"), {}))
     await table.write(Update(Key(part, "b"), Change(values={TTL_ATTRIBUTE: FAR})))
@@ -91,7 +91,7 @@ async def test_page_continues_after_its_last_item_is_deleted(table: Table, lette
     assert [item["sk"] for item in following.items] == ["aa", "b"]
 
 
-async def test_page_has_at_most_one_megabyte(table: Table, part: str) -> None:
+async def test_table_query_page_has_at_most_one_megabyte(table: Table, part: str) -> None:
     for number in range(4):
         await table.write(Put(Key(part, str(number)), {"a": "x" * 300 * KB}))
     pages = [page async for page in all_pages(lambda after: table.query(part, "0", "9", after=after, keys_only=True))]
@@ -171,7 +171,7 @@ async def due_items(table: Table, part: str) -> None:
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 2, 5])
 async def test_pages_of_index_contain_each_entry_once(table: Table, part: str, limit: int, newest_first: bool) -> None:
-    """Three entries have the same sort key."""
+    """Three entries have one sort key, so a page may end between them."""
     await due_items(table, part)
     found = []
     async for page in all_pages(
@@ -219,7 +219,7 @@ async def test_index_count_query_returns_no_items(table: Table, part: str) -> No
 
 
 @pytest.mark.parametrize("segments", [1, 4])
-async def test_scan_returns_each_item_in_one_segment(table: Table, part: str, segments: int) -> None:
+async def test_parallel_table_scan_returns_each_item_once(table: Table, part: str, segments: int) -> None:
     expected = [(f"{part}#{number}", sort) for number in range(12) for sort in ("a", "b")]
     for partition, sort in expected:
         await table.write(Put(Key(partition, sort), {"state": "x", "large": "x" * 60 * KB}))
@@ -238,7 +238,7 @@ async def test_scan_returns_each_item_in_one_segment(table: Table, part: str, se
     assert pages > 1
 
 
-async def test_scan_returns_whole_items(table: Table, key: Key) -> None:
+async def test_table_scan_returns_whole_items(table: Table, key: Key) -> None:
     await table.write(Put(key, VALUES))
     found = [
         item

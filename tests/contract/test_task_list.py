@@ -1,4 +1,4 @@
-"""Contract of `ports.TaskList` on each table, and behaviour with a lagging index."""
+"""Contract of `ports.TaskList` on each table, also while the index lags behind the table."""
 
 import asyncio
 import random
@@ -45,7 +45,7 @@ class ListedTasks:
     turns: dict[TaskKey, TurnStarted] = field(default_factory=dict)
 
     async def add(self, task_id: str, seconds: float, *, of: ContextKey | None = None) -> TaskKey:
-        """Add a running task whose status has this time."""
+        """Add a running task whose status has this timestamp."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         new = admission.new_task(
@@ -57,7 +57,7 @@ class ListedTasks:
         return new.key
 
     async def move(self, key: TaskKey, seconds: float, state: TaskState = WORKING) -> None:
-        """Change the task's status at this time."""
+        """Change the task's status; the new status has this timestamp."""
         begun = self.turns[key]
         status = lifecycle.status_at(state, at(seconds))
         event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
@@ -129,7 +129,7 @@ async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: 
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_page_continues_at_cursor_after_its_task_moved(kept: ListedTasks) -> None:
+async def test_task_list_page_continues_after_cursor_task_moved(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -250,8 +250,8 @@ async def test_status_time_filter_includes_that_time(kept: ListedTasks, since: f
     assert await kept.ids(tasks, after=ListCursor(at(1), "t-1")) == []
 
 
-async def test_lower_bound_of_query_never_exceeds_upper_bound(stack: Stack, clock: ManualClock) -> None:
-    """DynamoDB refuses reversed bounds; the emulators do not."""
+async def test_lower_bound_of_task_query_never_exceeds_upper_bound(stack: Stack, clock: ManualClock) -> None:
+    """DynamoDB refuses a query whose lower bound is above the upper bound; the emulators accept it."""
     kept = on_table(stack, clock)
     await kept.add("t-1", 1)
     asked: list[list[str]] = []
@@ -295,7 +295,7 @@ async def test_page_token_secret_is_random_and_permanent(kept: ListedTasks) -> N
 
 
 async def without_secret(kept: ListedTasks) -> ListedTasks:
-    """Return the task list after the secret of its page tokens has been deleted."""
+    """Return the task list after deleting the secret that signs its page tokens."""
     await kept.table.write(Delete(keys.secret_key("page-tokens")))
     return kept
 
@@ -307,7 +307,7 @@ async def stored_secret(kept: ListedTasks) -> bytes:
     return secret
 
 
-async def test_concurrent_creations_agree_on_page_token_secret(kept: ListedTasks, clock: ManualClock) -> None:
+async def test_processes_creating_page_token_secret_agree_on_one(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
@@ -325,7 +325,7 @@ async def test_concurrently_created_page_token_secret_is_used(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_stored_page_token_secret_is_read_after_timeout(stack: Stack, clock: ManualClock) -> None:
+async def test_page_token_secret_with_lost_response_is_used(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -348,7 +348,7 @@ async def test_expired_tasks_are_not_listed(
 ) -> None:
     monkeypatch.setattr(task_list, "READ", 2)
     for number in range(7):
-        # Give the latest statuses to the tasks that will expire, so that these tasks come first in the list.
+        # Give the tasks that will expire the latest status times, so that they come first in the list.
         await kept.add(f"old-{number}", 10 + number)
     clock.move(10 * DAY)
     for number in range(3):
@@ -365,7 +365,7 @@ async def test_expired_tasks_are_not_listed(
 
 
 class Lag:
-    """Frozen index: repeated queries return their earlier answers."""
+    """Index that lags: a repeated query returns its earlier result."""
 
     def __init__(self, table: Table) -> None:
         self.stands_still = False
@@ -376,7 +376,7 @@ class Lag:
 
     def _before(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> Any:
         asked = context["asked"] = params["body"]
-        # Change only reads of an index, because reads of the log are consistent.
+        # Return old results for index queries only, because the store's other reads are strongly consistent.
         if not self.stands_still or b"IndexName" not in asked:
             return None
 
@@ -483,7 +483,7 @@ async def test_task_list_page_is_filled_despite_deleted_tasks(
 
 
 async def test_task_with_two_index_entries_is_listed_once(stack: Stack, clock: ManualClock) -> None:
-    """An index may add the new entry before deleting the old one."""
+    """DynamoDB may add a task's new index entry before it deletes the old one."""
     kept = on_table(stack, clock)
     tasks = [await kept.add(f"t-{number}", number) for number in range(3)]
     await kept.move(tasks[0], 9)

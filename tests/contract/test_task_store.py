@@ -52,13 +52,13 @@ async def test_new_task_is_stored_with_its_lease(chat: StoreConversation) -> Non
     assert (log.head.generation, log.head.state, log.head.fence) == (2, WORKING, 1)
 
 
-async def test_task_in_generated_context_begins(chat: StoreConversation) -> None:
+async def test_task_in_server_generated_context_begins(chat: StoreConversation) -> None:
     begun = await chat.starts(context_is_new=True)
     assert begun.lease.fence == 1
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_task_created_without_holder_is_queued(chat: StoreConversation) -> None:
+async def test_new_task_without_lease_holder_is_queued(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -67,12 +67,12 @@ async def test_task_created_without_holder_is_queued(chat: StoreConversation) ->
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_task_without_holder_in_new_context_is_queued(chat: StoreConversation) -> None:
+async def test_new_task_without_lease_holder_waits_in_new_context(chat: StoreConversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 
 
-async def test_repeated_message_returns_first_task(chat: StoreConversation) -> None:
+async def test_repeated_message_returns_task_of_first_send(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", task_id="t-1")
     again = chat.message("m-1", task_id="t-2")
     for holder in ("holder-2", None):
@@ -117,7 +117,7 @@ async def test_idempotency_key_and_message_id_identify_duplicate(chat: StoreConv
         assert await chat.store.create(again, holder=None) == Duplicate("t-m-1")
     with_the_key_alone = chat.message("m-2", idempotency_key="key-1")
     assert await chat.store.create(with_the_key_alone, holder=None) == Duplicate("t-m-1")
-    # A duplicate does not store its own messageId.
+    # The duplicate's own messageId, m-2, is not stored: the server recognised the duplicate by its idempotency key.
     assert await chat.store.known(chat.context, "m-2", b"") is None
 
 
@@ -127,7 +127,7 @@ async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: StoreConversat
         await other.starts("m-1", idempotency_key="key-1")
 
 
-async def test_message_id_equal_to_idempotency_key_is_accepted(chat: StoreConversation) -> None:
+async def test_message_id_equal_to_other_idempotency_key_is_new(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="one")
     await of(chat, context_id="one").starts("one")
     await chat.waits("one")
@@ -171,7 +171,7 @@ async def test_known_message_id_returns_its_task(chat: StoreConversation) -> Non
 # ── A new task in a busy context ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_queueing_turn_returns_expiry_of_current_lease(chat: StoreConversation) -> None:
+async def test_queued_turn_reports_expiry_of_current_lease(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)
@@ -212,7 +212,7 @@ async def test_rejected_message_in_busy_context_stores_nothing(
 
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
-async def test_context_with_queued_turn_is_busy(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_context_with_only_queued_turns_is_busy(chat: StoreConversation, when_busy: WhenBusy) -> None:
     await chat.waits("m-1")
     await chat.waits("m-2")
     outcome = await chat.store.create(chat.message("m-3"), holder="holder-1", when_busy=when_busy)
@@ -234,7 +234,7 @@ async def test_duplicate_message_is_recognised_in_busy_context(
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_free_context_accepts_message_under_every_busy_policy(
+async def test_every_when_busy_policy_accepts_message_in_free_context(
     chat: StoreConversation, when_busy: WhenBusy
 ) -> None:
     begun = await chat.store.create(chat.message("m-1"), holder="holder-1", when_busy=when_busy)
@@ -246,7 +246,7 @@ async def test_free_context_accepts_message_under_every_busy_policy(
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_only_one_concurrent_message_is_accepted_without_queueing(
+async def test_policy_without_queueing_accepts_one_concurrent_message(
     chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
@@ -283,7 +283,7 @@ async def test_one_of_many_concurrent_processes_begins_turn(chat: StoreConversat
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_begin_under_held_lease_returns_turn_and_expiry(chat: StoreConversation) -> None:
+async def test_begin_of_leased_context_returns_fence_and_expiry(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -390,7 +390,7 @@ async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation)
     assert (past.head, past.events) == (head, ())
 
 
-async def test_stored_event_keeps_its_emission_key(chat: StoreConversation) -> None:
+async def test_stored_event_keeps_key_of_its_emission(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
@@ -435,7 +435,7 @@ async def test_canceled_task_records_no_events(chat: StoreConversation) -> None:
     assert (await chat.head("t-m-1")).generation == 3
 
 
-async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
+async def test_stored_deltas_after_cursor_are_returned_in_order(chat: StoreConversation) -> None:
     key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
@@ -459,7 +459,7 @@ async def test_deltas_after_cursor_are_sorted(chat: StoreConversation) -> None:
 # ── Snapshot of a task ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_log_begins_at_snapshot_unless_cursor_is_older(chat: StoreConversation) -> None:
+async def test_log_read_without_old_cursor_begins_at_snapshot(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")
@@ -504,7 +504,7 @@ async def test_new_task_in_interrupted_context_returns_interrupted_task(chat: St
             assert await chat.store.create(again, holder=holder, when_busy=when_busy) == Duplicate("t-m-1")
 
 
-async def test_known_idempotency_key_makes_duplicate_despite_interrupt(chat: StoreConversation) -> None:
+async def test_repeated_idempotency_key_is_duplicate_in_interrupted_context(chat: StoreConversation) -> None:
     first = await chat.starts("m-1", idempotency_key="key-1")
     await chat.ends(first, INPUT_REQUIRED)
     by_key = chat.message("m-2", idempotency_key="key-1")

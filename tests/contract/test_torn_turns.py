@@ -75,7 +75,7 @@ class CutTable:
 
 
 async def held(conversation: DrivenConversation, graph: Any, savers: Savers, *, last_first: bool = False) -> None:
-    """Run the conversation to its end; with `last_first`, answer the last of several interrupts first."""
+    """Run the conversation until it needs no answer; with `last_first`, answer the last of several interrupts first."""
     while True:
         if isinstance(await conversation.run(graph, savers), Reply):
             return
@@ -113,7 +113,7 @@ AT_ONCE = {
 async def swept(
     name: str, line: Cut, cut: Savers, others: Savers, clock: ManualClock, cost: Any, *, last_first: bool = False
 ) -> tuple[int, Any]:
-    """Cut a conversation at each of its requests in turn; return the number of cuts, and the failures by cut."""
+    """Repeat the conversation, each time cut at a later request; return the number of cuts and the failures by cut."""
     conversation = DrivenConversation.of(await begin(others.tasks, clock))
     graph = GRAPHS[name](Work())
     await held(conversation, graph, others, last_first=last_first)
@@ -129,7 +129,7 @@ async def swept(
             await held(conversation, GRAPHS[name](first), cut, last_first=last_first)
         except (LeaseLost, StoreError):
             pass
-        except Exception as error:  # report each type, because any other error would fail the turn
+        except Exception as error:  # report every other error, because it would fail the turn
             problems.append(f"the agent raised {error!r}")
         if not line.is_cut:
             return at - 1, wrong

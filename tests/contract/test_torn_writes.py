@@ -51,7 +51,7 @@ ANSWERS = {"which one?": "the red one", "sure?": "yes"}
 
 
 class TornWork:
-    """Graph with a record of its completed nodes."""
+    """Graph that records which of its nodes have completed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -109,7 +109,7 @@ async def run(graph: Any, config: Any) -> Any:
         if state.created_at and not state.tasks and state.metadata["run_id"] == "turn-1":
             return summary(state.values)
         answers = {question.id: ANSWERS[question.value] for question in questions(state)}
-        # Send a message without an id, so that the test detects a message that is added twice.
+        # Send a message without an id: the graph would merge a message that is added twice under one id.
         given: Any = Command(resume=answers) if answers else {"messages": [HumanMessage("hi")], "trail": ["turn"]}
         async for _ in graph.astream(given, config, durability="sync"):
             pass
@@ -131,7 +131,7 @@ def summary(values: Any) -> Any:
 
 @pytest.fixture
 async def right() -> Any:
-    """Return the state of an undisturbed turn."""
+    """Return the state after a turn without a cut."""
     return await run(TornWork().graph(InMemorySaver()), turn_of("t"))
 
 
@@ -155,7 +155,7 @@ async def test_turn_result_survives_kill_before_each_request(stack: Stack, clock
 async def cut_off(
     savers: DynamoDBSavers, line: Line, others: DynamoDBSavers, clock: ManualClock, right: Any
 ) -> list[str]:
-    """Cut a turn, let another holder end it, and return the differences."""
+    """Cut the connection during a turn and let another holder end it; return the differences from an uncut turn."""
     begun = await begin(others.tasks, clock)
     config = turn_of(str(uuid4()))
     first, second = TornWork(), TornWork()
@@ -164,7 +164,7 @@ async def cut_off(
     async def before_put() -> None:
         news = [*first.done]
         if news != recorded:
-            # Send a request before the record of emissions, so that the test can cut the turn before this record.
+            # Send an extra request before the emissions are recorded, so that the test can also cut the turn there.
             await savers.table.get(keys.message_key(begun.lease.context, "log"))
             recorded[:] = news
 
@@ -195,7 +195,7 @@ async def test_turn_result_survives_kill_of_its_process(stack: Stack, clock: Man
 
 
 async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int) -> tuple[TurnStarted, Any]:
-    """Begin a turn in a process killed before request number `at`."""
+    """Begin a turn in a new process that is killed before its request number `at`."""
     begun = await begin(savers.tasks, clock)
     thread_id = str(uuid4())
     process = await asyncio.create_subprocess_exec(

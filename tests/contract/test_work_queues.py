@@ -32,7 +32,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 
 
 class QueueHarness(Protocol):
-    """Queue with a recording handler."""
+    """Queue under test, with a handler that records the received messages."""
 
     @property
     def work_queue(self) -> WorkQueue:
@@ -44,7 +44,7 @@ class QueueHarness(Protocol):
         ...
 
     async def let_pass(self, seconds: float) -> None:
-        """Return after this number of seconds."""
+        """Let this number of seconds pass."""
         ...
 
     def now(self) -> float:
@@ -195,12 +195,12 @@ async def until_received(harness: QueueHarness, number: int = 1) -> list[WakeUp]
 # --- Every adapter ---
 
 
-async def test_wake_up_message_names_its_context(harness: QueueHarness) -> None:
+async def test_worker_receives_wake_up_message_as_enqueued(harness: QueueHarness) -> None:
     await harness.work_queue.enqueue(WAKE_UP)
     assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_wake_up_message_may_omit_fencing_number(harness: QueueHarness) -> None:
+async def test_wake_up_message_without_fence_is_accepted(harness: QueueHarness) -> None:
     await harness.work_queue.enqueue(WakeUp(WAKE_UP.context))
     assert await until_received(harness) == [WakeUp(WAKE_UP.context)]
 
@@ -220,7 +220,7 @@ async def test_delayed_wake_up_message_arrives_after_its_delay(harness: QueueHar
 
 
 async def test_thread_enqueues_wake_up_during_blocked_event_loop(harness: QueueHarness) -> None:
-    """The heartbeat's thread enqueues messages, and an agent may block the loop."""
+    """The heartbeat's thread must be able to enqueue a message while an agent blocks the event loop."""
     with ThreadPoolExecutor(1) as threads:
         threads.submit(harness.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
     assert await until_received(harness) == [WAKE_UP]
@@ -256,7 +256,7 @@ async def test_concurrent_wake_up_messages_all_arrive(harness: QueueHarness) -> 
 
 
 async def test_wake_up_message_enqueued_twice_arrives_twice(harness: QueueHarness) -> None:
-    """The queue must not remove duplicates, because the dropped message might be the one that matters."""
+    """The queue must not remove duplicates: work may have been added between the two messages."""
     await harness.work_queue.enqueue(WAKE_UP)
     await harness.work_queue.enqueue(WAKE_UP)
     assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]

@@ -1,4 +1,4 @@
-"""Items stored by version 1 are read and changed by every store method.
+"""Items stored by version 1: every store method can read and change them.
 
 Version 1 wrote the items in `items_of_version_1.json`. They have no `line`, no handoffs and no timers.
 """
@@ -46,7 +46,7 @@ TASKS = {
 
 
 class Yesterday:
-    """Items of version 1, with times moved to the clock's present; a test selects a context by its name."""
+    """Stored items of version 1, with their times moved to the present; a test selects a context by its name."""
 
     def __init__(self, stack: Stack, clock: ManualClock) -> None:
         self._store, self._clock, self._owner = dynamodb_store(stack, clock), clock, new_owner()
@@ -83,7 +83,7 @@ def yesterday(stack: Stack, clock: ManualClock) -> Yesterday:
 
 
 async def lease_of(chat: StoreConversation) -> TurnStarted:
-    """Return the running turn of a context, as the previous version stored it."""
+    """Return the running turn of a context with its lease, as version 1 stored it."""
     task_id = chat.tasks[0]
     turn = Turn(task_id.replace("t-", "turn-"), task_id, message_generation=1, tries=1)
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
@@ -239,7 +239,7 @@ async def test_old_format_turns_can_be_interrupted(yesterday: Yesterday, holder:
 async def test_old_format_tasks_can_be_canceled(yesterday: Yesterday, name: str, task_id: str) -> None:
     chat = yesterday.chat(name)
     if task_id == "t-m-1z":
-        return  # skip this task, because it has already ended
+        return  # skip this task, because it had already ended
     ended = await chat.cancels(task_id)
     assert await chat.state(task_id) == "canceled"
     assert ended.waiting is (task_id in ("t-m-1y", "t-m-2z", "t-m-3z", "t-m-1q"))

@@ -73,7 +73,7 @@ class Words(BaseChatModel):
 
 
 class Work:
-    """Record of the nodes' work; a node may ask its process to drain."""
+    """Record of the nodes that have run; a node may also request a drain of its process."""
 
     def __init__(self, *, drains: bool = False) -> None:
         self.done: Counter[str] = Counter()
@@ -129,7 +129,7 @@ async def replies(_: StreamWriter) -> Any:
 
 
 async def streams(_: StreamWriter) -> Any:
-    """Stream a model's text; the node returns nothing."""
+    """Stream a model's text from a node that returns nothing."""
     await Words(text="only streamed").ainvoke("go")
 
 

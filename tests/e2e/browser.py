@@ -25,7 +25,7 @@ COMMANDS = [[*APT, "update"], [*APT, "install", "--yes", "--no-install-recommend
 
 
 class BrowserMissing(Exception):
-    """No Chromium is installed here, and none can be installed."""
+    """Error: Chromium is neither installed nor installable on this machine."""
 
 
 def chromium() -> str:

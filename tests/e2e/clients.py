@@ -13,7 +13,7 @@ from a2a.types import AgentCard
 async def official_client(
     url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC"
 ) -> AsyncIterator[Client]:
-    """Return the a2a-sdk's client for the server's card, with one protocol version and one binding."""
+    """Return the a2a-sdk's client for the server's card, limited to one protocol version and one binding."""
     async with httpx.AsyncClient(timeout=60) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         only = AgentCard()

@@ -69,7 +69,7 @@ class DeployedStack:
         return self.project.client(service)
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return the function's environment variables: those of the template and those of Lambda."""
+        """Return the function's environment variables: those in the template, and those that Lambda sets."""
         given: dict[str, str] = self.configurations[function]["Environment"]["Variables"]
         return {**given, **SETTINGS, **HERE}
 

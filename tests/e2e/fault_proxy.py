@@ -89,7 +89,7 @@ class FaultProxy:
 
     @contextmanager
     def injecting(self, *rules: Rule) -> Iterator[None]:
-        """Apply the rules until the block ends."""
+        """Apply these rules to all calls until the block ends."""
         self.rules = list(rules)
         try:
             yield
@@ -135,7 +135,7 @@ def _answer(status: int, body: bytes) -> bytes:
 
 
 def refused(status: int = 503, code: str = "ServiceUnavailable") -> Fault:
-    """Return an error without executing the call."""
+    """Return this AWS error without executing the call."""
 
     async def fault(_: Call) -> bytes | None:
         return _answer(status, json.dumps({"__type": code, "message": "injected"}).encode())

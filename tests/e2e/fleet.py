@@ -1,4 +1,4 @@
-"""Fleet of API and function processes on one emulated stack, its clients, and the faults that they observed."""
+"""Fleet: processes of the API and the functions on one emulated stack, with clients that record the faults they see."""
 
 import asyncio
 import itertools
@@ -192,7 +192,7 @@ class FleetTurn:
         return await self._answer(client, url, body)
 
     async def repeat(self, client: httpx.AsyncClient, url: str) -> dict[str, Any]:
-        """Send the message again to the API process at `url`; return its result."""
+        """Send the turn's message, with the same messageId, to the API process at `url`; return the result."""
         return await self._answer(client, url, self.message())
 
     async def _answer(self, client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def state_of(result: dict[str, Any]) -> str:
 
 
 def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[FleetTurn]:
-    """Return `rounds` turns of each agent and each kind of request."""
+    """Return `rounds` turns for each pair of agent (graph, sequence) and request (blocking, background, streaming)."""
     kinds = itertools.product(range(rounds), ("graph", "sequence"), ("blocking", "background", "streaming"))
     return [FleetTurn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
 
@@ -303,7 +303,7 @@ async def until(condition: Callable[[], Any], what: str, *, seconds: float = PAT
 
 @dataclass
 class Figures:
-    """Faults, recovery times and repeated requests of a test's turns."""
+    """Measurements of a test's turns: lost, doubled and repeated work, and recovery times."""
 
     turns: int
     lost: list[str] = field(default_factory=list)
@@ -328,7 +328,7 @@ class Figures:
         return ", ".join([told, *self.extra])
 
     def check(self) -> None:
-        """Assert that nothing was lost, doubled or run again, and that 95 % of the recoveries were in time."""
+        """Assert that nothing was lost, doubled or run again, and that 95 % of recoveries met RECOVERY_SECONDS."""
         assert (self.lost, self.doubled, self.run_again) == ([], [], [])
         assert quantile(self.recoveries, 0.95) <= RECOVERY_SECONDS, self
 
@@ -374,7 +374,7 @@ async def _compare(turn: FleetTurn, client: httpx.AsyncClient, figures: Figures)
 
 
 def run_again(notes: Sequence[Note], turns: set[str]) -> Iterator[str]:
-    """Yield each step that began again after a later step of its turn had begun."""
+    """Yield each step that ran again although a later step of its turn had already begun."""
     reached: dict[str, int] = {}
     for note in notes:
         if note.turn in turns and note.word == "begin":
@@ -385,7 +385,7 @@ def run_again(notes: Sequence[Note], turns: set[str]) -> Iterator[str]:
 
 
 def recovery(notes: Sequence[Note], cut: Note, at: float) -> float | None:
-    """Return the seconds from `at`, the kill of the process of `cut`, to the turn's next step in another process."""
+    """Return the seconds from the kill at `at` to the next step of the turn of `cut` in another process, or None."""
     later = [note.at for note in notes if note.turn == cut.turn and note.pid != cut.pid and note.at > at]
     return later[0] - at if later else None
 

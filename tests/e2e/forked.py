@@ -139,7 +139,7 @@ class ForkedProcess:
 def started(
     command: Sequence[str | Path], env: Mapping[str, str], cwd: Path = ROOT
 ) -> "tuple[subprocess.Popen[bytes] | ForkedProcess, IO[bytes]]":
-    """Start a command in a new session; return the process and its output stream. Fork `python -m …`."""
+    """Start a command in a new session; return the process and its output stream. Fork a command `python -m …`."""
     output, theirs = os.pipe()
     process: subprocess.Popen[bytes] | ForkedProcess
     if command[:2] == [sys.executable, "-m"]:
@@ -281,7 +281,7 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
         for ours, descriptor in enumerate(streams):
             os.dup2(descriptor, ours)
             os.close(descriptor)
-        # Replace the server's stream objects: they remember, for example, that a descriptor was a file.
+        # Replace the inherited sys.stdin, stdout and stderr: they remember, for example, that a descriptor was a file.
         sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         if os.isatty(0):

@@ -23,7 +23,7 @@ POLLED_AT = "TEST_POLLED_AT"
 
 
 def signed_by(function: str) -> dict[str, str]:
-    """Return variables that use the function's name as access key, so that the emulator knows its requests."""
+    """Return variables with the function's name as access key, so that the emulator can tell the functions apart."""
     return {"AWS_ACCESS_KEY_ID": function}
 
 

@@ -52,7 +52,7 @@ class Recorder:
         policies: Mapping[str, Sequence[Statement]] | None = None,
         place: tuple[str, str] = ("", ""),
     ) -> None:
-        """Wrap `app`. `policies` has the statements of each caller; `place` is region and account."""
+        """Wrap `app`. `policies` maps each caller to its policy statements; `place` is the region and the account."""
         self._app, self._policies, self._place = app, policies or {}, place
         self.heard: list[Request] = []
         self.refused: list[tuple[str, Need]] = []
@@ -78,7 +78,8 @@ class Recorder:
 
 
 def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
-    # Read the scope of the signature: AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
+    # Read the caller and the service from the signature:
+    # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, …
     scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
     return Request(
         caller=scope[0],
@@ -93,7 +94,7 @@ def _request(environ: "WSGIEnvironment", body: bytes, status: int) -> Request:
 
 
 def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
-    """Yield the permissions that the request needs; `place` is region and account."""
+    """Yield the permissions that the request needs; `place` is the region and the account for the ARNs."""
     region, account = place
     asked: dict[str, Any] = json.loads(request.body) if request.operation and request.body else {}
 
@@ -114,7 +115,7 @@ def needs(request: Request, place: "tuple[str, str]") -> Iterator[Need]:
             yield Need(f"kms:{request.operation}", asked["KeyId"], context)
         case "secretsmanager":
             named = asked["SecretId"]
-            # Add a suffix to a name: in an ARN, Secrets Manager adds a hyphen and six random characters.
+            # Add a suffix to a name: in the ARN of a secret, a hyphen and six random characters follow the name.
             is_arn = named.startswith("arn:")
             yield Need(
                 f"secretsmanager:{request.operation}",
@@ -150,7 +151,7 @@ def _of_dynamodb(operation: str, asked: dict[str, Any], arn: Any) -> Iterator[Ne
 
 
 def _context(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield DynamoDB's condition keys for an action, with their values: the partition key and each attribute."""
+    """Yield the condition keys that DynamoDB would set for the request, with values: partition key and attributes."""
     item = asked.get("Key") or asked.get("Item") or {}
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
     if item:

@@ -119,7 +119,7 @@ async def cookies(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
-    """Continue after the response. At each barrier a faulty loop would already request the next invocation."""
+    """Send the response, then pass further barriers: a faulty loop would already request the next invocation."""
     await start(send, 200, PLAIN)
     await body(send, b"answered", more=False)
     for number in range(20):
@@ -128,7 +128,7 @@ async def rests_late(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def leaves_a_task_behind(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond, and leave an asyncio task that reaches barriers while the event loop runs."""
+    """Respond, and leave an asyncio task that passes barriers whenever the event loop runs."""
 
     async def behind() -> None:
         for number in range(20):
@@ -139,7 +139,7 @@ async def leaves_a_task_behind(scope: Scope, receive: Receive, send: Send) -> No
 
 
 async def hears_the_end(scope: Scope, receive: Receive, send: Send) -> None:
-    """Listen for a disconnect during the answer, as frameworks do."""
+    """Wait for the disconnect while sending the response, as frameworks do; print whether it came too early."""
     await receive()
     heard = asyncio.create_task(receive())
     await start(send, 200, PLAIN)
@@ -156,7 +156,7 @@ async def says_too_much(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def runs_unheard(scope: Scope, receive: Receive, send: Send) -> None:
-    """Continue to stream after the test has broken the connection, and listen for the disconnect."""
+    """Continue to stream after the test has broken the connection; print whether the disconnect came too early."""
     await receive()
     heard = asyncio.create_task(receive())
     await start(send, 200, SSE)
@@ -187,7 +187,7 @@ async def never_stops_sending(scope: Scope, receive: Receive, send: Send) -> Non
 
 
 async def refuses_to_stop(scope: Scope, receive: Receive, send: Send) -> None:
-    """Ignore the cancellation, and send a chunk during the next invocation."""
+    """Ignore the cancellation; send another chunk of this response while the next invocation runs."""
     await start(send, 200, PLAIN)
     await body(send, b"one")
     try:
@@ -259,7 +259,7 @@ _renewed: list[str] = []
 
 
 async def restored(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the number of restores, and a random number from a generator that the startup seeds with 1."""
+    """Answer with the number of restores, and with a random number; the startup seeds the random generator with 1."""
     await _restored(scope, receive, send, lambda: _renewed.append("once"))
 
 
@@ -300,7 +300,7 @@ async def hangs_at_shutdown(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def of_asgi_2(scope: Scope) -> None:
-    """Accept only a scope, as an ASGI 2 app does; the loop calls apps with ASGI 3's three arguments."""
+    """Accept only a scope, as an ASGI 2 app does, so that the runtime loop's call with three arguments fails."""
 
 
 not_an_app = "a string"

@@ -44,13 +44,13 @@ def applies(statement: Statement, need: Need) -> bool:
 
 
 def elements(statement: Statement) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each action, resource and condition value of an Allow statement, and the statement without it."""
+    """Yield each action, resource and condition value of a statement, with a copy of the statement that lacks it."""
     for part in ("Action", "Resource"):
         for value in listed(statement[part]):
             yield f"{part} {value}", {**statement, part: [each for each in listed(statement[part]) if each != value]}
     for operator, key, values in _conditions(statement):
         if "Not" in operator:
-            # Keep the values of a negated operator, such as StringNotEquals, because these values narrow the statement.
+            # Keep the values of a negated operator, such as StringNotEquals: fewer values would allow more.
             continue
         for value in values:
             less = deepcopy(dict(statement))

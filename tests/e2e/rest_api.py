@@ -102,7 +102,7 @@ async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInv
         async for piece in pieces:
             yield _told(entrypoint_url, request, piece)
 
-    # Drop Content-Length: a fault may change the body, and a streamed response has no length.
+    # Omit Content-Length, because a fault of the test may change the length of the body.
     headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
     return StreamingResponse(body(), said["statusCode"], headers)
 

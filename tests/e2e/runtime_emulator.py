@@ -58,7 +58,7 @@ def folder_with(requirements: Path, python: str, version: str) -> Path:
 
 
 def alone(python: str, scratch: Path) -> str:
-    """Write a script that starts the interpreter without site-packages (`-S`); return the script's path."""
+    """Write a script that starts Python without the installed packages (`-S`); return the script's path."""
     program = scratch / "python"
     program.write_text(f'#!/bin/sh\nexec "{python}" -S "$@"\n')
     program.chmod(0o755)

@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 
 
 class EmulatedLambda(LocalLambdaRunner):
-    """Invoker that posts each event to the emulator's URL, in place of SAM's container."""
+    """SAM invoker that posts each event to the URL of the runtime emulator, not to a container."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -53,11 +53,11 @@ class SamProject:
         return client_of(service, self.endpoint)
 
     def run(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        """Run `aion` in the project's folder, without a terminal."""
+        """Run an `aion` command in the project's folder, without a terminal."""
         return forked.run("aion_core.cli", *arguments, cwd=self.folder, env=self.environment(environ), timeout=TIMEOUT)
 
     def deployed(self, stack: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        """Deploy without a smoke test. Raise AssertionError with the output if the deployment fails."""
+        """Run `aion deploy` without its smoke test. Raise AssertionError with the output if it fails."""
         done = self.run("deploy", "--yes", "--no-smoke", "--stack", stack, *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
@@ -88,7 +88,7 @@ class SamProject:
             stderr=theirs,
         )
         os.close(theirs)
-        # Write all answers at once, because the terminal buffers the lines until the command reads them.
+        # Write all answers at once: the terminal buffers each line until the command asks for it.
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
         shown, end = b"", time.monotonic() + TIMEOUT
         while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Killed processes in the middle of an ADK agent's turn: another process resumes it from the stored events."""
+"""ADK agent whose process is killed during a turn: another process resumes the turn from the stored events."""
 
 import contextlib
 import json
@@ -62,7 +62,7 @@ def partial_text(agent: str) -> str:
 
 
 def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
-    """Check that the stream has each event exactly once, and the task each text once."""
+    """Check that the stream has each event exactly once, and that the task has each text once."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
     assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
@@ -84,7 +84,7 @@ def check_next_turn(url: str) -> None:
 # `make test` cuts ADK turns at each of their events (tests/unit/adk), resumes a session in another process
 # (tests/contract/test_adk_turns.py), and kills the processes of LangGraph turns (tests/e2e/test_killed.py).
 @pytest.mark.deep
-def test_adk_turn_survives_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
+def test_adk_turn_completes_after_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
     """Kill the API process while the first agent streams its text, then the worker while the second agent does."""
     notes = tmp_path / "notes"
     environ = {"NOTED_IN": str(notes), **SHORT_LEASE}

@@ -162,7 +162,7 @@ TEXT_OF = """
 
 
 def test_fetch_client_resumes_after_last_event_id(example: Setup) -> None:
-    """Resume the stream after each of its events; no stored event is missing or repeated."""
+    """Reconnect once after each event, with its id: no later event is missing or repeated."""
     heard = example.run(f"""
         {CONNECT}
         const all = [];
@@ -255,7 +255,7 @@ def test_browser_page_can_read_card_etag(example: Setup) -> None:
 
 
 def test_page_of_other_origin_reads_only_public_documents(example: Setup) -> None:
-    """Serve the page from 127.0.0.1, an origin that the server does not allow."""
+    """Serve the page from 127.0.0.1, an origin that `cors` does not allow: the page reads only public documents."""
     example.page.goto(f"{example.example.replace('localhost', '127.0.0.1')}/index.html")
     heard = example.run(f"""
         {CONNECT}

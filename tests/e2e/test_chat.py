@@ -97,7 +97,7 @@ def test_send_reports_invalid_arguments(url: str, arguments: tuple[str, ...], co
     assert (sent.returncode, said in sent.stderr) == (code, True)
 
 
-def test_send_to_url_without_agent_prints_one_sentence(url: str) -> None:
+def test_send_to_url_without_agent_reports_missing_card(url: str) -> None:
     sent = send(f"{url}/nowhere", "hello")
     card = f"{url}/nowhere/.well-known/agent-card.json"
     assert sent.stderr == f"Error: There is no agent at {url}/nowhere: {card} answers with 404.\n"
@@ -242,7 +242,7 @@ def test_ctrl_c_before_answer_returns_to_prompt() -> None:
 
 @contextlib.contextmanager
 def silent_agent() -> "Iterator[tuple[str, threading.Event]]":
-    """Serve a card, but never answer a message; yield the URL and an event set by the first message."""
+    """Serve a card, but never answer a message; yield the URL, and an event that the first message sets."""
     asked, ended = threading.Event(), threading.Event()
 
     class Handler(http.server.BaseHTTPRequestHandler):

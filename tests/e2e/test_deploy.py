@@ -40,7 +40,7 @@ def project(tmp_path: Path, endpoint: str) -> SamProject:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
-    """Deploy a project to the stack `standing`, with a flag that selects x86_64 instead of the default arm64."""
+    """Deploy a project to the stack `standing` once for several tests, for x86_64 instead of the default arm64."""
     folder = tmp_path_factory.mktemp("deployed") / "project"
     project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
     project.deployed("standing", "--parameter", "Architecture=x86_64")
@@ -175,12 +175,12 @@ def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> No
 
 @pytest.mark.deep
 def test_next_deployment_keeps_flag_value_missing_from_samconfig(deployed: SamProject) -> None:
-    """Deploy again without the flags: SlowSeconds keeps its value; RequestRate gets that of samconfig.toml."""
+    """Deploy again without flags: SlowSeconds keeps the flag's value; RequestRate gets the value of samconfig.toml."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     deployed.deployed("standing", *chosen)
     again = deployed.deployed("standing")
     assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    # Expect the stack's Architecture in the build, although only the first deployment set it by a flag.
+    # Expect the processor of the deployed stack, although only the first deployment chose it, by a flag.
     assert "ApiFunction for x86_64\n" in again.stdout
     (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
     values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}

@@ -63,7 +63,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
 
 @pytest.fixture
 def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
-    """Return the stack for a test that injects faults; remove the faults afterwards."""
+    """Return the stack for a test that injects faults into it; remove the faults after the test."""
     yield stack
     stack.entrypoint_url.faults.clear()
     stack.idle.clear()
@@ -137,7 +137,7 @@ def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
     assert not any(secret in done.stdout for secret in CALLER.values())
 
 
-async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
+async def test_deployed_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
     """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
@@ -155,8 +155,8 @@ async def test_agent_without_base_url_is_reachable(stack: DeployedStack) -> None
 
 
 @pytest.mark.deep
-def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
-    """Let checks be inconclusive, but not fail: the example agent may answer too fast for some."""
+def test_smoke_test_of_example_agent_reports_no_failure(checked: Checked) -> None:
+    """The example agent may answer too fast for some checks: these may be inconclusive, but none may fail."""
     said = checked(agent="echo")
     assert said["exit"][0] == "0"
     assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
@@ -184,7 +184,7 @@ def test_smoke_of_example_agent_has_no_failure(checked: Checked) -> None:
 def test_smoke_check_detects_injected_fault(
     breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str
 ) -> None:
-    """Inject one fault: only the check for this fault fails."""
+    """Inject one fault: the check for this fault fails, and all other checks pass."""
     breakable_stack.entrypoint_url.faults.add(fault)
     said = checked(ONLY=f"{check},send")
     assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
@@ -202,7 +202,7 @@ def test_smoke_reports_missing_push_notification(breakable_stack: DeployedStack,
 
 def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
     breakable_stack.idle.add("TaskFunction")
-    # Call ApiFunction once before, because its cold start may take longer than 4 s.
+    # Call ApiFunction once before, because a cold start may exceed the time limit of 4 s.
     assert checked(ONLY="card")["card"][0] == "ok"
     said = checked(ONLY="subscribe", TIMEOUT="4")
     assert said["subscribe"][0] == "FAILED"
@@ -247,10 +247,10 @@ def test_api_function_without_streaming_returns_buffered_response(stack: Deploye
     ],
 )
 def test_worker_reports_failures_per_message(stack: DeployedStack, function: str, body: str) -> None:
-    """Report only the unreadable message of a batch as failed, not the valid one."""
+    """Send a batch of a valid and an unreadable message: only the unreadable one is reported as failed."""
     event = recorded_event("sqs")
     strange = event["Records"][0]
-    event["Records"].append({**strange, "messageId": "a bell in vain", "body": body})
+    event["Records"].append({**strange, "messageId": "unneeded wake-up", "body": body})
     assert stack.invoke(function, event) == {"batchItemFailures": [{"itemIdentifier": strange["messageId"]}]}
 
 

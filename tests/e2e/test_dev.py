@@ -111,7 +111,7 @@ async def test_files_and_data_return_with_task(server: ServerProcess, version: s
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_message_without_text_is_answered(server: ServerProcess, version: str) -> None:
+async def test_message_with_data_only_completes_task(server: ServerProcess, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
@@ -128,7 +128,7 @@ async def test_message_larger_than_item_is_stored(server: ServerProcess) -> None
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_repeated_message_returns_its_task(server: ServerProcess, version: str) -> None:
-    """Repeat a message with the same messageId: the events of the existing task are streamed again."""
+    """Send the same messageId twice: the server starts no second task, and streams the first task's events."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
         first = await answers_of(client, request)
@@ -318,6 +318,6 @@ def test_dev_server_sets_variables_and_reports_unset_secrets(tmp_path: Path, sto
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
         answer = httpx.post(server.url + "/", json=body, timeout=TIMEOUT).json()
         parts = answer["result"]["task"]["status"]["message"]["parts"]
-        # Expect the developer's AWS profile unless `aion dev` emulates AWS: docs/models.md uses it for Bedrock.
+        # Expect the developer's own AWS profile, which models of Bedrock need, unless `aion dev` emulates AWS.
         profile = "of-the-developer" if store == "sqlite" else "none"
         assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

@@ -86,7 +86,7 @@ def dev(project: Path, *options: str) -> list[str]:
 
 
 def refused(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run `aion dev` where it cannot start; return its exit code and output."""
+    """Run `aion dev` in a situation in which it refuses to start; return its exit code and output."""
     return forked.run("aion_core.cli", "dev", str(project), "--port", "0", *options, env=os.environ, timeout=TIMEOUT)
 
 
@@ -178,7 +178,7 @@ def write(project: Path, text: str, name: str = "agent.py") -> None:
     written.replace(project / name)
 
 
-def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, project: Path) -> None:
+def test_server_keeps_old_code_after_broken_edit(server: ServerProcess, project: Path) -> None:
     assert text_of(ask(server)).startswith("first ")
     edit(project, '"first"', '"second"')
     until(lambda: reloads(server), server)
@@ -199,7 +199,7 @@ def test_valid_edits_are_served_and_broken_edits_are_not(server: ServerProcess, 
     assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours"
 
 
-def test_requests_after_reload_run_new_code(server: ServerProcess, project: Path) -> None:
+def test_no_request_after_reload_runs_old_code(server: ServerProcess, project: Path) -> None:
     worker = worker_of(server)
     edit(project, '"first"', '"second"')
     until(lambda: reloads(server), server)
@@ -309,7 +309,7 @@ def is_completed(server: ServerProcess, stream: StreamingEdit) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
-def test_dev_state_of_earlier_version_is_reported_once(project: Path) -> None:
+def test_dev_state_file_of_earlier_version_is_reported_once(project: Path) -> None:
     (project / ".aion").mkdir()
     (project / ".aion" / "state").write_bytes(b"a snapshot")
     folder = {"AION_DATA_DIR": str(project / ".aion")}
@@ -350,7 +350,7 @@ def test_broken_sqlite_file_is_named(project: Path) -> None:
 
 
 def is_watched(project: Path, stream: StreamingEdit) -> bool:
-    """Return True if the queue has a wake-up message for the turn. The first heartbeat of the lease enqueues it."""
+    """Return True if the queue has a wake-up message for the turn; the lease's first heartbeat enqueues it."""
     if not stream.frames:
         return False
     context = stream.frames[0]["task"]["contextId"]
@@ -358,7 +358,7 @@ def is_watched(project: Path, stream: StreamingEdit) -> bool:
         return any(context in body for (body,) in connection.execute("SELECT body FROM messages").fetchall())
 
 
-def test_killed_dev_server_loses_no_task(project: Path) -> None:
+def test_restarted_dev_server_resumes_turns_of_killed_one(project: Path) -> None:
     """Kill the server and its worker during four turns; the next server resumes the turns."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
     with serving(dev(project), **folder) as server:
@@ -653,7 +653,7 @@ def test_data_folder_in_project_causes_no_reload(project: Path) -> None:
         assert not printed(server, "dev.json")
 
 
-def test_removed_project_does_not_end_the_server(project: Path) -> None:
+def test_dev_server_survives_deletion_of_project(project: Path) -> None:
     folder = project.parent / "state"
     with serving(dev(project), AION_DATA_DIR=str(folder)) as server:
         (project / "aion.yaml").unlink()
@@ -690,7 +690,7 @@ def test_dev_server_under_nohup_ignores_sighup(project: Path, tmp_path: Path) ->
 
 
 def test_projects_in_unusually_named_folders_are_served(project: Path, tmp_path: Path) -> None:
-    """Serve although TMPDIR is too long for a socket's path, and dev.json is a folder."""
+    """Serve although TMPDIR is too long for a socket's path, and `dev.json` is a folder instead of a file."""
     long = tmp_path / ("x" * 130)
     long.mkdir()
     state = tmp_path / "state"

@@ -15,8 +15,8 @@ from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
 from tests.support.service import send
 
 
-def test_killed_worker_fails_or_restarts_executor_as_configured(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Kill a worker process: with `fail` no step runs again; with `restart` no text is streamed twice."""
+def test_resume_setting_decides_executor_turn_of_killed_worker(own_stack: LocalStack, tmp_path: Path) -> None:
+    """Kill a worker process: with `resume: fail` no step runs again; with `restart` no text is streamed twice."""
     notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}
     with api_process(own_stack, config, **environ) as api:

@@ -35,7 +35,7 @@ async def report(
     receiver: WebhookReceiver | None = None,
     turns: Sequence[FleetTurn] = (),
 ) -> None:
-    """Check the figures and, with a receiver, the push notifications; record the figures for the summary."""
+    """Check the figures and, with a receiver, its notifications; add the figures to the test run's summary."""
     try:
         figures.check()
         if receiver is not None:
@@ -64,7 +64,7 @@ FAULTS: dict[str, Callable[[], list[Rule]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_turns_survive_fault(processes: Fleet, record_property: Record, fault: str) -> None:
+async def test_turns_complete_despite_injected_fault(processes: Fleet, record_property: Record, fault: str) -> None:
     """Run turns of each agent and kind of request, each with a webhook, while the fault is injected."""
     rules = FAULTS[fault]()
     large = 500_000 if "bucket" in fault else 0
@@ -80,7 +80,7 @@ async def test_turns_survive_fault(processes: Fleet, record_property: Record, fa
 
 
 def cut_steps(processes: Fleet, turns: list[FleetTurn], pids: Callable[[], list[int]]) -> list[Note]:
-    """Return the running steps of one process: the process whose step began last."""
+    """Return the steps that run in the process whose newest step began last."""
     running = processes.running_steps(turns, pids())
     return [note for note in running if note.pid == running[-1].pid]
 
@@ -116,7 +116,7 @@ def unnotified(receiver: WebhookReceiver, turns: Sequence[FleetTurn]) -> set[str
     return {turn.task_id for turn in turns} - completed
 
 
-async def test_turns_survive_killed_processes(processes: Fleet, record_property: Record) -> None:
+async def test_turns_complete_despite_killed_processes(processes: Fleet, record_property: Record) -> None:
     """Kill two API processes and two workers during their turns, one after another."""
     for start in (processes.add_api, processes.add_worker) * 2:
         await asyncio.to_thread(start)
@@ -140,7 +140,7 @@ async def test_turns_survive_killed_processes(processes: Fleet, record_property:
 
 
 @pytest.mark.parametrize("kind", ["worker", "api"])
-async def test_frozen_process_begins_no_step_after_takeover(
+async def test_resumed_process_begins_no_step_after_takeover(
     processes: Fleet, record_property: Record, kind: str
 ) -> None:
     """Suspend a process (SIGSTOP) until another process has taken over a turn; then continue it."""

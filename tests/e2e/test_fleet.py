@@ -1,4 +1,4 @@
-"""Checks of tests/e2e/fleet.py: they detect each kind of fault in a received stream and in the agents' notes."""
+"""Tests of tests/e2e/fleet.py: it detects each kind of fault in a received stream and in the agents' notes."""
 
 from typing import Any, cast
 
@@ -35,7 +35,7 @@ BEGIN = ("2.1.0", chunk("T", append=False))
     ],
     ids=["whole", "event lost", "event doubled", "chunk lost", "chunk doubled", "other process continues the text"],
 )
-def test_stream_faults_are_found_in_received_frames(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
+def test_fleet_report_finds_faults_in_received_frames(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
     assert any(turn_with(*frames).faults()) == faults
 
 
@@ -49,14 +49,14 @@ def test_step_repeated_after_later_step_is_reported() -> None:
     assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
 
 
-def test_recovery_ends_at_first_step_in_another_process() -> None:
+def test_recovery_time_ends_at_another_processs_first_step() -> None:
     cut = note("speak", 1, 2)
     assert recovery([cut, note("speak", 1, 4), note("speak", 2, 5)], cut, 3) == 2
     assert recovery([cut, note("check", 1, 4)], cut, 3) is None
 
 
 @pytest.mark.parametrize("field", ["lost", "doubled", "run_again"])
-def test_check_fails_for_figures_with_any_fault(field: str) -> None:
+def test_fleet_check_fails_for_each_kind_of_fault(field: str) -> None:
     Figures(1, recoveries=[20.0]).check()
     figures = Figures(1)
     getattr(figures, field).append("t")
@@ -64,7 +64,7 @@ def test_check_fails_for_figures_with_any_fault(field: str) -> None:
         figures.check()
 
 
-def test_check_fails_for_figures_with_slow_recovery() -> None:
+def test_fleet_check_fails_for_slow_recovery() -> None:
     with pytest.raises(AssertionError):
         Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 

@@ -88,7 +88,7 @@ async def test_several_turns_run_concurrently(stack: LocalStack) -> None:
         assert f"this is {n}" in await answer_of(stack, head)
 
 
-async def test_aion_dev_runs_turns_on_server_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_aion_dev_runs_turns_on_servers_event_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run all turns on one event loop: an agent's HTTP client works only on the loop of its first use."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
     stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
@@ -120,7 +120,7 @@ async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack, capl
     assert "UnreadableWakeUp: The message is not JSON" in caplog.text
 
 
-def test_only_failed_messages_return_to_queue(stack: LocalStack) -> None:
+def test_function_reports_only_failed_queue_messages(stack: LocalStack) -> None:
     stack.poll()
     stack.stop_polling()
     from handlers.run_task import handler

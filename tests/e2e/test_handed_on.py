@@ -20,11 +20,11 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "steps.yaml"
 
 
 async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None:
-    """End the stream without an error, run each step once, and complete the task in another process."""
+    """Run several steps: the stream has no error, each step runs once, and another process ends the task."""
     notes = tmp_path / "notes"
     with LocalStack.start("template.yaml") as stack:
         environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "1.5"}
-        # Disable authentication, so that both processes see the same caller. Only AWS_SAM_LOCAL allows this here.
+        # Disable authentication, so that both processes see the same caller. AION_AUTH=off requires AWS_SAM_LOCAL here.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
         there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)

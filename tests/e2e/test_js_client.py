@@ -89,7 +89,7 @@ def check_stream(results: list[dict[str, Any]], client: str, *, first_state: str
 
 
 def test_js_client_uses_newest_protocol_version(results: Results) -> None:
-    """Choose v1 although the card also offers v0.3."""
+    """The card offers v1 and v0.3: the client chooses v1."""
     assert result_of(results, "by its card", "choose") == {"binding": "JSONRPC", "version": "1.0"}
     assert result_of(results, "by its card", "send")["sent"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -123,7 +123,7 @@ def test_js_client_gets_task_without_history(results: Results, client: str) -> N
 
 @each_client
 def test_js_client_task_continues_after_nonblocking_send(results: Results, client: str) -> None:
-    """Send a non-blocking message: the answer is a working task, which completes later."""
+    """Send a non-blocking message: the response is a working task; the task completes later."""
     answer = result_of(results, client, "sendAtOnce")
     assert answer["sent"]["status"]["state"] == "TASK_STATE_WORKING"
     assert answer["ended"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -202,7 +202,7 @@ def test_js_client_raises_sdks_class_for_error(results: Results, client: str, st
 
 @each_client
 def test_js_client_falls_back_to_public_card(results: Results, client: str) -> None:
-    """Return the public card if the agent has no extended card."""
+    """Request the extended card of an agent without one: the client returns the public card."""
     card = result_of(results, client, "cardOrExtendedCard")
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True

@@ -174,7 +174,7 @@ def test_turn_retried_after_kill_never_doubles_text(own_stack: LocalStack) -> No
 
 @pytest.mark.deep
 def test_killed_turn_resumes_within_a_minute(own_stack: LocalStack, tmp_path: Path) -> None:
-    """Resume without a sweep, by the wake-up message that the lease's heartbeat enqueued (lease of 30 s)."""
+    """Resume without a sweep: the heartbeat of the 30 s lease enqueued a wake-up message before the kill."""
     notes, config = tmp_path / "notes", AGENTS / "steps.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "12"}
     with api_process(own_stack, config, **environ) as api:

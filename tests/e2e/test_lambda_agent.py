@@ -12,8 +12,8 @@ from tests.support.service import send
 CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "gated.yaml"
 
 
-async def test_graph_text_streams_during_its_run() -> None:
-    """Receive the first text while the graph still waits at a barrier."""
+async def test_graphs_text_is_streamed_before_graph_ends() -> None:
+    """The graph waits at a barrier after its first text: the client already receives this text."""
     journal: list[str] = []
     async with FakeRuntimeApi(journal) as api, Gates(journal) as gates:
         environ = {"AION_STORE": "memory", "AION_CONFIG": str(CONFIG)}

@@ -173,7 +173,7 @@ async def test_invalid_invocation_payload_is_refused(
     assert await still_serves(api)
 
 
-async def test_empty_response_body_still_has_its_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_response_without_body_has_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/no_content")).answered()
     assert answer.chunks == [b'{"statusCode":204,"headers":{},"cookies":[]}' + bytes(8)]
 
@@ -225,7 +225,7 @@ async def test_next_invocation_waits_for_response(api: FakeRuntimeApi, gates: Ga
     assert await still_serves(api)
 
 
-async def test_runtime_serves_next_invocation_after_unread_response(
+async def test_runtime_serves_next_invocation_after_unacknowledged_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
@@ -356,7 +356,7 @@ async def test_sigterm_does_not_wait_for_hanging_shutdown(api: FakeRuntimeApi, g
 async def test_app_startup_failure_is_reported(
     api: FakeRuntimeApi, tmp_path: Path, app: str, error_type: str, reason: str
 ) -> None:
-    # Create the package `handlers` without the module `api`, so that the loop's default app is missing.
+    # Create a package `handlers` without the module `api`, so that the runtime does not find its default app.
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "__init__.py").touch()
     path = f"{tmp_path}:{Path.cwd()}"
@@ -483,12 +483,12 @@ async def test_huge_response_is_sent_completely(api: FakeRuntimeApi, runtime: Ru
     assert await still_serves(api)
 
 
-async def test_exec_wrapper_replaces_bootstrap_but_not_interpreter(api: FakeRuntimeApi, gates: Gates) -> None:
+async def test_exec_wrapper_starts_our_runtime_instead_of_bootstrap(api: FakeRuntimeApi, gates: Gates) -> None:
     assert os.access(WRAPPER, os.X_OK)
     command = [str(WRAPPER), sys.executable, "/var/runtime/bootstrap.py"]
     async with running(f"{APPS}:app", api=api.address, gates=gates.address, command=command) as runtime:
         assert await still_serves(api)
-        # SIGTERM reaches the loop, because the wrapper replaces itself by exec.
+        # SIGTERM reaches our runtime, because the wrapper script replaces its own process by exec.
         runtime.terminate()
         assert await runtime.exit_code() == 0
         assert "lifespan over" in runtime.lines

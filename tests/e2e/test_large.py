@@ -1,4 +1,4 @@
-"""Answer of 50 MB, stored in the bucket; the conversation continues after it."""
+"""Answer of 50 MB: it is stored in the bucket, and the next turn of the conversation still works."""
 
 from pathlib import Path
 

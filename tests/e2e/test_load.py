@@ -118,7 +118,9 @@ def tree_of(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "dynamodb"])
-async def test_two_thousand_sends_leak_no_resources(store: str, tmp_path: Path, record_property: Record) -> None:
+async def test_server_leaks_no_resources_in_two_thousand_sends(
+    store: str, tmp_path: Path, record_property: Record
+) -> None:
     """Send 2,000 messages, eight at a time: memory, descriptors and threads of the server do not grow."""
     figures = Figures(SENDS)
     began = time.monotonic()
@@ -154,13 +156,13 @@ async def test_two_thousand_sends_leak_no_resources(store: str, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("step", "invocation"), [(15.0, 40.0), (100.0, 300.0), (300.0, 900.0)], ids=["1 minute", "7 minutes", "20 minutes"]
 )
-async def test_stream_outlasts_its_invocation(
+async def test_client_receives_whole_stream_beyond_invocation_end(
     processes: Fleet, record_property: Record, step: float, invocation: float
 ) -> None:
     """Stream a turn of four steps. Its invocation ends during the third; the client continues at another process."""
     turn = FleetTurn(processes, "graph", "streaming", f"long-{step:.0f}", seconds=step)
     here = {**processes.stack.environment("ApiFunction"), **processes.environ}
-    # Disable authentication, so that all processes see the same caller. Only AWS_SAM_LOCAL allows this here.
+    # Disable authentication, so that all processes see the same caller. AION_AUTH=off requires AWS_SAM_LOCAL here.
     here |= {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true", "AION_CONFIG": str(CONFIG)}
     here.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
     began = time.monotonic()

@@ -39,7 +39,7 @@ def stack() -> Iterator[LocalStack]:
 
 
 class StackWork:
-    """Handler that records its events, and answers each with the given function."""
+    """Handler that records its events, and answers each event with the result of a given function."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.events: Queue[dict[str, Any]] = Queue()
@@ -116,7 +116,7 @@ def test_function_environment_has_template_and_endpoint(stack: LocalStack) -> No
     }
 
 
-def test_parameters_replace_template_defaults() -> None:
+def test_local_stack_parameters_replace_template_defaults() -> None:
     with LocalStack.start(TEMPLATE, parameters={"Stage": "other"}) as stack:
         assert stack.environment("WorkFunction")["WHERE"] == "us-east-1/other"
 
@@ -178,7 +178,7 @@ def test_missing_handler_is_named_before_calls(stack: LocalStack) -> None:
         stack.poll({"PlayFunction": lambda event, context: None})
 
 
-def test_handler_is_imported_from_template_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_handler_is_imported_from_template_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     (tmp_path / "beside.py").write_text(
         "import os, boto3\n"
@@ -234,7 +234,7 @@ def test_sqs_record_has_lambda_event_format(stack: LocalStack) -> None:
         QueueUrl=stack.physical_id("Queue"),
         MessageBody='{"task": "t-1"} \U0001f642',
         MessageAttributes={
-            "kind": {"DataType": "String", "StringValue": "bell"},
+            "kind": {"DataType": "String", "StringValue": "wake-up"},
             "raw": {"DataType": "Binary", "BinaryValue": b"\0\1"},
         },
         MessageGroupId="owner",
@@ -248,7 +248,7 @@ def test_sqs_record_has_lambda_event_format(stack: LocalStack) -> None:
         "messageId": sent["MessageId"],
         "body": '{"task": "t-1"} \U0001f642',
         "messageAttributes": {
-            "kind": {"stringValue": "bell", "stringListValues": [], "binaryListValues": [], "dataType": "String"},
+            "kind": {"stringValue": "wake-up", "stringListValues": [], "binaryListValues": [], "dataType": "String"},
             "raw": {"binaryValue": "AAE=", "stringListValues": [], "binaryListValues": [], "dataType": "Binary"},
         },
         "md5OfBody": sent["MD5OfMessageBody"],
@@ -339,7 +339,7 @@ def test_failed_message_stays_hidden_by_default(stack: LocalStack) -> None:
     assert messages_in(stack, "Queue") == 1
 
 
-def test_poller_waits_only_at_maximum_concurrency(stack: LocalStack) -> None:
+def test_queue_poller_waits_only_at_maximum_concurrency(stack: LocalStack) -> None:
     begun: Queue[list[str]] = Queue()
     may_end = threading.Semaphore(0)
     running = threading.BoundedSemaphore(2)
@@ -538,9 +538,8 @@ def test_stopped_stack_leaves_no_thread() -> None:
             silent = socket.create_connection(("127.0.0.1", port))
             url = stack.physical_id("DeadLetters")
             waiting = threads.submit(stack.client("sqs").receive_message, QueueUrl=url, WaitTimeSeconds=20)
-            until(
-                lambda: len(requests_being_answered()) == 3
-            )  # the poller's request, the idle connection and the long poll
+            # Wait for three open requests: the poller's request, the idle connection and the long poll.
+            until(lambda: len(requests_being_answered()) == 3)
         assert "Messages" not in waiting.result(TIMEOUT)
         assert silent.recv(1) == b""
         silent.close()
@@ -602,7 +601,7 @@ def test_stop_logs_name_of_hanging_function(caplog: pytest.LogCaptureFixture) ->
     assert "WorkFunction is still running" in caplog.text
 
 
-def test_local_stack_without_poller_logs_nothing(
+def test_local_stack_logs_nothing_by_default(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with caplog.at_level(logging.INFO), LocalStack.start(TEMPLATE) as stack:
@@ -679,7 +678,7 @@ def connected(environment: dict[str, str]) -> Iterator[Any]:
         os.environ.update(before)
 
 
-def test_stopped_poller_takes_no_further_message(stack: LocalStack) -> None:
+def test_stopped_queue_poller_receives_no_message(stack: LocalStack) -> None:
     """Stop a poller during its long poll: the next message stays available for another receiver."""
     attached = LocalStack.at(TEMPLATE, stack.template.place)
     work = StackWork(lambda event: None)

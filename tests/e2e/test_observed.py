@@ -57,9 +57,9 @@ async def answered(api: FakeRuntimeApi, request: dict[str, Any], **headers: str)
 
 
 def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the log lines and the metrics lines, without the first `before` lines of output."""
+    """Return the log lines and the metrics lines of the output, without its first `before` lines."""
     lines = [json.loads(line) for line in runtime.lines[before:]]
-    # Leave out the sweep's metric, because this process also runs the sweep with AION_STORE=memory.
+    # Leave out the sweep's metric: with AION_STORE=memory, this process also runs the sweep.
     metrics = [line for line in lines if "_aws" in line and "SweepFound" not in line]
     return [line for line in lines if "_aws" not in line], metrics
 
@@ -67,7 +67,7 @@ def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], l
 async def test_telemetry_has_task_id_without_message_text(
     api: FakeRuntimeApi, runtime: RuntimeProcess, collector: Collector
 ) -> None:
-    """Find the task id in logs, metrics and traces, and no text of a message."""
+    """Search logs, metrics and traces: they contain the task id, but no text of a message."""
     first, first_id = await answered(api, send(f"hello {SAID}"))
     task = first["result"]["task"]
     assert f"Heard hello {SAID}" in json.dumps(task)

@@ -109,7 +109,7 @@ def test_v03_client_manages_push_configs(results: Results) -> None:
         ("cancel_an_ended_task", -32002, 400),
         ("unknown_task", -32001, 404),
         ("refused_stream", -32001, 404),
-        # Expect 400 instead of 404, because this client reports a wrong content type over HTTP+JSON.
+        # Expect 400 over HTTP+JSON: this client reports a wrong content type instead of the server's 404.
         ("refused_subscription", -32001, 400),
         ("push_config_of_an_unknown_task", -32001, 404),
         ("push_config_that_is_not_there", -32001, 404),

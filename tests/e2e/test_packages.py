@@ -65,7 +65,7 @@ SMALLEST = "sweep"
     [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
 )
 def test_lambda_package_stays_within_budgets(case: Case) -> None:
-    """Check size and loaded modules; the package has .pyc files if Lambda's Python is installed."""
+    """Check size and loaded modules; expect .pyc files only if Lambda's Python version is installed."""
     built = case.package(machine_architecture(), lambda_python()[1])
     kept = size(case, built)
     assert kept.holds, kept
@@ -254,7 +254,7 @@ def test_aws_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("function", [pytest.param("PushFunction", marks=pytest.mark.deep), "SweepFunction"])
 def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build the same bytes in another cache folder, at another time and without other packages."""
+    """Build a package twice, in another cache folder, at another time, without other packages: the bytes are equal."""
     first, writer = package_here(function), ZipWriter()
     zipped = first.zip(writer)
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path))
@@ -269,7 +269,7 @@ def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypat
 
 
 def test_compiled_file_bytes_are_reproducible(tmp_path: Path) -> None:
-    """Normalise compiled code: marshal's bytes depend on whether other objects refer to a constant."""
+    """marshal's bytes depend on other references to a constant, so the build normalises compiled code."""
     code = compile("def told(name):\n    return name in {'llm', 'retriever', 'chat_model'}\n", "told.py", "exec")
     alone = marshal.dumps(code)
     (function,) = (each for each in code.co_consts if isinstance(each, CodeType))
@@ -358,7 +358,7 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
 
 
 def test_dependency_without_wheel_is_named() -> None:
-    # Require docopt, because PyPI has no wheel of it.
+    # Require docopt, because PyPI has only its source, and no wheel.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
     with pytest.raises(BuildError, match=r"Each dependency needs a wheel(.|\n)*docopt"):

@@ -56,7 +56,7 @@ WITH_AGENTS = ("ApiFunction", "TaskFunction")
 TIMEOUT = 120
 # Allow fifteen minutes, because the fixture `recorded` exercises all functions in the first test.
 pytestmark = pytest.mark.timeout(900)
-# Statements that test_policies.py checks: the Lambda service itself writes logs and reads the queue.
+# Skip these statements: the Lambda service uses them to write logs and to read the queue. test_policies.py checks them.
 LAMBDAS = ("Logs", "Receive")
 
 
@@ -102,7 +102,7 @@ class SignedClient:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Permissions that each function needed during the exercise, and the running stack, which enforces the policies."""
+    """Permissions that each function needed during the exercise; the running stack enforces the functions' policies."""
 
     needed: dict[str, set[Need]]
     policies: dict[str, list[Statement]]
@@ -121,7 +121,7 @@ def without_lambdas_own(policy: list[Statement]) -> list[Statement]:
 
 
 def needs_of_functions(recorder: Recorder, stack: LocalStack) -> dict[str, set[Need]]:
-    """Return the permissions that each function's requests have needed so far."""
+    """Return the permissions that the requests of each function have needed so far."""
     place = stack.template.place
     found: dict[str, set[Need]] = {name: set() for name in FUNCTIONS}
     for request in list(recorder.heard):
@@ -151,7 +151,7 @@ def recorded() -> Iterator[Recorded]:
             asyncio.run(exercise(stack, running, secrets))
         except Exception as error:
             raise AssertionError(f"refused by the policies: {recorder.refused}") from error
-        # Wait for the queue messages of the last steps: one of them may be the only user of a permission.
+        # Wait until the queue messages of the last steps are handled, because only they may use some permission.
         for _ in range(TIMEOUT):
             found = needs_of_functions(recorder, stack)
             if not any(superfluous(name, without_lambdas_own(policies[name]), found[name]) for name in FUNCTIONS):
@@ -221,7 +221,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
         unsubscribed = await exercise_unsubscribed(client, receiver)
-        # Send a message to this context, because another function has encrypted its session.
+        # Use a context whose session another function has encrypted, so that this step needs permission to decrypt it.
         await client.send("keeper", "again", context="k")
         store = dynamodb_store(stack, SystemClock())
         for _ in range(TIMEOUT * 10):
@@ -328,7 +328,7 @@ async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver)
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_function_has_exactly_the_permissions_it_uses(function: str, recorded: Recorded) -> None:
-    """Find no request without a permission, and no permission without a request."""
+    """Compare the recorded requests with each function's policy: nothing is missing, nothing is superfluous."""
     policy, needed = recorded.policy(function), recorded.needed[function]
     assert (refused(policy, needed), superfluous(function, policy, needed)) == (set(), [])
 
@@ -410,7 +410,7 @@ def test_only_api_reads_api_keys(recorded: Recorded) -> None:
         assert not is_allowed(recorded.policies["ApiFunction"], need)
 
 
-def test_kms_key_use_matches_policies(recorded: Recorded) -> None:
+def test_functions_use_kms_key_with_encryption_context_of_policies(recorded: Recorded) -> None:
     asked = {"kms:EncryptionContext:application": "aion"}
     for function in ("ApiFunction", "TaskFunction", "PushFunction"):
         (statement,) = [each for each in recorded.policies[function] if "kms:Decrypt" in each["Action"]]
@@ -434,7 +434,7 @@ def unused(policy: Sequence[Statement], needed: Set[Need]) -> Iterator[str]:
     for n, statement in enumerate(policy):
         services = {resource.split(":")[2] for resource in listed(statement["Resource"])}
         for name, less in elements(statement):
-            # Skip actions of the other service: one statement allows Secrets Manager and Parameter Store for a secret.
+            # Skip actions of the other service: one statement allows a secret in Secrets Manager or in Parameter Store.
             is_of_other_service = name.startswith("Action ") and name.split()[1].split(":")[0] not in services
             if not is_of_other_service and not refused([*policy[:n], less, *policy[n + 1 :]], needed):
                 yield f"{statement['Sid']}: {name}"
@@ -453,7 +453,7 @@ def wide(function: str, policy: Sequence[Statement], needed: Set[Need]) -> Itera
                 f"{statement['Sid']}: {kind}" for kind in {*values_of(statement, "dynamodb:LeadingKeys")} - kinds
             )
         if function in WITH_AGENTS:
-            # Skip functions with agents, because agents may use everything in their deployment except API keys.
+            # Do not check the attributes and folders of functions with agents, because an agent may use all of them.
             continue
         if "dynamodb:UpdateItem" in statement["Action"]:
             yield from (

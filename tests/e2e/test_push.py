@@ -67,7 +67,7 @@ async def send(client: httpx.AsyncClient, receiver: WebhookReceiver) -> dict[str
 
 
 async def test_webhook_receives_task_events_in_order(stack: LocalStack, client: httpx.AsyncClient) -> None:
-    """Run the task in TaskFunction; PushFunction repeats the first notification, and sends each other one once."""
+    """The first post fails, so PushFunction repeats it; it sends each later notification once."""
     async with receiving(answers(500), answers(200)) as receiver:
         task = await send(client, receiver)
         state = ""
@@ -83,7 +83,7 @@ async def test_webhook_receives_task_events_in_order(stack: LocalStack, client: 
         assert generations[0] == generations[1], "the first was refused, and came again under its id"
         assert generations[1:] == sorted(set(generations)), "each once, in order"
         assert {post.headers["x-a2a-notification-token"] for post in receiver.posts} == {"said-back"}
-    # Wait until the queue is empty. A wake-up message may be left, because an earlier message delivered its events.
+    # Wait until the queue is empty, because a wake-up message may be left whose events are already delivered.
     for _ in range(TIMEOUT * 20):
         if messages_in(stack, "PushQueue") == 0:
             break

@@ -33,7 +33,7 @@ asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.a
 """
 
 
-async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: ManualClock) -> None:
+async def test_webhook_notification_of_killed_process_is_sent_again(moto: LocalStack, clock: ManualClock) -> None:
     """Repeat the notification after the killed process's claim has expired, without losing or reordering events."""
     environment = moto.environment("PushFunction")
     cipher = KMSCipher(
@@ -61,12 +61,12 @@ async def test_interrupted_notification_is_repeated(moto: LocalStack, clock: Man
         delivery = PushDelivery(store, configs, MemoryPushQueue(clock), webhooks, render, clock)
         await delivery.deliver(PushWakeUp(task, 3))
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
-        # Move the clock further than the claim, because the killed process used the machine's clock, which is ahead.
+        # Move the test's clock an hour beyond the claim: the killed process used the machine's clock, which is ahead.
         clock.move(CLAIM_SECONDS + 3600)
         expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
-            # Deliver only if the claim succeeds: the first delivery may have sent the later timers' events too.
+            # Deliver only if the timer can be claimed: an earlier delivery of this loop may have sent its event.
             if await configs.claim_expired(each):
                 await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)

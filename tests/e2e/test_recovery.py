@@ -27,7 +27,7 @@ KILLED_TURNS = 40
 
 @dataclass
 class CutTurn:
-    """Step whose process was killed. Times are monotonic, in seconds."""
+    """Step that was running when its process was killed. Times are monotonic, in seconds."""
 
     note: Note
     killed: float
@@ -93,7 +93,8 @@ async def test_killed_turns_resume_soon_after_lease_expiry(
                 watching.append(asyncio.create_task(watch(cut[-1])))
             loads.append(os.getloadavg()[0])
             await asyncio.to_thread(processes.add_api if is_api else processes.add_worker)
-            # Wait for the recovery, because another kill could lose the wake-up messages that a process has received.
+            # Wait until the turns of the killed process are running again, because a second kill could lose their
+            # wake-up messages.
             await asyncio.gather(*watching)
 
     figures = await played(turns, kill())

@@ -106,7 +106,7 @@ async def test_remote_agent_resumes_task_with_answer(agents: ServerProcess, use_
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
 async def test_remote_agent_resumes_task_over_http_json(agents: ServerProcess, streaming: bool) -> None:
-    """Use HTTP+JSON because the client prefers it."""
+    """Resume the task with a client that prefers HTTP+JSON to JSON-RPC."""
     rest: dict[str, Any] = {"supported_protocol_bindings": ["HTTP+JSON"], "use_client_preference": True}
     conversation = RemoteSession(agents, "booking", streaming=streaming, **rest)
     asked = question(await conversation.send(types.Part(text="Book a room")))
@@ -116,7 +116,7 @@ async def test_remote_agent_resumes_task_over_http_json(agents: ServerProcess, s
 
 
 async def test_remote_agent_reports_failed_turn(agents: ServerProcess) -> None:
-    """Report the class of the error and, because this is `aion dev`, its text."""
+    """The error message names the error's class and, because the server is `aion dev`, its text."""
     events = await RemoteSession(agents, "broken").send(types.Part(text="hello"))
     told = " ".join(text_of(event) + (event.error_message or "") for event in events)
     assert "AgentLoadError" in told

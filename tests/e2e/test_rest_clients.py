@@ -156,7 +156,7 @@ async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_rest_client_falls_back_to_public_card(server: ServerProcess, version: str, binding: str) -> None:
-    """Return the public card if the agent has no extended card."""
+    """Request the extended card of an agent without one: the client returns the public card."""
     async with official_client(server.url, version=version, binding=binding) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert card.name == "Echo"

@@ -58,7 +58,7 @@ def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy a fresh checkout of the project."""
+    """Copy this checkout into a new folder, and return the folder."""
     made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
     return shutil.copytree(ROOT, tmp_path_factory.mktemp("checkout") / "aion", ignore=made_by_tools)
 
@@ -150,7 +150,7 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
 
 @pytest.mark.deep
 def test_sam_build_and_aion_build_produce_same_files(built: Path) -> None:
-    """Build the same files by `sam build` and by `aion build`."""
+    """Build the project by `sam build` and by `aion build`, and compare the files."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
 

@@ -43,7 +43,7 @@ def document(request: pytest.FixtureRequest) -> Any:
 
 
 async def nowhere(host: str, port: int) -> Sequence[str]:
-    """Resolve each host to a private address, so that no webhook is called."""
+    """Resolve each webhook's host to a private address, so that the server posts to none."""
     return ["10.0.0.1"]
 
 
@@ -95,7 +95,7 @@ def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
         if case.method == "GET" and "id" in case.path_parameters:
             case.path_parameters["id"] = "p"
     if case.method == "POST" and case.path.endswith("/pushNotificationConfigs"):
-        # Always replace the config `p`: a task has at most ten configs, and most random URIs are no valid webhooks.
+        # Always use the id `p` and a valid URL: a task has at most ten configs, and most random URIs are refused.
         assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)

@@ -18,7 +18,7 @@ async def test_restore_hooks_run_before_first_request() -> None:
         answer = await api.invoke(function_url_event("/")).answered()
     restores, number = answer.body.decode().split()
     assert restores == "1"
-    # Expect another number, because the restore must seed the random generator anew in each copy of the snapshot.
+    # Expect another number than the seed 1 gives: each restored copy must seed the random generator anew.
     assert number != str(random.Random(1).random())
 
 

@@ -35,7 +35,7 @@ CANCELED, COMPLETED, WORKING = (
 
 
 async def while_it_runs(client: Client, use: Callable[[Task], Awaitable[T]]) -> tuple[str, T]:
-    """Start a task and call `use` on it while it runs; return its text and the result. Retry with a longer text."""
+    """Start a task and call `use` on it while it runs; return text and result. Retry if the task ends too early."""
     for text in (LONG[: len(LONG) // 4], LONG, LONG * 4):
         task = await start_task(client, text)
         try:
@@ -51,7 +51,7 @@ async def check_subscription(sender: Client, subscriber: Client) -> None:
 
     async def subscribe(task: Task) -> list[StreamResponse]:
         heard = [response async for response in subscriber.subscribe(SubscribeToTaskRequest(id=task.id))]
-        # Return nothing if no chunk arrived, because the whole text was then streamed before the subscription.
+        # Return nothing if no chunk arrived, because the subscription began too late: the test tries a longer text.
         return heard if any(response.HasField("artifact_update") for response in heard) else []
 
     whole, heard = await while_it_runs(sender, subscribe)

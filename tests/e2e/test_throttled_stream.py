@@ -27,7 +27,7 @@ FIRST_BYTES, BYTES_A_SECOND = 1_000_000, 2_000_000
 
 
 class LongTalker(GatedAgent):
-    """Agent that streams all chunks, waits until the test releases it, and replies."""
+    """Agent that streams all its chunks, then waits until the test releases it, and then replies."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         for piece in PIECES:
@@ -50,7 +50,7 @@ class RenewalStore(MemoryTaskStore):
 
 
 async def test_throttled_stream_is_complete_with_bounded_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the turn at full speed although the reader is slow; renew the lease, and bound the connection's buffer."""
+    """A slow reader must not slow the turn down: the turn renews its lease, and the connection's buffer stays small."""
     agent, store, buffered = LongTalker(), RenewalStore(), []
     write = RuntimeApiCall.write
 
@@ -82,7 +82,7 @@ async def test_throttled_stream_is_complete_with_bounded_buffer(monkeypatch: pyt
         json.loads(line[6:])["result"] for line in invocation.answer.body.splitlines() if line.startswith(b"data: ")
     ]
     updates = [frame["artifactUpdate"]["artifact"]["parts"] for frame in frames if "artifactUpdate" in frame]
-    # Skip empty texts, because the frame that closes the artifact has no text.
+    # Skip the empty text of the frame that closes the artifact.
     assert [part["text"] for parts in updates for part in parts if part["text"]] == PIECES
     assert frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert invocation.answer.trailers == {}

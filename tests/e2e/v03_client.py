@@ -49,7 +49,7 @@ class Steps:
     """Calls to the server: each method is one step."""
 
     def __init__(self, stream: Any, send: Any, poll: Any, long: str) -> None:
-        """Take three clients: one streams, one sends blocking requests, and one sends non-blocking requests."""
+        """Use three clients: the first streams, the second blocks until the answer, the third returns immediately."""
         self._stream, self._send, self._poll, self._long = stream, send, poll, long
 
     async def stream(self) -> Any:
@@ -70,7 +70,7 @@ class Steps:
 
         async def use(task_id: str) -> Any:
             heard = await all_of(self._stream.resubscribe(TaskIdParams(id=task_id)))
-            # Return None if no artifact event arrived: the whole text was then streamed before the subscription.
+            # Return None if no chunk arrived, because the subscription then began too late: the caller tries again.
             return heard if any(event["kind"] == "artifact-update" for event in heard) else None
 
         times, heard = await self._while_it_runs(1, use)
@@ -113,7 +113,7 @@ class Steps:
         return shown(await self._send.set_task_callback(self._config(str(uuid.uuid4()))))
 
     async def push_config_that_is_not_there(self) -> Any:
-        """Get an unknown push config of a task."""
+        """Get a push config with an unknown id, for an existing task."""
         (sent,) = await all_of(self._send.send_message(message("done")))
         asked = GetTaskPushNotificationConfigParams(id=sent["id"], push_notification_config_id="p")
         return shown(await self._send.get_task_callback(asked))
@@ -165,7 +165,7 @@ async def main(url: str, transport: str, long: str) -> None:
 
 
 async def told(step: Callable[[Steps], Awaitable[Any]], steps: Steps) -> dict[str, Any]:
-    """Return the result of the step as JSON."""
+    """Return the step's result as JSON."""
     try:
         return {"heard": await step(steps)}
     except Exception as error:

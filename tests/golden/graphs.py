@@ -102,7 +102,7 @@ def two_model_calls() -> Graph:
 
 
 def events_while_speaking() -> Graph:
-    """Graph: between two chunks of its model, the node emits metadata, data and a message."""
+    """Graph: while its model streams, between two chunks, the node emits metadata, data and a message."""
     from aion.langgraph.stream import emit_data, emit_message, emit_task_metadata
 
     model = model_saying(["One", " two", " three."])
@@ -133,7 +133,7 @@ def edited_message() -> Graph:
 
 
 def edited_message_new_id() -> Graph:
-    """Graph: the node returns a message with another id instead of the streamed message."""
+    """Graph: the node streams a message, but returns a message with another id."""
     model = model_saying(["Teh ", "answer."])
 
     async def answer(state: GoldenState) -> dict[str, Any]:
@@ -529,7 +529,7 @@ def reply_from_an_iterator_that_raises() -> Graph:
 
 
 def reply_that_breaks_off() -> Graph:
-    """Graph: the iterator of a streamed reply raises, and the node catches the exception."""
+    """Graph: a reply streams from an iterator that raises; the node catches the exception."""
     from aion.langgraph import AionContext
 
     model = model_saying(["There was ", "a fox."])
@@ -581,7 +581,7 @@ def replies_at_once() -> Graph:
 
 
 def reply_over_outbox() -> Graph:
-    """Graph: one turn has a reply, an outbox, and a message in the state."""
+    """Graph: a turn has a reply, an outbox and a message in the state; the reply is the answer."""
     from aion.langgraph import AionContext
     from aion.shared.types import A2AOutbox
 

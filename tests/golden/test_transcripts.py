@@ -85,7 +85,7 @@ class Tokens:
         return value
 
     def value_of(self, token: str) -> str:
-        """Return the id that a token replaces; return a text that is no token unchanged."""
+        """Return the id that the token replaces; return any other text unchanged."""
         return next((value for (_, value), known in self._tokens.items() if known == token), token)
 
     def _token(self, key: str, value: Any, kinds: dict[str, str]) -> Any:
@@ -129,7 +129,7 @@ def frame(lines: list[str]) -> dict[str, Any]:
 
 
 async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> list[Exchange]:
-    """Send each text to one task, and return the frames of each response. Check that the task has no message twice."""
+    """Send each text to one task; return each response's frames. Check that the task contains no message twice."""
     heard: list[Exchange] = []
     task: dict[str, str] = {}
     tokens = Tokens()
@@ -210,7 +210,7 @@ def test_each_case_has_transcripts_of_both_versions() -> None:
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript_is_a_valid_stream(transcript: Path) -> None:
-    """Check the transcripts themselves: a mistake in one would become the expected behaviour."""
+    """Check the handwritten transcripts themselves, because a mistake in one would become the expected behaviour."""
     for exchange in read(transcript):
         results = [frame["data"]["result"] for frame in exchange.frames]
         kinds = [result.get("kind") or next(iter(result)) for result in results]

@@ -38,7 +38,7 @@ A2A_JSON = "application/a2a+json"
 def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
     """Check that the response is the error in the dialect's form, and return its message."""
     if answer.headers["content-type"].startswith("text/event-stream"):
-        # Read a stream with one frame, because v0.3 refuses a streaming method in this form.
+        # v0.3 refuses a streaming method by a stream whose only frame is the error.
         assert dialect.name == "JSON-RPC 0.3"
         ((_, data),) = [line.split(":", 1) for line in answer.body.decode().splitlines() if line.startswith("data:")]
         body = json.loads(data)
@@ -57,7 +57,7 @@ def check_refusal(dialect: Dialect, answer: AsgiAnswer, error: Error) -> str:
         assert (told["code"], told["status"]) == (error.http, error.status), body
     else:
         assert answer.status == error.http, body
-        # Read the error without a wrapper and with the code of JSON-RPC, because v0.3's HTTP+JSON has this form.
+        # HTTP+JSON 0.3 returns the error without a wrapper, and with the code of JSON-RPC.
         told, details = body, body.get("data", [])
         assert told["code"] == error.code, body
     if error.reason:
@@ -99,7 +99,7 @@ def events_of(dialect: Dialect, answer: AsgiAnswer) -> list[Any]:
 
 
 def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
-    """Return the part of a response that is equal in each protocol version and binding.
+    """Return a summary of the response, which must be equal in each protocol version and binding.
 
     It is a task's state, the kinds of a stream's events, or the length of a list.
     """
@@ -113,7 +113,7 @@ def gist(operation: str, dialect: Dialect, answer: AsgiAnswer) -> str:
     if operation == "ListTasks":
         return f"{len(result['tasks'])} of {result['totalSize']}"
     if operation == "ListTaskPushNotificationConfigs":
-        # Accept a list without a wrapper, because JSON-RPC 0.3 returns this form.
+        # JSON-RPC 0.3 returns the configs as a list, without the wrapper object.
         configs = result if isinstance(result, list) else result.get("configs", [])
         more = isinstance(result, dict) and result.get("nextPageToken")
         return f"{len(configs)} configs{' and more' if more else ''}"

@@ -163,7 +163,7 @@ def _of_part(part: Event, version: str, where: str) -> Iterator[str]:
 
 
 def _internal(value: Any) -> bool:
-    """Return True if the value contains an event that is for observability only."""
+    """Return True if the value contains an event that only serves observability, and that no client should receive."""
     if isinstance(value, dict):
         return str(value.get("kind", "")).startswith("internal:") or any(map(_internal, value.values()))
     return isinstance(value, list) and any(map(_internal, value))

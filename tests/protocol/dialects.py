@@ -12,7 +12,7 @@ Json = Any
 
 @dataclass(frozen=True)
 class Sent:
-    """HTTP request."""
+    """HTTP request to send."""
 
     method: str
     target: str
@@ -21,7 +21,7 @@ class Sent:
 
 
 class Dialect(ABC):
-    """Version of the protocol in a binding."""
+    """Protocol version together with a binding."""
 
     name: str
     version: str

@@ -43,7 +43,7 @@ def contents(draw: DrawFn) -> dict[str, Json]:
 
 
 def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, Sent]:
-    """Return an operation, and two of its requests with the same message in different contexts."""
+    """Return an operation, and two requests of it: the same message in two different contexts."""
     operation, message = draw(st.sampled_from(SENDS)), contents(draw)
     both = []
     for context in (draw(fresh_contexts), draw(fresh_contexts)):
@@ -55,7 +55,7 @@ def twice(draw: DrawFn, dialect: Dialect, length: Json = 3) -> tuple[str, Sent, 
 
 
 def equal(kind: str, draw: DrawFn, dialect: Dialect, change: Any, **headers: str) -> Variation:
-    """Return a request with its body changed by `change`, and the unchanged one, which must have the same result."""
+    """Return a request with its body changed by `change`, and the unchanged one; both must have the same result."""
     operation, plain, sent = twice(draw, dialect)
     body = rendered(change(body_of(sent)), chance(draw))
     return Variation(kind, with_body(sent, body, **headers), None, plain, operation)
@@ -87,7 +87,7 @@ def nulls(draw: DrawFn, dialect: Dialect) -> Variation:
 
 
 def names_of_the_schema(draw: DrawFn, dialect: Dialect) -> Variation:
-    """Replace the camelCase names of fields by their names in the proto file."""
+    """Replace the camelCase names of fields by the snake_case names in the proto file."""
 
     def snake(value: Json, path: Path = ()) -> Json:
         if isinstance(value, dict) and not _is_data(path):

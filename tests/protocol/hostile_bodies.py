@@ -1,4 +1,4 @@
-"""Hostile request bodies, and the costs of the responses: `python -m tests.protocol.hostile_bodies`."""
+"""Hostile request bodies. `python -m tests.protocol.hostile_bodies` prints what the response to each body costs."""
 
 import asyncio
 import gc
@@ -167,7 +167,7 @@ def _message(name: str, dialect: Dialect, members: Mapping[str, Any]) -> Hostile
 
 
 def hostile_app() -> ASGIApp:
-    """Return an app with one agent."""
+    """Return the app that receives the hostile bodies; it has one agent."""
     return parts(talking(1)).app()
 
 

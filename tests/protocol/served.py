@@ -62,7 +62,7 @@ class ServedTasks:
             await self._rpc("CancelTask", {"id": self.tasks["asking"]["id"]})
 
     async def prepare(self, state: str) -> dict[str, Any]:
-        """Return a task in this state, in its own context."""
+        """Return a task in this state; each task has a context of its own."""
         if state not in self.tasks:
             words = {"done": "hello", "told": "hello", "asking": "ask", "working": "work", "canceled": "work"}
             task = await self._send(words[state], state, at_once=words[state] == "work")

@@ -1,4 +1,4 @@
-"""Protocol table: request of each operation in v1.0's form, and the expected response in each version and binding.
+"""Protocol table: a request for each operation in v1.0's form, and the response expected in each version and binding.
 
 `<done>`, `<told>`, `<working>`, `<asking>` and `<canceled>` are placeholders for the ids of tasks in these states; `<c-done>` is the
 context of a task.
@@ -190,7 +190,7 @@ NEGOTIATED = [
         params,
         gives if isinstance(gives, Error) else "task:completed" if operation == SEND else _STREAMS[gives],
         where={"described": TEXT_ONLY},
-        # Leave out v0.3, because a text part of v0.3 has no media type.
+        # Leave out v0.3, because its text parts cannot declare a media type.
         not_in=OLDER if "another kind" in what else (),
     )
     for operation in (SEND, STREAM)
@@ -278,7 +278,7 @@ PUSH = [
     ProtocolRow(GET, "unknown", {"taskId": "<told>", "id": "nope"}, NOT_FOUND),
     ProtocolRow(GET, "of another task", {"taskId": "<done>", "id": "p"}, NOT_FOUND),
     ProtocolRow(GET, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
-    # JSON-RPC 0.3 returns a config of the task if the request names no config.
+    # If a request of JSON-RPC 0.3 names no config, the server returns one config of the task.
     ProtocolRow(GET, "id: missing", {"taskId": "<told>"}, PARAMS, {OLD_RPC: f"config p of {HOOK}"}),
     ProtocolRow(GET, "id: missing, where there is none", {"taskId": "<done>"}, PARAMS, {OLD_RPC: NOT_FOUND}),
     ProtocolRow(GET, "id: a list", {"taskId": "<told>", "id": ["p"]}, PARAMS),

@@ -14,7 +14,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-SEND-003": ("row SendMessage: media types: a file, where it takes text", "row SendMessage: media types: data, where it takes text"),
     # SendStreamingMessage, 3.1.2
     "CORE-STREAM-001": ("row SendStreamingMessage: a text", "unit/web/test_sse.py::test_sse_frame_id_is_log_position"),
-    "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_stream_has_exactly_one_message",),
+    "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_stream_of_message_reply_has_exactly_one_message",),
     "CORE-STREAM-003": ("row SendStreamingMessage: a text", "protocol/test_compliance.py::test_golden_transcript_complies"),
     # GetTask and ListTasks, 3.1.3 and 3.1.4
     "CORE-GET-001": ("row GetTask: one that ended", "row GetTask: one that works", "row GetTask: one that asks"),
@@ -22,7 +22,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-LIST-001": ("unit/tasks/test_listing.py::test_foreign_tasks_are_never_listed", "unit/auth/test_foreign_ids.py::test_lists_have_no_foreign_items"),
     "CORE-LIST-002": ("unit/tasks/test_listing.py::test_hundred_tasks_are_listed_in_pages", "unit/tasks/test_listing.py::test_modified_page_token_is_refused"),
     "CORE-LIST-003": ("unit/tasks/test_listing.py::test_tasks_are_listed_by_their_last_status", "contract/test_task_list.py::test_tasks_are_sorted_by_status_time_and_id"),
-    "CORE-LIST-004": ("unit/tasks/test_listing.py::test_full_last_page_has_no_next_token", "unit/tasks/test_listing.py::test_owner_without_tasks_gets_empty_list"),
+    "CORE-LIST-004": ("unit/tasks/test_listing.py::test_last_task_list_page_has_no_token_although_full", "unit/tasks/test_listing.py::test_owner_without_tasks_gets_empty_list"),
     "CORE-LIST-005": ("unit/tasks/test_listing.py::test_task_list_has_artifacts_on_request_only",),
     # CancelTask, 3.1.5
     "CORE-CANCEL-001": ("row CancelTask: one that works", "row CancelTask: one that asks"),
@@ -71,12 +71,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CARD-STRUCT-001": ("unit/web/test_cards.py::test_v1_client_gets_v1_fields_only", "unit/web/test_cards.py::test_non_v1_client_gets_card_of_both_versions"),
     "CARD-EXT-001": ("row GetExtendedAgentCard: offered", "unit/web/test_cards.py::test_extended_card_at_oldest_path_is_private"),
     "CARD-EXT-002": ("row GetExtendedAgentCard: offered, and not there",),
-    "CARD-SIGN-001": ("unit/protocol/test_signing.py::test_served_card_verifies_for_each_reader", "unit/protocol/test_signing.py::test_sdk_of_v03_verifies_card"),
+    "CARD-SIGN-001": ("unit/protocol/test_signing.py::test_both_served_card_documents_have_valid_signature", "unit/protocol/test_signing.py::test_sdk_of_v03_verifies_card"),
     "CARD-SIGN-002": ("unit/protocol/test_signing.py::test_card_may_have_signatures_of_two_keys",),
-    "CARD-SIGN-003": ("unit/protocol/test_signing.py::test_key_id_is_thumbprint_in_pem_and_jwk",),
+    "CARD-SIGN-003": ("unit/protocol/test_signing.py::test_id_of_signing_key_is_its_thumbprint",),
     "CARD-CACHE-001": ("unit/web/test_cards.py::test_card_is_cacheable",),
     "CARD-CACHE-002": ("unit/web/test_cards.py::test_card_is_cacheable",),
-    "CARD-CACHE-003": ("unit/web/test_cards.py::test_card_last_modified_is_process_start",),
+    "CARD-CACHE-003": ("unit/web/test_cards.py::test_cards_last_modified_header_is_process_start",),
     # Data model, 4 and 5.5 to 5.7
     **dict.fromkeys(
         ("DM-TASK-001", "DM-TASK-002", "DM-MSG-001", "DM-MSG-002", "DM-PART-001", "DM-ART-001", "DM-STATUS-001"),
@@ -89,14 +89,14 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "DM-SERIAL-005": ("protocol/test_tck.py::test_unknown_fields_are_ignored",),
     # Push notifications, 3.1.7 to 3.1.10 and 4.3
     "PUSH-CREATE-001": ("row CreateTaskPushNotificationConfig: whole",),
-    "PUSH-CREATE-002": ("unit/push/test_configs.py::test_owner_reads_config_as_registered",),
+    "PUSH-CREATE-002": ("unit/push/test_configs.py::test_owner_reads_push_config_as_registered",),
     "PUSH-GET-001": ("row GetTaskPushNotificationConfig: one of two",),
     "PUSH-GET-002": ("row GetTaskPushNotificationConfig: unknown",),
     "PUSH-LIST-001": ("row ListTaskPushNotificationConfigs: all",),
     "PUSH-DEL-001": ("row DeleteTaskPushNotificationConfig: one of two",),
     "PUSH-DEL-002": ("row DeleteTaskPushNotificationConfig: one that is not there", "contract/test_push_configs.py::test_deleted_push_config_may_be_deleted_again"),
     "PUSH-DELIVER-001": ("unit/push/test_configs.py::test_webhook_post_has_registered_credentials",),
-    "PUSH-DELIVER-002": ("unit/push/test_delivery.py::test_events_arrive_once_in_order_and_signed",),
+    "PUSH-DELIVER-002": ("unit/push/test_delivery.py::test_webhook_events_arrive_once_in_order_and_signed",),
     "PUSH-DELIVER-003": ("unit/push/test_configs.py::test_webhook_body_follows_protocol_version",),
     # JSON-RPC binding, 9
     "JSONRPC-FMT-001": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums", "unit/web/test_bad_input.py::test_invalid_params_error_has_request_id"),
@@ -106,7 +106,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "JSONRPC-SSE-001": ("unit/web/test_sse.py::test_sse_frames_equal_sdk_frames",),
     "JSONRPC-SSE-002": ("row SubscribeToTask: unknown", "row SendStreamingMessage: to an ended task"),
     "JSONRPC-ERR-001": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
-    "JSONRPC-ERR-002": ("unit/web/test_bad_input.py::test_operation_undeclared_in_card_is_refused", "row GetTask: unknown"),
+    "JSONRPC-ERR-002": ("unit/web/test_bad_input.py::test_operation_absent_from_card_is_refused", "row GetTask: unknown"),
     "JSONRPC-ERR-003": ("unit/web/test_rpc.py::test_json_rpc_error_has_reason",),
     # HTTP+JSON binding, 11
     "HTTP_JSON-URL-001": ("protocol/test_table.py::test_protocol_table_covers_each_path",),
@@ -142,7 +142,7 @@ PROOFS_V03: dict[str, tuple[str, ...]] = {
     "test_a2a_v030_new_methods": ("row ListTaskPushNotificationConfigs: all", "row DeleteTaskPushNotificationConfig: one of two", "row GetExtendedAgentCard: offered"),
     "test_a2a_v030_transport_compliance": ("unit/web/test_cards.py::test_sdk_calls_each_interface_of_card",),
     "test_agent_card_mandatory": ("unit/web/test_cards.py::test_non_v1_client_gets_card_of_both_versions",),
-    "test_extended_agent_card": ("unit/web/test_rpc.py::test_both_names_of_extended_card_method_are_known", "row GetExtendedAgentCard: not offered"),
+    "test_extended_agent_card": ("unit/web/test_rpc.py::test_both_v03_names_of_extended_card_method_exist", "row GetExtendedAgentCard: not offered"),
     "test_auth_enforcement": ("unit/auth/test_public_routes.py::test_only_public_routes_are_open", "unit/auth/test_authenticator.py::test_policy_requirement_may_combine_authentication_schemes"),
     "test_agent_card_security": ("unit/auth/test_deployment.py::test_card_shows_schemes_in_both_versions",),
     "test_in_task_authentication": ("golden/adk/test_transcripts.py::test_adk_stream_matches_its_golden_transcript",),

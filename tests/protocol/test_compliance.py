@@ -27,7 +27,7 @@ EXAMPLES = [
     (path, agent_id)
     for path in [ROOT / "aion.yaml", *sorted((ROOT / "examples").glob("**/aion.yaml"))]
     for agent_id in yaml.safe_load(path.read_text(encoding="utf-8"))["aion"]["agents"]
-    # Leave out `mcp`, because the process of its MCP server would end after the test's event loop.
+    # Leave out the example `mcp`, because its MCP server's process would outlive the event loop of its test.
     if path.parent.name != "mcp"
 ]
 GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
@@ -40,7 +40,7 @@ def declared(config: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the example's job of forty minutes; the example's module reads these settings at import."""
+    """Shorten the forty-minute job of an example; the example's module reads these settings at import."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
     # Set the variable for each test, because all tests share an app, and building the app sets the variables of its
@@ -65,7 +65,7 @@ def as_v03(event: Event) -> Event:
     read = FromProto.stream_response(ParseDict(event, pb03.StreamResponse()))
     told: Event = read.model_dump(mode="json", by_alias=True, exclude_none=True)
     if told["kind"] in ("task", "status-update"):
-        # Undo two changes of the SDK: another format of the timestamp, and an empty message in the status.
+        # Undo two changes by the SDK's conversion: another format of the timestamp, and an empty message in the status.
         status = next(iter(event.values()))["status"]
         told["status"]["timestamp"] = status["timestamp"]
         if "message" not in status:
@@ -78,7 +78,7 @@ def as_v03(event: Event) -> Event:
     ("config", "agent_id"), EXAMPLES, ids=[f"{path.parent.name}: {agent_id}" for path, agent_id in EXAMPLES]
 )
 async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
-    """The folded events of the stream equal the stored task."""
+    """Stream each example agent: a client that folds the events gets the same task as GetTask returns."""
     text = declared(config)[agent_id]["skills"][0]["examples"][0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     answer = await ask(config, agent_id, dialect, "SendStreamingMessage", {"message": message})
@@ -93,7 +93,7 @@ async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dia
 
 
 def test_each_example_has_aion_yaml() -> None:
-    """An example without aion.yaml would run in no test."""
+    """The tests find examples by their aion.yaml, so an example without one would not be tested."""
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
@@ -113,7 +113,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden_transcript_complies(transcript: Path) -> None:
-    """The golden transcripts contain each form of answer."""
+    """Check each golden transcript too, because together they contain every form of answer."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
     assert streams

@@ -131,7 +131,7 @@ async def test_hostile_bodies_block_event_loop_only_briefly(dialects: tuple[Dial
 async def test_large_body_delays_neither_health_nor_heartbeats(
     name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The only thread is busy, so the large body waits; the event loop serves other requests and a stream."""
+    """A large body waits for the only, busy, thread; the event loop still serves health checks and a stream."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.001)
     agent, busy, heartbeats = GatedAgent(), threading.Event(), asyncio.Semaphore(0)
     streaming, app = parts(agent).app(), hostile_app()
@@ -219,7 +219,9 @@ class CountedConversions:
 
 
 @large_messages(*FULL)
-async def test_message_is_converted_once_per_use(name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_message_is_not_converted_more_than_necessary(
+    name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A message is read once, and converted to JSON for the model's input and for the response only."""
     app = hostile_app()
     with monkeypatch.context() as patched:

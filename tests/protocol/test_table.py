@@ -103,7 +103,7 @@ URI = "https://example.com/extensions/needed"
 
 @each_operation
 async def test_request_must_declare_required_extension(dialect: Dialect, operation: str) -> None:
-    """Without the extension the error is -32008; otherwise the response lists it as active (A2A 3.2.6, 4.6)."""
+    """Omit the extension: error -32008. Declare it: the response lists it as active (A2A 3.2.6, 4.6)."""
     where = {**FIRST[operation].where}
     where["described"] = {**where.get("described", {}), "extensions": [AgentExtension(uri=URI, required=True)]}
     header = "a2a-extensions" if dialect.version == "1.0" else "x-a2a-extensions"
@@ -120,7 +120,7 @@ async def test_request_must_declare_required_extension(dialect: Dialect, operati
 
 
 async def test_protocol_table_covers_each_operation() -> None:
-    """The served operations equal the operations of the rows."""
+    """Each operation that the server offers has rows in the protocol table, and each row has an operation."""
     unknown = RpcDialect().request("Nope", {})
     assert unknown is not None
     served, operations = ServedTasks(), {row.operation for row in ROWS}
@@ -133,7 +133,7 @@ async def test_protocol_table_covers_each_operation() -> None:
 
 
 def test_protocol_table_covers_each_path() -> None:
-    """Each path and HTTP method of both HTTP+JSON bindings belongs to an operation, also within a tenant."""
+    """Each path and method of both HTTP+JSON bindings belongs to an operation in the table, also below a tenant."""
     named = {(method, path) for paths in (REST_V1, REST_V03) for method, path in paths.values()}
     for binding in (RestV1, RestV03):
         served = {(method, path) for path, by_method in binding.endpoints(OPERATIONS).items() for method in by_method}
@@ -154,7 +154,7 @@ ALSO = {
 
 @pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
 async def test_subscribe_accepts_get(path: str) -> None:
-    """The text of the specification has POST, and its proto file has GET."""
+    """The specification's text says POST and its proto file says GET, so the server accepts GET too."""
     dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
     served = ServedTasks()
     task = await served.prepare("working")
@@ -179,7 +179,7 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 async def test_refused_request_body_has_expected_http_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    """The transport refuses a body before it is decompressed or parsed."""
+    """Send a body that the server refuses before it decompresses or parses the body."""
     served = ServedTasks()
     sent = await first(served, dialect, operation)
     answer = await served.ask(dialect, replace(sent, body=body), **headers)
@@ -192,7 +192,7 @@ async def test_refused_request_body_has_expected_http_status(
 @pytest.mark.parametrize("accept", ["application/json", "text/plain", "*/*", "", "no type at all"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> None:
-    """The method selects a stream; the header `Accept` has no effect."""
+    """Only the method decides that the response is a stream; the header `Accept` has no effect."""
     served = ServedTasks()
     answer = await served.ask(dialect, await first(served, dialect, STREAM), accept=accept)
     assert gist(STREAM, dialect, answer) == FIRST[STREAM].gives
@@ -201,7 +201,7 @@ async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> No
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 async def test_unsupported_http_method_gets_status_405(dialect: Dialect, method: str) -> None:
-    """The response has the allowed methods in the header Allow (A2A 11)."""
+    """Expect the allowed methods in the response's header Allow (A2A 11)."""
     served = ServedTasks()
     answer = await served.ask(dialect, replace(await first(served, dialect, SEND), method=method))
     assert answer.status == 405

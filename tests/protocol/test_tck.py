@@ -1,4 +1,4 @@
-"""Proofs of the TCK's requirements: each named test or row exists. This file also proves requirements itself."""
+"""Check that each test or row named as proof of a TCK requirement exists; this file itself proves some requirements."""
 
 import ast
 import json
@@ -59,14 +59,14 @@ async def results(agent: Agent, *requests: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_new_task_has_generated_ids(method: str) -> None:
-    """A2A 3.4.1 and 3.4.2."""
+    """Send a message without ids: the server generates the task id and the context id (A2A 3.4.1, 3.4.2)."""
     first, second = await results(talking(1), send(method=method, message_id="a"), send(method=method, message_id="b"))
     assert len({first["id"], second["id"], first["contextId"], second["contextId"]}) == 4
     assert all([first["id"], second["id"], first["contextId"], second["contextId"]])
 
 
 async def test_send_with_history_length_zero_returns_no_history() -> None:
-    """A2A 3.2.4. In 0.3 only a positive number is a limit."""
+    """Send with historyLength 0: v1 returns no history; in v0.3 only a positive number is a limit (A2A 3.2.4)."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     (task,) = await results(talking(1), request)
@@ -75,7 +75,7 @@ async def test_send_with_history_length_zero_returns_no_history() -> None:
 
 @pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])
 async def test_history_has_messages_in_order(method: str, get: str) -> None:
-    """A2A 3.2.4 and 3.4.3: an answer with only a taskId belongs to the context of that task."""
+    """Answer with only a taskId: the message joins that task's context and history (A2A 3.2.4, 3.4.3)."""
     read = {"jsonrpc": "2.0", "id": 9, "method": get, "params": {"id": "<task>"}}
     answer = send("the answer", method=method, message_id="b", taskId="<task>")
     first, second, task = await results(
@@ -87,7 +87,7 @@ async def test_history_has_messages_in_order(method: str, get: str) -> None:
 
 
 async def test_response_is_camel_case_with_named_enums() -> None:
-    """A2A 5.5 and 9.1."""
+    """Check the JSON of a response: camelCase fields, and enum values by name (A2A 5.5, 9.1)."""
     async with http(parts(talking(1)).app()) as client:
         response = await client.post("/", json=send())
     answer = response.json()
@@ -108,7 +108,7 @@ def _keys(value: Any) -> list[str]:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_unknown_fields_are_ignored(method: str) -> None:
-    """A2A 5.7 asks a server to ignore unknown fields."""
+    """Send fields that the specification does not have: the server ignores them (A2A 5.7)."""
     request = send(method=method)
     request["params"]["later"] = {"field": 1}
     request["params"]["message"]["later"] = [1]
@@ -125,7 +125,7 @@ async def test_unknown_fields_are_ignored(method: str) -> None:
         ({"jsonrpc": "2.0", "method": "message/ssend", "params": {}}, -32601),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {}, "id": {"bad": "type"}}, -32600),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, "id": 1}, -32602),
-        # Send the request without an id too, as the TCK does. Like the SDK of 0.3, the server refuses this first.
+        # Send invalid params without a request id too, as the TCK does: the server reports the missing id first.
         ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}}, -32600),
     ],
 )

@@ -1,4 +1,4 @@
-"""Many random requests: each invalid request gets its error code, each valid one its result, and none gets a 5xx."""
+"""Many random requests: an invalid one gets its error code, a valid one gets its result, and no request gets a 5xx."""
 
 import json
 import os
@@ -24,7 +24,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: 
 
 
 def tried(share: float) -> settings:
-    """Return Hypothesis settings with this share of the examples; all use one app, each in its own context."""
+    """Return Hypothesis settings with this share of the examples; all use one app, each in a context of its own."""
     return settings(
         max_examples=int(MANY * share / len(DIALECTS)),
         deadline=None,

@@ -1,4 +1,4 @@
-"""Random variations of valid requests, with the expected code or result."""
+"""Random variations of valid requests, each with the error code or result that the server must return."""
 
 import random
 from collections.abc import Callable
@@ -17,7 +17,7 @@ ALPHABET = "ABCXYZabcxyz0123456789_.:@/+=~-"
 
 @dataclass(frozen=True)
 class Variation:
-    """Request with its expected error; without an error it must have the result of the `plain` request."""
+    """Request and its expected error code; without a code it must have the same result as the `plain` request."""
 
     kind: str
     sent: Sent
@@ -34,7 +34,7 @@ Maker = Callable[[DrawFn, Dialect], Variation]
 
 
 def good(draw: DrawFn, operation: str = "SendMessage", **message: Json) -> Json:
-    """Valid params in v1.0's form."""
+    """Draw valid params of an operation, in v1.0's form."""
     if operation in SENDS:
         whole = {
             "messageId": "m-1",
@@ -54,13 +54,13 @@ fresh_contexts = st.builds(lambda: f"c-{next(_contexts):012}")
 
 
 def operations(dialect: Dialect) -> st.SearchStrategy[str]:
-    """Operations whose params are in the request's body."""
+    """Draw an operation whose params are in the request's body."""
     others = () if dialect.is_rest else ("GetTask", "CancelTask", "SubscribeToTask")
     return st.sampled_from((*SENDS, *others))
 
 
 def bodied(draw: DrawFn, dialect: Dialect) -> tuple[str, Sent, Json]:
-    """Return a valid request with a body, and the body."""
+    """Draw a valid request with a body; return its operation, the request and the body."""
     operation = draw(operations(dialect))
     sent = dialect.request(operation, good(draw, operation))
     assert sent is not None
@@ -225,7 +225,7 @@ TYPES: dict[Path, tuple[Json, ...]] = {
 
 def the_wrong_type(draw: DrawFn, dialect: Dialect) -> Variation:
     operation = draw(st.sampled_from(SENDS))
-    # Skip this field in HTTP+JSON 0.3, because the proto file of v0.3 lacks the field and the server ignores it.
+    # Skip referenceTaskIds in HTTP+JSON 0.3: v0.3's proto file lacks the field, so the server ignores it.
     unknown = ("message", "referenceTaskIds") if dialect.name == "HTTP+JSON 0.3" else ()
     path = draw(st.sampled_from([path for path in TYPES if path != unknown]))
     params = put(good(draw, operation), path, draw(st.sampled_from(TYPES[path])))
@@ -314,7 +314,7 @@ def told(kind: str, draw: DrawFn, dialect: Dialect, operation: str, params: Json
 
 
 def put(params: Json, path: Path, value: Json) -> Json:
-    """Return the params with an invalid value at the path."""
+    """Replace the value at the path by an invalid value; return the params."""
     *above, name = path
     if isinstance(name, int):
         return changed(params, path, lambda _: value)

@@ -1,4 +1,4 @@
-"""Replay of a seed's schedule, with a trace of its events: `make replay SEED=…`."""
+"""Replay of the simulated schedule of a seed, with a trace of its events: `make replay SEED=…`."""
 
 import sys
 

@@ -32,7 +32,7 @@ Op = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Script of an agent for one message: steps, each followed by a checkpoint, then an ending."""
+    """Script of an agent for one message: steps, each followed by a checkpoint, and the way in which the turn ends."""
 
     steps: tuple[tuple[Op, ...], ...]
     ending: str = "reply"
@@ -43,7 +43,7 @@ class Program:
     """True if the task is expected to fail."""
 
     def seconds(self) -> float:
-        """Return the program's duration in seconds without faults."""
+        """Return how many seconds the program takes if no fault happens."""
         return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
 
 
@@ -55,7 +55,8 @@ PROGRAMS: dict[str, Program] = {
         ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
-    # `long` and `lumps` take forty minutes. `long` has a step boundary just before Lambda's timeout, `lumps` has none.
+    # Run for forty minutes, longer than a Lambda invocation: `long` has a step boundary each minute, at which its turn
+    # can be handed off before the timeout; a step of `lumps` takes four minutes.
     "long": Program(tuple((("sleep", 59.0), ("effect",), ("say",)) for _ in range(40))),
     "lumps": Program(tuple((("sleep", 240.0), ("effect",), ("say",)) for _ in range(10))),
     # Record enough events for a snapshot at the end of a turn.
@@ -73,7 +74,7 @@ PROGRAMS: dict[str, Program] = {
     "says nothing": Program(((("effect",),),), ending="nothing"),
     "goes on": Program(((("say",),),), ending="after"),
     "ends twice": Program(((("effect",),),), ending="twice"),
-    # Record events while a text is streamed, and after the end of the text.
+    # Emit events in the middle of a streamed text, and after its end.
     "chatters": Program(
         (
             (("chunks", 400), ("say",), ("more chunks", 9)),
@@ -97,7 +98,7 @@ NEXT_RELEASE: dict[str, Program] = {
 
 @dataclass(frozen=True)
 class ProgramState:
-    """The newest checkpoint of a thread."""
+    """Newest checkpoint of a thread: the program and the position from which a turn resumes."""
 
     turn: str = ""
     task_id: str = ""
@@ -114,7 +115,7 @@ def text_of(message: Message) -> str:
 
 
 class ScriptedAgent:
-    """`ports.Agent` in one process: the message's text selects the program, if there is a program of this name."""
+    """`ports.Agent` of a simulated process: a message whose text is the name of a program runs this program."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world

@@ -1,4 +1,4 @@
-"""Assembly of the engine for one simulated process, and calls of its entry points."""
+"""Assembly of the engine in a simulated process, and calls of the process's entry points."""
 
 import random
 import sys
@@ -167,7 +167,7 @@ def call(process: "Process", owner: str) -> CallContext:
 
 
 def back(call: CallContext, last_event_id: str) -> CallContext:
-    """Return the call with the Last-Event-ID of a reconnected client."""
+    """Return the same call with the Last-Event-ID with which a client reconnects."""
     return replace(call, last_event_id=last_event_id)
 
 
@@ -189,7 +189,7 @@ def sweep(process: "Process") -> Awaitable[Any]:
 
 @cache
 def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
-    """Return the engine's modules with one of the names; `modules`, the number of loaded ones, is a cache key."""
+    """Return each engine module with one of the names; `modules`, the number of loaded modules, is only a cache key."""
     ours = [module for name, module in list(sys.modules.items()) if name.startswith("aion_core.")]
     return [(module, name) for module in ours for name in names if hasattr(module, name)]
 

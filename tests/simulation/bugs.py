@@ -1,4 +1,4 @@
-"""Planted bugs in the engine: turns, streams and push notifications."""
+"""Planted bugs in the engine's turns, streams and push notifications, which the simulation must find."""
 
 from aion_core.push import attempts, schedule
 from aion_core.push.attempts import DeliveryAttempts
@@ -23,7 +23,7 @@ LOST_WAKE_UPS = tuple(Aim(Fault.LOST, "queue.send", number) for number in range(
 
 
 def aims(fault: Fault, kind: str, numbers: range, amount: float = 0.0) -> tuple[Aim, ...]:
-    """Return one plan of the fault for each of these numbered side effects of the kind."""
+    """Return the same planned fault for several side effects of this kind, selected by their numbers."""
     return tuple(Aim(fault, kind, number, amount) for number in numbers)
 
 

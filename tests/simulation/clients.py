@@ -31,13 +31,13 @@ AGAIN = (Broken, StoreError)
 
 
 class Client:
-    """Scripted user: it retries and reconnects until it has the result, unless the script makes it leave."""
+    """Simulated user: retries and reconnects until the result arrives, unless the scenario makes the client leave."""
 
     def __init__(self, world: "SimWorld", owner: str = "ann", name: str = "") -> None:
         self.world, self.owner, self.name = world, owner, name or owner
 
     def message(self, text: str, id_: str, *, context: str = "c", task: str = "") -> Message:
-        """Return a message; equal arguments give equal messages."""
+        """Return a message to send; equal arguments give an equal message, for repeats."""
         return Message(
             message_id=id_, context_id="" if task else context, task_id=task, role=Role.ROLE_USER,
             parts=[Part(text=text)],
@@ -120,7 +120,7 @@ class Client:
     async def stream(
         self, text: str, id_: str, *, context: str = "c", task: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> str:
-        """Send a message; read the stream until the task ends or is interrupted. Return its id, "" if refused."""
+        """Send a message; read its stream until the task ends or is interrupted. Return the task id, "" if refused."""
         request = SendMessageRequest(message=self.message(text, id_, context=context, task=task))
         hearing: Hearing | None = None
         for tries in range(TRIES):
@@ -134,8 +134,8 @@ class Client:
             )
             if hearing.task_id or hearing.how == "refused" or _message_of(hearing):
                 break
-            # Send the message again, because the stream broke before its first event and the client does not know
-            # whether the server has stored it.
+            # Repeat the loop to send the message again: its stream broke before the first event, so the client does not
+            # know whether the server has stored it.
             await asyncio.sleep(min(30.0, 2.0**tries))
         assert hearing is not None
         if not hearing.task_id or leave_after or _message_of(hearing):
@@ -246,7 +246,7 @@ class Client:
 
 
 def _message_of(hearing: Hearing) -> bool:
-    """Return True if the stream contained a message in place of a task."""
+    """Return True if the stream carried a Message instead of a task."""
     return any(isinstance(what, Message) for _, _, what in hearing.heard)
 
 
@@ -259,7 +259,7 @@ def _how(connection: Connection) -> str:
 
 
 def _at_rest(hearing: Hearing) -> bool:
-    """Return True if the last received status is terminal or interrupted."""
+    """Return True if the last status received on this connection is terminal or interrupted."""
     for _, _, what in reversed(hearing.heard):
         status = getattr(what, "status", None)
         if status is not None:

@@ -7,7 +7,7 @@ from aion_core.tasks.broadcast import StreamItem
 
 
 class Broken(Exception):
-    """The connection broke, or the server answered with an internal error."""
+    """Error of a client: the connection broke, or the server answered with an internal error."""
 
 
 class Connection:
@@ -35,7 +35,7 @@ class Connection:
             self.ends(answer if isinstance(answer, Exception) else None)
 
     def write(self, now: float, batch: list[StreamItem]) -> None:
-        """Send a batch; raise ConnectionError after the client has left."""
+        """Send a batch of events; raise ConnectionError if the client has left."""
         if self.gone:
             raise ConnectionError
         if self.ended is None:

@@ -1,4 +1,4 @@
-"""Table of the faults by side effect and scenario; each empty cell has a reason."""
+"""Coverage table: how often each fault hit each side effect in each scenario; an empty cell has a reason."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -9,7 +9,7 @@ from tests.simulation.run import Outcome
 
 
 class Coverage:
-    """Counts of the faults in the schedules of a test run."""
+    """Counts of the faults that hit the schedules of a test run."""
 
     def __init__(self) -> None:
         self.schedules = self.violated = self.fired = 0
@@ -47,7 +47,7 @@ class Coverage:
             yield f"  {fault.value:16} {reason}"
 
     def undrawn(self, kinds: Collection[str]) -> list[tuple[str, str]]:
-        """Return the applicable faults that no schedule drew, for each of these kinds of side effect."""
+        """Return the faults that apply to these kinds of side effect, but that no schedule of this run has drawn."""
         counts = self._counts()
         return [
             (fault.value, kind)

@@ -8,7 +8,7 @@ from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
 
 @dataclass(frozen=True)
 class Deployment:
-    """Settings of a deployment; a scenario may change them while turns run."""
+    """Settings of a simulated deployment; a scenario may change them while turns run."""
 
     when_busy: WhenBusy = WhenBusy.ENQUEUE
     reply: ReplyAs = ReplyAs.TASK

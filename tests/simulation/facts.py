@@ -28,25 +28,25 @@ def folded(world: "SimWorld", key: TaskKey) -> Task | None:
 
 
 def texts_of(world: "SimWorld", key: TaskKey) -> set[str]:
-    """Return the programs named by the task's messages."""
+    """Return the texts of the client's messages in the task; each text is the name of a program."""
     task = folded(world, key)
     return {text_of(message) for message in users_messages(task)} if task else set()
 
 
 def happened(world: "SimWorld", *faults: Fault) -> bool:
-    """Return True if one of these faults has happened."""
+    """Return True if one of these faults has happened in the schedule."""
     return any(fault in {one.value for one in faults} for _, fault, _, _ in world.history.faults)
 
 
 def is_undisturbed(world: "SimWorld", *but: Fault) -> bool:
-    """Return True if no process died and no fault happened, apart from those in `but`."""
+    """Return True if no process died, and no fault happened except those in `but`."""
     return not world.history.deaths and all(
         fault in {one.value for one in but} for _, fault, _, _ in world.history.faults
     )
 
 
 def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
-    """Return the latest time of the task's expiry: the retention after its newest message."""
+    """Return the latest time at which the task may expire: the retention after its newest message."""
     entries = world.history.log.get(key)
     messages = [
         entry.at for entry in entries or () if entry.numbered.message is not None or entry.numbered.generation == 1
@@ -58,6 +58,6 @@ def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
 def has_expired(world: "SimWorld", key: TaskKey, at: float) -> bool:
     """Return True if the task may have expired at the time `at`."""
     ends = expires_after(world, key)
-    # Count the second half of the retention as possibly expired, because a message renews the task's TTL only if this
-    # prolongs the TTL by a large part of the retention.
+    # Allow an expiry in the second half of the retention: a message renews the task's TTL only if this prolongs the
+    # TTL by more than a day, or by more than half of a shorter retention.
     return world.forgets and ends is not None and at > ends - world.deployment.retention.total_seconds() / 2

@@ -178,7 +178,7 @@ class Aim:
 
 @dataclass
 class FaultPlan:
-    """Planned faults of a schedule; the plan counts the side effects, and returns each fault at its side effect."""
+    """Planned faults of a schedule: it counts the side effects, and returns a fault when its side effect is reached."""
 
     aims: Sequence[Aim] = ()
     counts: dict[str, int] = field(default_factory=dict)

@@ -45,8 +45,8 @@ class SimHeartbeat:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Set a flag instead of cancelling the beat, because a real heartbeat is a thread, and the request of a running
-        # beat still arrives.
+        # Set a flag instead of cancelling the asyncio task: a real heartbeat is a thread, and its running request still
+        # reaches the table.
         self._stopped = True
 
     async def _beat(self) -> None:

@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass
 class Hold:
-    """Lease of a turn, with the times of its acquisition and its end."""
+    """Lease of a turn, with the time of its acquisition, of its expiry and of its end."""
 
     at: float
     process: str
@@ -44,7 +44,7 @@ class Hold:
 
 
 class Write(Struct, frozen=True):
-    """Commit of a lease holder, with its fence."""
+    """Commit that a lease holder made, with the fence of its lease."""
 
     at: float
     process: str
@@ -57,7 +57,7 @@ class Write(Struct, frozen=True):
 
 @dataclass
 class Asking:
-    """Request of a client, and its result."""
+    """Request that a client sent, and its result."""
 
     client: str
     owner: str
@@ -78,7 +78,7 @@ class Asking:
 
 @dataclass
 class Hearing:
-    """Everything received by a client on one connection."""
+    """Everything that a client received on one connection."""
 
     client: str
     owner: str
@@ -100,7 +100,7 @@ class Hearing:
 
 
 class Did(Struct, frozen=True):
-    """One action of an agent."""
+    """Action of an agent in a turn, with the fence of the turn's lease."""
 
     at: float
     process: str
@@ -117,7 +117,7 @@ class Did(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Listening:
-    """Push config, with the time and the position of its registration."""
+    """Push config, with the time of its registration and the number of events that the task then had."""
 
     at: float
     task: TaskKey
@@ -192,7 +192,7 @@ class History:
         """Unexpected exceptions."""
 
     def fence(self, context: ContextKey) -> int:
-        """Return the fence of the context's newest lease."""
+        """Return the newest fence of the context."""
         return max((hold.fence for hold in self.holds if hold.context == context), default=0)
 
     def forget(self, context: ContextKey) -> None:
@@ -217,7 +217,7 @@ class History:
 
 
 def plain(event: Any) -> bytes:
-    """Return the event in a comparable form."""
+    """Return the event as a value that can be compared with other events."""
     return stream_response(event).SerializeToString(deterministic=True)
 
 

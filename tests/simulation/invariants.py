@@ -33,15 +33,15 @@ STOP_SECONDS = 5.0
 
 
 def violations(world: "SimWorld") -> list[str]:
-    """Return a sentence for each violation of an invariant."""
+    """Check all invariants after a schedule; return a sentence for each violation."""
     found = [*world.history.surprises]
     for check in CHECKS:
         name = check.__name__.split("_")[0].upper()
         try:
             found += [f"{name}: {sentence}" for sentence in check(world)]
         except (AionError, RuntimeError) as error:
-            # Report a store that cannot be read: the check runs after the end of the simulated time, so the store
-            # cannot wait before a retry.
+            # Report the error instead of raising it. A store that has to wait before a retry fails here too, because
+            # the simulated time has ended.
             found.append(f"{name}: The check cannot read the store: {error!r}")
     return found
 
@@ -69,8 +69,8 @@ def i2_message_is_processed_once(world: "SimWorld") -> Iterator[str]:
     for key in world.history.log:
         task = folded(world, key)
         for message in users_messages(task) if task else ():
-            # Count the messages of each task alone if items expire: a message key may expire before its task, and the
-            # same message may then start another task.
+            # Count per task instead of per context if items expire: after the expiry of its message key, a repeated
+            # message may start another task.
             place = key.task_id if world.forgets else world.history.context_of[key].context_id
             told[key.owner, place, message.message_id] += 1
     for (owner, context, message_id), times in told.items():
@@ -178,7 +178,7 @@ def i11_finished_step_is_not_repeated(world: "SimWorld") -> Iterator[str]:
         key = did.what.removeprefix("recorded ")
         entries = world.history.log.get(TaskKey(did.context.owner, did.task_id))
         if entries is None and world.forgets:
-            continue  # skip: a process frozen for longer than the retention has created an expired task
+            continue  # skip: a process frozen for longer than the retention created the task expired
         assert entries is not None
         if did.current and key not in {entry.numbered.key for entry in entries}:
             yield f"{key} was emitted by a step that is finished, and is not in the log of {did.task_id}."
@@ -330,7 +330,7 @@ def i18_completed_task_has_agents_answer(world: "SimWorld") -> Iterator[str]:
 
 
 def _lasts(world: "SimWorld", fault: str, number: int) -> float:
-    """Return the duration of the fault's effects."""
+    """Return the greatest duration in seconds for which a planned fault of this kind has effects."""
     return max((aim.amount for aim in world.plan.aims if aim.fault.value == fault), default=0.0) + (
         960.0 if fault == Fault.LATE.value else 0.0
     )

@@ -18,7 +18,7 @@ async def large(world: SimWorld) -> None:
     task = await ann.send("heavy", "m-1", wait=world.choices.random() < 0.5)
     await asyncio.gather(ann.get(id_of(task)), Client(world, name="reader").listen(id_of(task)))
     await ann.rest(id_of(task))
-    # Start a turn that reads the context's history. It must end even if a large event of the history is unreadable.
+    # Start a turn that reads the context's history: the turn must end even if the history has an unreadable event.
     await ann.rest(id_of(await ann.send("recalls", "m-2")))
     await ann.list(what="list all")
 
@@ -46,7 +46,7 @@ async def forgotten(world: SimWorld) -> None:
 
 @scenario("many tasks", deployment=Deployment(snapshot_every=3))
 async def listed(world: SimWorld) -> None:
-    """List in several pages while tasks change, and let agents read the history of their context."""
+    """List tasks page by page while they change; meanwhile agents read the history of their context."""
     ann, eve = Client(world), Client(world, owner="eve")
     tasks = [await ann.send(world.choices.choice(("quick", "steps")), "m-0")]
     others = [
@@ -62,7 +62,7 @@ async def listed(world: SimWorld) -> None:
 
 @scenario("an idempotency key")
 async def idempotent(world: SimWorld) -> None:
-    """Send the same request again with its idempotency key, each time without a context."""
+    """Repeat a request with the same idempotency key; no request names a context."""
     clients = [Client(world, name=f"ann-{number}") for number in range(3)]
     text = world.choices.choice(("steps", "quick"))
     await asyncio.gather(
@@ -75,7 +75,7 @@ async def idempotent(world: SimWorld) -> None:
 
 @scenario("no more than two tasks", deployment=Deployment(open_tasks=2))
 async def limited(world: SimWorld) -> None:
-    """Start more tasks than the caller's limit; after their end the caller may start others."""
+    """Start more tasks than the caller's limit of open tasks; after these tasks have ended, start others."""
     ann = Client(world)
     texts = [world.choices.choice(("steps", "slow", "asks")) for _ in range(3)]
     answers = await asyncio.gather(
@@ -85,7 +85,7 @@ async def limited(world: SimWorld) -> None:
         if id_of(task):
             await ann.rest(id_of(task))
             await ann.cancel(id_of(task))
-    # Wait two minutes, because a task that was counted but never stored counts as open for another minute.
+    # Wait two minutes, because a task that was counted but never stored counts as open for one minute.
     await asyncio.sleep(130.0)
     task = await ann.send("quick", "m-9", context="c-9")
     if isinstance(task, TooManyRequests):

@@ -17,15 +17,15 @@ BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(Exception):
-    """All asyncio tasks wait, and no timer is set."""
+    """Error: all asyncio tasks wait, and no timer is set that could continue one of them."""
 
 
 class Runaway(Exception):
-    """Too many steps for any schedule: an endless loop."""
+    """Error: the loop ran more steps than any schedule needs, so there is an endless loop."""
 
 
 class Life:
-    """State of a process: its asyncio tasks run, are paused, or are paused from its death to the schedule's end."""
+    """State of a simulated process: running, paused or ended; the tasks of an ended process stay paused."""
 
     __slots__ = ("alive", "held")
 
@@ -40,7 +40,7 @@ LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 class SimTask(asyncio.Task[Any]):
-    """asyncio task with a number as its hash, so that a set of tasks has the same order in each run."""
+    """asyncio task whose hash is a number, so that a set of tasks has the same order in each run of a schedule."""
 
     number = 0
     life: "Life | None" = None
@@ -58,7 +58,7 @@ class SimLoop(asyncio.BaseEventLoop):
     middle of a later schedule.
     """
 
-    # Declare attributes of asyncio.BaseEventLoop, and of its handles, that have no published types.
+    # Declare private attributes of asyncio's event loop and handles, because the published types omit them.
     _check_closed: Callable[[], None]
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -75,7 +75,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
         number = len(self.everything)
-        # Set the number on the class first, because asyncio adds the task to a set during the task's construction.
+        # Set the number on the class first, because asyncio hashes the new task by its number during its construction.
         SimTask.number = number
         task = SimTask(coro, loop=self, name=str(name or f"task-{number}"), context=context)
         task.number, task.life = number, context.get(LIFE) if context is not None else LIFE.get()
@@ -83,7 +83,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def hold(self, life: Life) -> None:
-        """Delay all handles of this life until its release."""
+        """Pause the process with this life: delay all its handles until `release`."""
         if life.held is None:
             life.held = []
 
@@ -174,7 +174,7 @@ def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:
 
 @contextmanager
 def no_logging(tracing: bool) -> Iterator[None]:
-    """Disable the engine's log: the errors are deliberate."""
+    """Disable the engine's log during a schedule, because its errors are deliberate."""
     before = logging.root.manager.disable
     logging.disable(logging.NOTSET if tracing else logging.CRITICAL)
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None

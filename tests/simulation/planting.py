@@ -1,4 +1,4 @@
-"""Planted bugs: an edit of the engine's source for the duration of a test."""
+"""Planted bugs: each replaces text in the engine's source for the duration of one test."""
 
 import inspect
 import sys
@@ -61,7 +61,7 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(source: str, old: str) -> str:
-    """Return the text to replace, with the indentation that it has in the source."""
+    """Return the text to replace, indented as in the engine's source."""
     if "\n" not in old:
         return old
     first = old.splitlines()[0]

@@ -76,7 +76,7 @@ class Process:
         self._death = self.world.outside(really if really is not None else seconds, self.kill, "its time was up")
 
     def rests(self) -> None:
-        """End the invocation: Lambda runs nothing in this process until the next one."""
+        """End the invocation: as on Lambda, the process then runs nothing until its next invocation."""
         self.serving -= 1
         if self.serving:
             return
@@ -86,7 +86,7 @@ class Process:
         self.world.loop.hold(self.beating)
 
     def at_death(self, tell: Callable[[], None]) -> None:
-        """Call `tell` at the death of the process."""
+        """Register a function to call when the process dies."""
         self._at_death.append(tell)
 
     def kill(self, why: str) -> None:
@@ -113,7 +113,7 @@ class Process:
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
         if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
-            # Postpone the timeout until after the freeze, because Lambda freezes an environment only between
+            # Postpone the invocation's timeout until after the freeze, because Lambda freezes a process only between
             # invocations, when no timeout runs.
             self._death.cancel()
             self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
@@ -196,7 +196,7 @@ class Process:
         """Do the side effect with a fault in its middle, or several times for Fault.DOUBLED."""
         if aim.fault is Fault.HALF_MADE:
             self.world.aim = None
-            # Shield the request, because the table finishes it even after the death of the process.
+            # Shield the request, because a transaction that has reached the table completes even if the process dies.
             return await asyncio.shield(self.world.beside(act(), seconds=aim.amount))
         result = self.acts(kind, act, aim)
         if aim.fault is Fault.DOUBLED and not kind.startswith("queue"):

@@ -23,7 +23,7 @@ SOON_SECONDS = 3.0
 
 
 def i8_due_events_are_delivered(world: "SimWorld") -> Iterator[str]:
-    """Report notifications that are missing, foreign, out of order, given up early, or sent after the end."""
+    """Report notifications that are missing, not selected, out of order, given up early, or sent after the end."""
     for listening in world.history.listenings:
         who = f"{listening.config.id} of {listening.task.task_id}"
         posts = _posts(world, listening)
@@ -41,8 +41,8 @@ def i8_due_events_are_delivered(world: "SimWorld") -> Iterator[str]:
         registered = world.history.registered[listening.task, listening.config.id]
         gone = [post for post in posts if isinstance(post.outcome, WebhookGone) and post.at > registered]
         heard = [post.at for post in gone if post.process not in world.history.troubled]
-        # Compare the times of the claims, because a frozen process may post late under its claim. Allow some seconds if
-        # clocks are wrong, because a process with a fast clock may get a claim while another process still posts.
+        # Compare the times of the claims, not of the posts: a frozen process may post late under its claim. Allow some
+        # seconds if clocks are wrong, because a fast clock may win the claim while another process still posts.
         slack = POST_SECONDS if world.skewed else 0.0
         # Skip the check while the table throttles, because the process then cannot store that the webhook is gone.
         if heard and not world.unavailable_until and any(post.claimed > heard[0] + slack for post in posts):
@@ -112,7 +112,7 @@ def _posts(world: "SimWorld", listening: Listening) -> list[Post]:
 
 
 def _due(world: "SimWorld", listening: Listening) -> list[Entry]:
-    """Return the events due for the push config."""
+    """Return the task's events that the webhook of this push config must receive."""
     entries = world.history.log.get(listening.task, [])
     return [
         entry
@@ -122,7 +122,7 @@ def _due(world: "SimWorld", listening: Listening) -> list[Entry]:
 
 
 def _wants(events: PushEvents, event: object) -> bool:
-    """Return True if the config wants the event; written again here, so that an error of the engine is visible."""
+    """Return True if the config selects the event. Written without the engine's function, to find errors of it."""
     if events is PushEvents.ALL or isinstance(event, TaskStatusUpdateEvent):
         return True
     return events is PushEvents.STATUS_AND_ARTIFACT and isinstance(event, TaskArtifactUpdateEvent)

@@ -14,7 +14,7 @@ MAX_RECEIVES = 5
 
 @dataclass
 class Letter:
-    """Wake-up message in the queue."""
+    """Wake-up message while it is in the simulated queue."""
 
     number: int
     wake_up: WakeUp | PushWakeUp

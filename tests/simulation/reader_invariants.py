@@ -69,7 +69,7 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
 
 
 def i6d_streamed_text_is_prefix_of_agents_text(world: "SimWorld") -> Iterator[str]:
-    """Report a text of a reader, over all its connections, that is no prefix of the agent's text."""
+    """Join a reader's chunks over all its connections; report a text that is no prefix of the agent's text."""
     for key, received in _chains(world):
 
         def is_true(id_: str, text: str, task_id: str = key.task_id) -> bool:
@@ -99,7 +99,7 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
     ):
         return
     for hearing in world.history.hearings:
-        # Check the end of a text only for a task with one lease: a former holder's text may have no end.
+        # Require the end of each text only in a task with one lease: a text of a former lease holder may have no end.
         alone = len({hold.fence for hold in world.history.holds if hold.task_id == hearing.task_id}) == 1
         expected, closed, of = 0, True, ""
         for _, id_, what in hearing.heard:
@@ -118,13 +118,13 @@ def i6c_no_chunk_is_missing(world: "SimWorld") -> Iterator[str]:
 
 
 def i17_response_equals_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
-    """Report a response whose task equals the folded log at no moment of the request."""
+    """Report a response with a task that the log contained at no moment between request and response."""
     for asking in world.history.askings:
         if not isinstance(asking.answer, Task) or asking.answered is None:
             continue
         key = TaskKey(asking.owner, asking.answer.id)
         entries = world.history.log.get(key, [])
-        # Determine the length of the log at the request and at the response.
+        # Accept the task of any log length between the shortest at the request and the longest at the response.
         first = max(1, sum(entry.visible < asking.at for entry in entries))
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
@@ -136,7 +136,7 @@ def i17_response_equals_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
 
 
 def i19_messages_are_stored_unchanged(world: "SimWorld") -> Iterator[str]:
-    """Report a recorded message that differs from the agent's, and an undisturbed stream that lacks a chunk."""
+    """Report a recorded message that differs from the agent's, and a stream without faults that lacks a chunk."""
     for key, entries in world.history.log.items():
         for entry in entries:
             event, said = entry.numbered.event, entry.numbered.key
@@ -184,7 +184,7 @@ def _ended(hearing: Hearing) -> bool:
 
 
 def _place(cursor: str, newest: int) -> tuple[int, int, int]:
-    """Return the position of this Last-Event-ID in the task; (0, 0, 0) if the id is invalid."""
+    """Return the position in the task that this Last-Event-ID means; (0, 0, 0) if the id is invalid."""
     steps = cursor.split(".")
     if len(steps) not in (1, 3) or not all(step.isdecimal() for step in steps) or not 0 < int(steps[0]) <= newest:
         return (0, 0, 0)
@@ -247,7 +247,7 @@ def i31_event_is_streamed_soon(world: "SimWorld") -> Iterator[str]:
 
 
 def i30_stream_begins_soon(world: "SimWorld") -> Iterator[str]:
-    """Report a stream that had no event for seconds, with `reply: auto` and without faults."""
+    """Report a stream without faults and with `reply: auto` whose first event took seconds to arrive."""
     if world.deployment.reply is not ReplyAs.AUTO or not is_undisturbed(world):
         return
     for hearing in world.history.hearings:
@@ -272,7 +272,7 @@ def i33_subscription_outlasts_interrupt(world: "SimWorld") -> Iterator[str]:
 
 
 def _chains(world: "SimWorld") -> Iterator[tuple[TaskKey, list[tuple[str, object]]]]:
-    """Yield the task of each reader, and everything received over all its connections."""
+    """Yield each reader's task with everything that the reader received over all its connections."""
     continued = {id(hearing.after) for hearing in world.history.hearings if hearing.after is not None}
     for last in world.history.hearings:
         chain = [last]

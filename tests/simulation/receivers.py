@@ -54,7 +54,7 @@ def down(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
 
 
 def gone(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
-    """Accept two notifications, then report the endpoint as gone."""
+    """Accept two notifications, then answer with status 410: the endpoint no longer exists."""
     return Answer(Delivered() if len(world.history.posts) < 2 else WebhookGone())
 
 

@@ -1,4 +1,4 @@
-"""Schedules by seed: their scenario and faults, and the violations of their history."""
+"""Schedules: a seed determines the scenario and the faults; the result has the violations of the invariants."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing:
 
 @cache
 def clean(name: str) -> Sequence[Outcome]:
-    """Play the scenario with three seeds and without a fault."""
+    """Play the scenario without faults, with each of three seeds."""
     return [play(SCENARIOS[name], seed) for seed in range(3)]
 
 
@@ -64,7 +64,7 @@ def _clean(name: str) -> dict[str, int]:
 
 
 def _reached(name: str) -> dict[str, int]:
-    """Return the number of side effects of each kind; assume 2 for kinds that occur only after a fault."""
+    """Return how many side effects of each kind the scenario has; assume 2 for kinds that occur only after a fault."""
     return dict.fromkeys(AFTER_FAULTS, 2) | _clean(name)
 
 
@@ -94,7 +94,7 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
     for _ in range(3):
         if outcome.fired:
             return outcome
-        # No planned fault has happened: play the schedule again with a fault at one of its side effects.
+        # If no planned fault has happened, play the schedule again with a fault at one of its side effects.
         kind = random.choice([kind for kind in outcome.points if not kind.endswith("overdue.query_index")])
         fault = random.choice([fault for fault in Fault if applies(fault, kind)])
         nth = random.randint(1, outcome.points.count(kind))

@@ -1,4 +1,4 @@
-"""Scenarios: small stories of clients, each for one guarantee of the engine."""
+"""Scenarios: short scripts of clients; each exercises one guarantee of the engine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -87,7 +87,7 @@ async def repeats(world: SimWorld) -> None:
 
 @scenario("question and answer", weight=3, deployment=Deployment(snapshot_every=4))
 async def question(world: SimWorld) -> None:
-    """Answer an interrupt twice, sometimes at once, with one messageId or with two."""
+    """Send two answers to an interrupt, sometimes at the same time, with the same messageId or with different ones."""
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(
         world.choices.choice(("asks", "asks twice")),
@@ -114,7 +114,7 @@ async def _after(first: Any, second: Any) -> None:
 
 @scenario("reads on over a question", main=False)
 async def reads_on(world: SimWorld) -> None:
-    """Subscribe before an interrupt; the stream continues after the answer, or ends after five idle minutes."""
+    """Subscribe before an interrupt: the stream continues after the answer, or ends after five idle minutes."""
     ann, reader = Client(world), Client(world, name="reader")
     task = await ann.send(world.choices.choice(("asks", "asks", "asks twice")), "m-1", wait=False)
     if not id_of(task):
@@ -141,7 +141,7 @@ async def answered_in_context(world: SimWorld) -> None:
 
 
 async def _double(world: SimWorld) -> None:
-    """Send several messages to one context, some to the running task itself."""
+    """Send several messages to one context; some of them name its running task."""
     ann = Client(world)
     first = await ann.send(world.choices.choice(("slow", "steps", "raises")), "m-1", wait=False)
     await pause(world, 0.0, 0.05, 3.0, 12.0)
@@ -220,7 +220,7 @@ async def cancel_what_waits(world: SimWorld) -> None:
 
 @scenario("readers elsewhere", weight=3)
 async def readers(world: SimWorld) -> None:
-    """Subscribe in other processes, from different positions; one client leaves."""
+    """Subscribe to a task in other processes, after different events; one of the clients leaves."""
     ann = Client(world)
     text = world.choices.choice(("steps", "slow", "chatters", "heavy"))
     task = await ann.send(text, "m-1", wait=False)
@@ -294,7 +294,7 @@ async def hangs(world: SimWorld) -> None:
 
 @scenario("two contexts, two owners")
 async def strangers(world: SimWorld) -> None:
-    """Send the same ids as another owner, and in another context."""
+    """Send one messageId as two owners and in two contexts; one owner reads, cancels and answers the other's task."""
     ann, eve = Client(world), Client(world, owner="eve")
     mine, other, hers = await asyncio.gather(
         ann.send("steps", "m-1"), ann.send("steps", "m-1", context="c-2", wait=False), eve.send("quick", "m-1")
@@ -309,7 +309,7 @@ def new_config(world: SimWorld, config_id: str) -> PushConfig:
 
 @scenario("told of a task", weight=3)
 async def told(world: SimWorld) -> None:
-    """Send a message without waiting; the webhook receives every notification, and responds well or badly."""
+    """Send a message without waiting; the webhook receives every notification, and answers with successes or errors."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann = Client(world)
     text = world.choices.choice(("quick", "steps", "slow", "raises", "goes on"))
@@ -322,7 +322,7 @@ async def told(world: SimWorld) -> None:
 
 @scenario("begins to listen late", weight=3)
 async def late(world: SimWorld) -> None:
-    """Register, replace and delete push configs while events are recorded."""
+    """Register, replace and delete push configs while the task's events are recorded."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     task = await ann.send(world.choices.choice(("steps", "slow", "chatters")), "m-1", wait=False)
@@ -345,7 +345,7 @@ async def late(world: SimWorld) -> None:
 
 @scenario("told of a question", main=False)
 async def told_of_a_question(world: SimWorld) -> None:
-    """Notify webhooks of an interrupt, its answer with another push config, a cancel, and a further message."""
+    """Notify webhooks of an interrupt, an answer with another push config, a cancellation, and a further message."""
     world.receiver = world.choices.choice(RECEIVERS)
     ann, ben = Client(world), Client(world, name="ann-2")
     text = world.choices.choice(("asks", "asks", "slow"))

@@ -31,7 +31,7 @@ class Entrypoint:
         return connection
 
     def listen(self, owner: str, operation: Callable[[Any, CallContext], Any], *, slow: float = 0.0) -> Connection:
-        """Send a streaming request."""
+        """Send a streaming request; return the connection that carries its stream."""
         process, connection = self._connect()
         connection.slow = slow
         self._world.begin(process, lambda call: self._stream(process, connection, operation, call), owner)
@@ -63,7 +63,7 @@ class Entrypoint:
             self._world.history.surprises.append(f"A request was answered by {error!r}")
             answer = Broken("internal error")
         if process.buffered:
-            # Hand off running turns now, because this entry point sends the response only after the call has returned.
+            # Hand off running turns first: behind this entry point, the function responds only after it has returned.
             call.deadline.now.set()
             await call.background.wait()
         await process.effect("answer.write", lambda: self._writes(connection, answer))

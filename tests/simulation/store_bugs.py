@@ -1,4 +1,4 @@
-"""Planted bugs in the stores and their rules, and bugs missed by earlier tests."""
+"""Planted bugs in the stores and their rules, and planted bugs that earlier tests missed."""
 
 from aion_core.stores import retries, task_log
 from aion_core.stores.items import Reads

@@ -54,7 +54,7 @@ def i20_refusal_has_a_cause(world: "SimWorld") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # Accept the refusal if the agent's policy refuses the message, or if the message may be a second answer
+                # Accept the refusal if the deployment does not queue messages, or if the message may be a second answer
                 # to an interrupt.
                 asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
                 just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
@@ -141,7 +141,7 @@ def _is_in(world: "SimWorld", key: TaskKey, context: str) -> bool:
 
 
 def i27_retried_write_costs_no_turn(world: "SimWorld") -> Iterator[str]:
-    """Report a turn that began twice, though no process died and only one or two requests failed or lost a response."""
+    """Report a turn that began twice although no process died, and at most two requests failed or lost a response."""
     faults = world.history.faults
     single = [(fault, kind) for _, fault, kind, _ in faults if fault in TRIED_AGAIN and kind in WRITES_OF_TURNS]
     if world.history.deaths or not 0 < len(faults) <= 2 or len(single) < len(faults):
@@ -164,20 +164,20 @@ def i34_progress_of_dead_holder_resets_tries(world: "SimWorld") -> Iterator[str]
             continue
         times = [at for context, fence, at in stored if (context, fence) == (before.context, before.fence)]
         if any(at > hold.at - RACE_SECONDS for at in times):
-            continue  # skip: the new holder may have read the records before this write
+            continue  # skip: the new lease holder may have read the context before this write
         if hold.tries != (2 if times else before.tries + 1):
             yield f"{hold.turn}: {hold.tries} tries after {before.tries} and {len(times)} steps of a dead holder."
 
 
 def i35_failure_names_stop_of_last_try(world: "SimWorld") -> Iterator[str]:
-    """Report a failure that names the wrong stop: a dead holder, a suspension, or a store without any fault."""
+    """Report a failed task whose error names another cause than the stop of its last try."""
     paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
     for key in world.history.log:
         task = folded(world, key)
         reason = text_of(task.status.message) if task is not None else ""
         named = [cause for cause, sentence in LAST_STOP.items() if sentence in reason]
         holds = [hold for hold in world.history.holds if hold.task_id == key.task_id]
-        # Leave out the last try, because it failed the task, and the failure names the cause of the try before.
+        # Leave out the last try: it only recorded the failure, whose reason names why the try before it stopped.
         tried = [hold for hold in holds if hold.turn == holds[-1].turn and hold.tries < holds[-1].tries]
         if not named or not tried:
             continue

@@ -1,4 +1,4 @@
-"""Shared table and bucket for one process: each request is a side effect, named after its operation."""
+"""Shared table and bucket as seen by one process: each request is a side effect, named after its store operation."""
 
 import asyncio
 import inspect
@@ -153,7 +153,7 @@ class SimTable:
 
 
 class Members(frozenset[str]):
-    """Set with a stable order."""
+    """Set whose members have the same order in each run."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
@@ -170,7 +170,7 @@ class SimFaults(TableFaults):
         self.index_lag, self.page_items = timedelta(seconds=90), world.page_items
 
     def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
-        """Return a reason for each write: for one write a conflict with another transaction, or throttling."""
+        """Return a transaction's cancellation reasons: a conflict or throttling for one write, none for the others."""
         aim = self._world.aim
         if aim is None or aim.fault not in (Fault.CONFLICT, Fault.THROTTLED_REASON):
             return ()
@@ -228,7 +228,7 @@ class SimBlobs:
 
 
 class Pending(BaseException):
-    """Stop of blocking code at a request that has no response so far."""
+    """Interrupts blocking code at a request without a response; `unblocked` sends it and runs the code again."""
 
     def __init__(self, request: Callable[[], Awaitable[Any]]) -> None:
         self.request = request

@@ -1,4 +1,4 @@
-"""Each planted bug of the deployed code is found by its invariant."""
+"""Planted bugs: the simulation finds each bug, and the bug's own invariant reports it."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,8 @@ MOST_SEEDS = 400
 """Maximum number of schedules to find a bug in its scenarios; most need only a few."""
 
 
-def test_edits_of_planted_bugs_fit_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apply the edits only, in `make test` too: a change of the source must not go unnoticed until `make test-deep`."""
+def test_edits_of_planted_bugs_can_be_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply each edit without playing schedules: `make test` then notices a source change that makes a bug outdated."""
     for planted in (*BUGS, *STORE_BUGS):
         with monkeypatch.context() as patch:
             for edit in planted.edits:

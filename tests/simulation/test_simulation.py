@@ -24,7 +24,7 @@ PARTS = 20
 
 
 def first_seed() -> int:
-    """Return the first seed of this run, which differs for each commit."""
+    """Return the first seed of this run; it depends on the commit, so that each commit plays other schedules."""
     if "SIMULATION_SEED" in os.environ:
         return int(os.environ["SIMULATION_SEED"])
     named = subprocess.run(["git", "rev-parse", "--short=6", "HEAD"], cwd=HERE, capture_output=True, text=True)
@@ -32,7 +32,7 @@ def first_seed() -> int:
 
 
 def judge(outcomes: list[Outcome]) -> None:
-    """Count the outcomes; at a violation fail, with the command that replays its schedule."""
+    """Count the outcomes for the coverage table; at a violation, fail with the command that replays its schedule."""
     for outcome in outcomes:
         COVERED.add(outcome)
     wrong = [outcome for outcome in outcomes if outcome.violations]
@@ -71,7 +71,7 @@ def test_scenarios_have_no_violation_without_faults() -> None:
 
 
 def test_simulation_with_same_seed_replays_exactly() -> None:
-    """The replay also runs in another process, which has other hashes and addresses."""
+    """Replay a schedule in this process, and in another one, where hashes and addresses differ."""
     program = (
         "import json; from tests.simulation.run import schedule; "
         "print(json.dumps({seed: schedule(seed, tracing=True).lines for seed in (3, 64, 128)}))"
@@ -92,7 +92,7 @@ def test_simulation_with_same_seed_replays_exactly() -> None:
 
 
 def test_crashed_processes_leave_no_open_coroutine() -> None:
-    """A coroutine closed by the garbage collector would rename the operation of another schedule."""
+    """The garbage collector could close an open coroutine during a later schedule, and so change that schedule."""
     gc.disable()
     try:
         for number in range(16, 30):
@@ -106,7 +106,7 @@ def test_crashed_processes_leave_no_open_coroutine() -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_each_fault_is_simulated_at_each_side_effect() -> None:
+def test_simulation_plays_each_fault_at_each_side_effect() -> None:
     """Play each applicable fault at each usual kind of side effect; `aimed` plays those that no schedule drew."""
     wanted = COVERED.undrawn(run.usual_kinds())
     judge([outcome for fault, kind in wanted if (outcome := run.aimed(Fault(fault), kind)) is not None])

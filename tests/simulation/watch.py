@@ -1,4 +1,4 @@
-"""Observer of the table's commits: it records leases, events, subscribers and timers in the history."""
+"""Observer of the table's commits: it records leases, events, push configs and timers in the history."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ LEAVES_LEASE = ("create", "begin")
 
 
 class Watch:
-    """Current items of contexts and timers; each commit is recorded in the history."""
+    """Observer that knows the current items of contexts and timers, and records each commit in the history."""
 
     def __init__(self, world: "SimWorld") -> None:
         self._world, self._history = world, world.history
@@ -87,7 +87,7 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            # Use the remaining time at the start of the operation, because a process frozen within the operation has
+            # Use the remaining time at the start of the operation: a process that is frozen during the operation has
             # decided before the freeze.
             until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
@@ -148,7 +148,7 @@ class Watch:
     # ── Current state of the table ────────────────────────────────────────────────────────────────────────────────────
 
     def promised(self) -> Iterator[str]:
-        """Yield a sentence for each timer, running turn and queued turn left in the table."""
+        """Yield a sentence for each timer, running turn and queued turn that is still in the table."""
         for key, item in self._timers.items():
             yield f"{key.partition} {key.sort} has a timer at {item[TIMERS.sort]}"
         for context, item in self._contexts.items():

@@ -44,7 +44,7 @@ class SimWorld:
     def __init__(
         self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
     ) -> None:
-        # Use three random generators, so that a fault does not change the clients' actions or the order of execution.
+        # Use separate random generators, so that a fault does not change the clients' actions or the execution order.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.plan = plan or FaultPlan()
@@ -112,7 +112,7 @@ class SimWorld:
         await self._count_what_is_left()
 
     async def _count_what_is_left(self) -> None:
-        """Resume every idle process once more, and record its unfinished asyncio tasks as forgotten work."""
+        """Resume each idle process once more; record the asyncio tasks that it left unfinished."""
         resting = [process for process in self.processes if process.alive and not process.busy]
         for process in resting:
             self.loop.release(process.life)
@@ -134,7 +134,7 @@ class SimWorld:
         return not (busy or self.queue.open() or any(self.watch.promised()))
 
     def promised(self) -> list[str]:
-        """Return a sentence for each timer, running turn and queued turn left in the table."""
+        """Return a sentence for each timer, running turn and queued turn that is still in the table."""
         return list(self.watch.promised())
 
     def _put_away(self) -> None:
@@ -160,7 +160,7 @@ class SimWorld:
 
     @property
     def forgets(self) -> bool:
-        """Return True if tasks expire within the schedule."""
+        """Return True if the retention is so short that tasks may expire within the schedule."""
         return self.deployment.retention < timedelta(days=1)
 
     def outside(self, seconds: float, act: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
@@ -172,7 +172,7 @@ class SimWorld:
             LIFE.reset(token)
 
     def beside(self, work: Coroutine[Any, Any, Any], *, seconds: float) -> SimTask:
-        """Run a transaction outside of any process, with these seconds between its writes."""
+        """Run a transaction outside of any process, so slowly that this many seconds pass between its writes."""
         tokens = LIFE.set(None), HALF_MADE.set(seconds)
         try:
             task = self.loop.create_task(work)
@@ -242,7 +242,7 @@ class SimWorld:
     ) -> SimTask:
         """Begin an invocation of the process with this work."""
         aim = self.plan.at("invoke")
-        # Give some invocations only 70 seconds, so that they hand longer turns off.
+        # Let some invocations end after 70 seconds, so that they must hand off longer turns.
         seconds, really = self.random.choice((*(INVOCATION_SECONDS,) * 14, 70.0)), None
         if aim is not None:
             self.befalls(aim, "invoke", process)
@@ -302,13 +302,17 @@ class SimWorld:
             if wake_up.task in history.claimed_pushes:
                 history.claimed_pushes.remove(wake_up.task)
             else:
-                history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
+                history.surprises.append(
+                    f"I16: {process.name} sent a wake-up message for an item that it had not claimed."
+                )
         elif process.name.startswith("sweep"):
             assert isinstance(wake_up, WakeUp)
             if wake_up.context in history.claimed:
                 history.claimed.remove(wake_up.context)
             else:
-                history.surprises.append(f"I16: {process.name} rang for what it had not claimed.")
+                history.surprises.append(
+                    f"I16: {process.name} sent a wake-up message for an item that it had not claimed."
+                )
         aim = self.aim
         fault = aim.fault if aim is not None else None
         if fault is Fault.LOST:
@@ -371,7 +375,7 @@ class SimWorld:
         return self.loop.time() < self.unavailable_until
 
     def befalls(self, aim: Aim, kind: str, process: Process) -> None:
-        """Record a fault in the history."""
+        """Record in the history that this fault has happened in the process."""
         self.trace(process.name, f"!! {aim.fault.value} at {kind} ({aim.amount:g})")
         self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
@@ -423,7 +427,7 @@ class SimWorld:
         self._overtaken.append((process, thaw, seconds))
 
     def agent_did(self, process: Process, asked: TurnRequest, what: str, step: int) -> None:
-        """Record an agent's action, and whether its lease was still valid."""
+        """Record an action of an agent, and whether the agent's lease was still valid then."""
         current = self.history.holds_still(asked.context, asked.fence)
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(

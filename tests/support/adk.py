@@ -65,7 +65,7 @@ class ScriptedLlm(BaseLlm):
 
 
 def content(*parts: genai.Part) -> genai.Content:
-    """Return a content with the role of a model."""
+    """Return a model's content with these parts."""
     return genai.Content(role="model", parts=list(parts))
 
 
@@ -80,12 +80,12 @@ def llm_agent(*scripts: Script, name: str = "root", **options: Any) -> LlmAgent:
 
 
 def call(name: str, call_id: str | None = None, **args: Any) -> genai.Part:
-    """Return a tool call of a model."""
+    """Return a model's call of a tool."""
     return genai.Part(function_call=genai.FunctionCall(id=call_id, name=name, args=args))
 
 
 def texts(contents: list[genai.Content]) -> list[str]:
-    """Return a model's input as lines: the texts with their roles, the tool calls and their results."""
+    """Return a model's input as lines: each text with its role, and each tool call with its result."""
     found = []
     for each in contents:
         for part in each.parts or []:
@@ -107,7 +107,7 @@ def served(agent: Any, sessions: BaseSessionService | Callable[..., Any] | None 
 
 
 class DecidingLlm(BaseLlm):
-    """Model with a script computed from its input: equal input gives equal output."""
+    """Model that computes its script from its input, so that a repeated call with equal input gives equal output."""
 
     model: str = "deciding"
     decide: Callable[[list[str]], Script]

@@ -1,4 +1,4 @@
-"""Rare responses of AWS that emulators never send."""
+"""Responses of AWS that emulators never send, such as rare errors."""
 
 from typing import Any, cast
 
@@ -6,7 +6,7 @@ from botocore.awsrequest import AWSResponse
 
 
 def answers(client: Any, status: int, body: bytes) -> None:
-    """Respond to all requests of the boto3 client in place of the service; the client does not retry."""
+    """Replace the service: give these responses to all requests of the boto3 client, which does not retry."""
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         headers: Any = {"content-type": "text/plain"}

@@ -29,7 +29,7 @@ async def call(
     *,
     heard: Callable[[], None] = lambda: None,
 ) -> AsgiAnswer:
-    """Return the response to a request; call `heard` at each piece of the body of a successful response."""
+    """Return the response to a request; call `heard` after each received piece of a successful response's body."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",

@@ -8,7 +8,7 @@ STEP_SECONDS = 0.05
 
 
 async def settle() -> None:
-    """Run all ready asyncio tasks, until every task waits for a clock, an event, a thread or a socket."""
+    """Run all asyncio tasks that are ready, until each task waits for a clock, an event, a thread or a socket."""
     loop: Any = asyncio.get_running_loop()
     idle = 0
     for _ in range(30):

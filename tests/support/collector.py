@@ -73,7 +73,7 @@ def attributes(span: Span) -> dict[str, str | int]:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """Yield a collector until the block ends."""
+    """Run a trace collector until the block ends; yield it."""
     collector = Collector()
 
     class CollectorHandler(BaseHTTPRequestHandler):

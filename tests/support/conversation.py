@@ -38,7 +38,7 @@ MANY = 1000
 
 
 class StoreConversation:
-    """Context in a task store; the message `m-1` starts the task `t-m-1` with the turn `turn-m-1`."""
+    """Context in a task store; its message `m-1` starts the task `t-m-1`, whose first turn is `turn-m-1`."""
 
     def __init__(self, store: TaskStore, clock: ManualClock, context: ContextKey | None = None) -> None:
         self.store, self.clock = store, clock
@@ -74,27 +74,27 @@ class StoreConversation:
         )
 
     async def starts(self, message_id: str = "m-1", *, holder: str = "holder-1", **options: Any) -> TurnStarted:
-        """Start a task and run it at once."""
+        """Create a task and begin its turn at once."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
         assert isinstance(outcome, TurnStarted), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
     async def waits(self, message_id: str, *, holder: str | None = None, **options: Any) -> TurnQueued:
-        """Start a task whose turn is queued."""
+        """Create a task whose turn waits in the queue."""
         outcome = await self.store.create(self.message(message_id, **options), holder=holder)
         assert isinstance(outcome, TurnQueued), outcome
         self.tasks.append(outcome.head.key.task_id)
         return outcome
 
     async def asks(self, message_id: str = "m-1") -> Head:
-        """Start a task whose turn ends in input-required."""
+        """Create a task, and end its turn in the state input-required."""
         return (await self.ends(await self.starts(message_id), INPUT_REQUIRED, "which?")).head
 
     async def more(
         self, head: Head, message_id: str, text: str = "more", *, turn_id: str = "", task: Task | None = None
     ) -> FollowUp:
-        """Return a message to a task for `follow_up`."""
+        """Return a further message to an existing task, as an argument for `follow_up`."""
         return admission.follow_up(
             Message(message_id=message_id, role=Role.ROLE_USER, task_id=head.key.task_id, parts=[Part(text=text)]),
             head,
@@ -119,7 +119,7 @@ class StoreConversation:
     # ── Runners ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def says(self, head: Head, state: TaskState = WORKING, text: str = "well") -> TaskStatusUpdateEvent:
-        """Return an agent's message with this state."""
+        """Return an event with an agent's message and this state."""
         status = lifecycle.status_at(state, self.clock.now())
         said = Message(message_id=f"a-{text[:20]}-{random.getrandbits(64)}", role=Role.ROLE_AGENT)
         said.parts.append(Part(text=text))
@@ -131,7 +131,7 @@ class StoreConversation:
         return admission.canceled(head, self.clock.now(), "No longer wanted.")
 
     async def begins(self, holder: str = "holder-2") -> TurnStarted:
-        """Begin the next turn."""
+        """Begin the next turn of the context."""
         outcome = await self.store.begin(self.context, holder=holder)
         assert isinstance(outcome, TurnStarted), outcome
         return outcome
@@ -139,7 +139,7 @@ class StoreConversation:
     async def ends(
         self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
     ) -> TurnFinished:
-        """End the turn, with its task in the state."""
+        """End the turn; its task then has this state."""
         return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
 
     # ── Stored state ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -236,5 +236,5 @@ class StoreConversation:
 
 
 def of(conversation: StoreConversation, **other: str) -> StoreConversation:
-    """Return another context of the same store: `other` replaces the owner, the agent or the context id."""
+    """Return a second context in the same store; `other` replaces its owner, its agent or its context id."""
     return StoreConversation(conversation.store, conversation.clock, replace(conversation.context, **other))

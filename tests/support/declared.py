@@ -1,4 +1,4 @@
-"""aion.yaml with every field of an agent card, and text outside ASCII."""
+"""Example aion.yaml that sets every field of an agent card, with characters outside ASCII."""
 
 AION_YAML = """
 aion:

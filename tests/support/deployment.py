@@ -20,5 +20,5 @@ def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
 
 
 def at(app: FastAPI, base_url: str = "http://somewhere-else.test") -> httpx.AsyncClient:
-    """Return a client of the app under another host name than the configured one."""
+    """Return a client that calls the app under another host name than the configured one."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base_url)

@@ -57,12 +57,12 @@ class Stack(ReachableStack, Protocol):
 
 
 def chosen(default: tuple[str, ...] = (FASTEST,)) -> tuple[str, ...]:
-    """Return this run's engines: those in AION_TEST_ENGINES (`all` for all), or `default`."""
+    """Return the engines of this run: those that AION_TEST_ENGINES names (`all` for all), or else `default`."""
     return chosen_for_each() if _named() else default
 
 
 def chosen_for_each() -> tuple[str, ...]:
-    """Return the engines of an `each_engine` test: all, unless AION_TEST_ENGINES names some."""
+    """Return the engines of a test with the marker `each_engine`: all, unless AION_TEST_ENGINES names some."""
     there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))
     named = _named()
     for name in named:
@@ -78,7 +78,7 @@ def _named() -> tuple[str, ...]:
 
 
 class MadeStack:
-    """The template's resources at an address; DynamoDB may have another address."""
+    """Resources of the template at the address of an emulator; DynamoDB may have another address."""
 
     def __init__(self, place: Place, *, dynamodb: str | None = None) -> None:
         self._dynamodb = dynamodb or place.endpoint

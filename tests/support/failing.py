@@ -7,7 +7,7 @@ from aion_core.errors import StoreUnavailable
 
 
 class Failing:
-    """Adapter whose next calls of some operations raise StoreUnavailable, before or after they take effect."""
+    """Adapter whose next calls of chosen operations raise StoreUnavailable, before or after they take effect."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
@@ -18,12 +18,12 @@ class Failing:
         """Number of calls of each operation, including failed ones."""
 
     def refuse(self, error: Exception | None = None, /, **times: int) -> None:
-        """Fail each named operation this many times, without effect."""
+        """Let the next calls of each named operation fail, this many times, without executing them."""
         self._error = error
         self._before.update(times)
 
     def lose_answers(self, **times: int) -> None:
-        """Execute each named asynchronous operation this many times, then fail it."""
+        """Let the next calls of each named asynchronous operation fail after executing them, this many times."""
         self._after.update(times)
 
     def heal(self) -> None:

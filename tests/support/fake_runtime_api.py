@@ -105,11 +105,11 @@ class FakeInvocation:
         await self._api.until(lambda: self.answer is not None)
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of the response to `next`; the deadline of the invocation counts from this call."""
+        """Return the headers of this invocation in the response to `next`; its deadline counts from this call."""
         return {"Lambda-Runtime-Deadline-Ms": str(int((time.time() + self._deadline_in) * 1000))} | self._headers
 
     def hold(self) -> None:
-        """Stop reading the response, like a slow client."""
+        """Stop reading the response from the runtime, like a slow client."""
         self._reading.clear()
 
     def read_on(self) -> None:
@@ -148,7 +148,7 @@ class FakeInvocation:
             if self._allowed is not None and self.received >= self._allowed:
                 self._reading.clear()
                 await self._api.note(f"{self.request_id} throttled")
-            # Count each received piece as a chunk if the body has a Content-Length, because such a body has no chunks.
+            # A body with a Content-Length has no HTTP chunks: count each received piece as a chunk.
             if event.chunk_end or "content-length" in answer.headers:
                 answer.chunks.append(bytes(partial))
                 partial.clear()
@@ -157,7 +157,7 @@ class FakeInvocation:
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """Prepared response to `next`."""
+    """Response to the runtime's `next` that the test has prepared byte for byte."""
 
     status: int
     headers: dict[str, str]
@@ -298,7 +298,7 @@ class FakeRuntimeApi:
         gone = asyncio.create_task(reader.read(1))
         await asyncio.wait({queued, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not queued.done():
-            # Leave the event for the runtime's next request, because the runtime has closed this connection.
+            # Keep the invocation for the runtime's next request, because the runtime has closed this connection.
             queued.cancel()
             return
         gone.cancel()

@@ -57,7 +57,7 @@ class Installed:
 
 
 def installed(folder: Path, *extras: str) -> Installed:
-    """Create an environment in the folder, and install the wheel there with these extras."""
+    """Create an environment in the folder, and install the wheel with these extras in it."""
     home, environment = folder / "home", folder / "environment"
     home.mkdir()
     built = wheel(folder / "dist")

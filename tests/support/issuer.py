@@ -62,7 +62,7 @@ class Issuer:
         return jwt.encode(self.claims(**claims), key, algorithm, headers={"kid": kid, **(headers or {})})
 
     def fetches(self) -> int:
-        """Return the number of requests for the keys."""
+        """Return how often clients have fetched the issuer's keys."""
         return self.requested_paths.count("/jwks.json")
 
     def answer(self, path: str) -> Any:

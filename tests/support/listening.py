@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 @contextmanager
 def listening(app: ASGIApp, port: int = 0) -> Iterator[str]:
-    """Yield the app's URL until the block ends."""
+    """Serve the app until the block ends; yield its URL."""
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

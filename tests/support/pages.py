@@ -126,7 +126,7 @@ def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
     """
     parts = [_PRELUDE]
     for block in blocks(page):
-        # Print a line break first, because the output before may end without one.
+        # Print a line break first, because the output of the block before may end without one.
         parts.append(f"printf '\\n{_MARK}%s\\n' {block.line}")
         if block.title:
             parts.append(f"mkdir -p $(dirname {shlex.quote(block.title)})")

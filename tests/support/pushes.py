@@ -30,7 +30,7 @@ def a_config(config_id: str = "p-1", **said: Any) -> PushConfig:
 
 @dataclass
 class Pushes:
-    """One conversation in a task store, and the push configs of its tasks."""
+    """Conversation in a task store, together with the push configs of its tasks."""
 
     chat: StoreConversation
     configs: PushConfigs
@@ -52,7 +52,7 @@ class Pushes:
         return found[0]
 
     async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0) -> Claim:
-        """Claim the config."""
+        """Claim the push config for a delivery, and return the claim."""
         until = self.clock.now() + timedelta(seconds=seconds)
         claim = await self.configs.claim(await self.delivery(config_id), until=until)
         assert claim is not None

@@ -11,7 +11,7 @@ _COUNTED = (
 
 
 def received(stack: LocalStack, queue: str) -> list[str]:
-    """Return the bodies of the queue's next messages; wait until there is one, because a redrive takes time."""
+    """Return the bodies of the queue's next messages; wait for the first one, because a redrive takes time."""
     for _ in range(6):
         answer = stack.client("sqs").receive_message(QueueUrl=stack.physical_id(queue), WaitTimeSeconds=20)
         if "Messages" in answer:

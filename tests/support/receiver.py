@@ -111,11 +111,11 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Behaviour:
 
 
 async def dies(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
-    """Read the request, and close the connection without a response."""
+    """Close the connection after reading the request, without a response."""
 
 
 async def talks_nonsense(_: ReceivedPost, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Respond in another protocol."""
+    """Respond with bytes that are not HTTP."""
     writer.write(b"SSH-2.0-OpenSSH_9.7\r\n")
     await writer.drain()
 

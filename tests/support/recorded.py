@@ -1,4 +1,4 @@
-"""Recorded Lambda events of tests/events, and events of the same entry points for other requests."""
+"""Lambda events recorded in tests/events, and events of the same HTTP entry points made for other requests."""
 
 import base64
 import json

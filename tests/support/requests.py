@@ -1,4 +1,4 @@
-"""Request shared by the tests of the engine."""
+"""SendMessage request that the tests of the engine share."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store,
 
 
 class Savers:
-    """Task store and checkpoint savers in one table; the store's fences guard the checkpoints."""
+    """Task store and checkpoint savers in one table. A checkpoint is refused if the turn's fence is outdated."""
 
     def __init__(self, tasks: TaskStore, table: Table, blobs: Blobs, clock: Clock) -> None:
         self.tasks, self.table, self.blobs, self._clock = tasks, table, blobs, clock
@@ -76,7 +76,7 @@ def fence_of(begun: TurnStarted) -> Fence:
 
 
 class Line:
-    """Connection of a client to DynamoDB; it can fail at any request, until `restart`."""
+    """Connection of a client to DynamoDB; a test can let it fail at any request, until `restart`."""
 
     def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:
         """Call `cut` in place of request `cut_at`, counted from 1, and of all later ones; by default `cut` raises."""

@@ -1,4 +1,4 @@
-"""Real service over a store and an agent, without HTTP."""
+"""Real TaskService over a given store and agent, without HTTP."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -171,7 +171,7 @@ async def http(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def rpc_body(answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON-RPC response in a unary response, or in the only frame of a v0.3 stream."""
+    """Return the JSON-RPC response: that of a unary response, or the only frame of a v0.3 stream."""
     is_stream = answer.headers["content-type"].startswith("text/event-stream")
     ((_, data),) = (
         [line.split(":", 1) for line in answer.text.splitlines() if line.startswith("data:")]

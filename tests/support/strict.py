@@ -1,4 +1,4 @@
-"""Refusals of DynamoDB that AWS documents and emulators lack, as botocore hooks."""
+"""Botocore hooks that refuse what DynamoDB refuses by AWS's documentation, but emulators accept."""
 
 import re
 from datetime import datetime

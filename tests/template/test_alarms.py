@@ -42,7 +42,7 @@ def evaluate(expression: str, values: Mapping[str, float | None]) -> float | Non
     try:
         value: float | None = eval(expression, {"__builtins__": {}}, {**functions, **values})  # noqa: S307  # from our template
     except (TypeError, ZeroDivisionError):
-        # Return no value, because arithmetic with missing data or a division by zero has no result.
+        # Like CloudWatch, return no value for arithmetic with missing data and for a division by zero.
         return None
     return value
 
@@ -80,8 +80,8 @@ def fires(alarm: str, values: Values) -> bool:
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
-def test_new_alarm_does_not_fire(alarm: str) -> None:
-    """Evaluate an alarm whose metrics have no data yet."""
+def test_alarm_without_data_does_not_fire(alarm: str) -> None:
+    """Evaluate each alarm without metric data, as after the first deployment."""
     assert not fires(alarm, {})
 
 
@@ -106,7 +106,7 @@ def test_sweep_without_invocations_reports_missing_data(values: Values) -> None:
     ],
 )
 def test_errors_alarm_fires_at_one_percent(alarm: str, requests: str, errors: str) -> None:
-    """Fire if 1 % of all requests fail: a canary gets 10 % of the requests, so 10 % of its requests fail then."""
+    """Fire if 1 % of all requests fail: a canary gets 10 % of them, so it may fail 10 % of its own requests."""
     assert fires(alarm, {**IDLE, requests: 12_000.0, errors: 120.0})
     assert not fires(alarm, {**IDLE, requests: 12_000.0, errors: 119.0})
     assert fires(alarm, {**IDLE, requests: 2.0, errors: 1.0})

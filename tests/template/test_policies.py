@@ -1,4 +1,4 @@
-"""Policies for template.yaml: the template passes, and each template with one injected mistake fails."""
+"""Policy rules for template.yaml: they accept the template, and refuse it with any one injected mistake."""
 
 import re
 from pathlib import Path
@@ -205,7 +205,7 @@ def test_template_policies_find_planted_mistake(
     pytest.fail(f"not found: {found}")
 
 
-def test_policies_accept_disabled_default_endpoint_of_api(tmp_path: Path) -> None:
+def test_template_policies_accept_disabled_default_api_endpoint(tmp_path: Path) -> None:
     """Add the line of docs/security.md: the API's default endpoint is disabled, and the policies accept this."""
     page = (ROOT / "docs" / "security.md").read_text()
     (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)
@@ -222,7 +222,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("start", VALUES)
-def test_each_value_policy_applies_and_refuses_wrong_values(start: str, documents: list[dict[str, Any]]) -> None:
+def test_each_template_value_policy_refuses_wrong_values(start: str, documents: list[dict[str, Any]]) -> None:
     for end, schema in VALUES[start].items():
         path = f"{start}/{end}"
         assert end == "." or any([*values_at(each, path)] for each in documents), path

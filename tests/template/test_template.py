@@ -85,7 +85,7 @@ def test_console_is_off_by_default(given: dict[str, str], mode: str) -> None:
     assert not is_allowed("Console", "dev"), "a deployed console has no requests beyond A2A"
 
 
-def test_handlers_and_exec_wrapper_exist() -> None:
+def test_handlers_and_exec_wrapper_of_template_exist() -> None:
     for module in ("api", "run_task", "deliver_push", "sweep"):
         assert re.search(r"^(def |async def )?handler\b", (ROOT / f"handlers/{module}.py").read_text(), re.M)
     assert re.search(r"^app\b", (ROOT / "handlers/api.py").read_text(), re.M)
@@ -93,7 +93,7 @@ def test_handlers_and_exec_wrapper_exist() -> None:
 
 
 def test_changed_parameter_publishes_function_version() -> None:
-    """Publish a version for each changed parameter: otherwise the alias would serve the old environment."""
+    """Change a parameter: without a new version, the function's alias would keep the old environment variables."""
     changed = {**EVERY_OPTION, "BaseUrl": "https://other.example.com", "MemorySize": "2048", "LeaseSeconds": "60"}
     changed |= {"MaxTries": "5", "BlockingWait": "100", "RetentionDays": "7", "CardKeyId": "k-1", "Stage": "prod"}
     changed |= {"CardKeyUrl": "https://keys.example.com/", "PushHosts": "a.example", "PushPorts": "444"}
@@ -124,7 +124,7 @@ def test_function_version_description_contains_configuration_version() -> None:
 
 
 def test_replaced_function_versions_are_retained() -> None:
-    """Retain a replaced version, because streams and turns may still run on it."""
+    """Keep a replaced version, because streams and turns may still be running on it."""
     resources = transformed(TEMPLATE)["Resources"].values()
     policies = [
         (each["DeletionPolicy"], each["UpdateReplacePolicy"])
@@ -202,8 +202,8 @@ def test_samconfig_default_environment_equals_dev() -> None:
     assert prod["confirm_changeset"]
 
 
-def test_deployment_all_at_once_ignores_alarms() -> None:
-    """Ignore alarms, so that a fix can be deployed while an alarm is active."""
+def test_all_at_once_deployment_continues_despite_alarms() -> None:
+    """Deploy without a canary: an active alarm must not stop the deployment of a fix."""
     resources = transformed(TEMPLATE, {"Deployment": "AllAtOnce"})["Resources"].values()
     groups = [each["Properties"] for each in resources if each["Type"] == "AWS::CodeDeploy::DeploymentGroup"]
     assert len(groups) == 4
@@ -223,7 +223,7 @@ def test_each_parameter_has_group_and_description() -> None:
 
 
 def test_base_url_overrides_domain_name() -> None:
-    """Leave the URL empty without both parameters: the function then takes it from each event."""
+    """Without both parameters the URL is empty, and the function takes it from each event."""
     domain = {"DomainName": "agents.example.com"}
     assert base_url(domain) == "https://agents.example.com"
     assert base_url({**domain, "BaseUrl": "https://other.example.com"}) == "https://other.example.com"
@@ -234,7 +234,7 @@ def base_url(parameters: dict[str, str]) -> str:
     return Template(TEMPLATE, BUILD_PLACE, parameters).environment("ApiFunction")["AION_BASE_URL"]
 
 
-def test_default_deployment_needs_signed_requests() -> None:
+def test_default_deployment_requires_aws_signed_requests() -> None:
     plain = transformed(TEMPLATE)
     methods = api_methods(plain)
     assert len(methods) == 2

@@ -1,4 +1,4 @@
-"""docs/cost.md contains the current request counts, and the meter counts DynamoDB's units correctly."""
+"""docs/cost.md: its request counts are those measured now, by a meter that counts DynamoDB's units correctly."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_changes_of_index_entry_determine_write_units() -> None:
     assert _of_index(INDEX, DUE, {**DUE, "state": {"S": "not in it"}}) == 0
 
 
-def test_item_size_counts_names_and_contents() -> None:
+def test_table_item_size_counts_attribute_names_and_values() -> None:
     assert size({"pk": {"S": "ab"}, "content": {"B": "QUJD"}}) == len("pkabcontent") + 3
     assert size({"n": {"N": "1234"}}) == 1 + 4
 

@@ -12,7 +12,7 @@ from aion_core.garbage import MANY_MODULES, no_garbage_collection
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """Enable the garbage collector after the test, with no frozen objects."""
+    """After the test, enable the garbage collector and unfreeze all objects."""
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -50,7 +50,7 @@ def test_disabled_garbage_collection_stays_disabled() -> None:
 
 
 @pytest.mark.parametrize(("number", "freezes"), [(MANY_MODULES - 1, False), (MANY_MODULES, True)])
-def test_only_large_imports_freeze_objects(number: int, freezes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_imports_call_gc_freeze(number: int, freezes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     with no_garbage_collection():
         import_modules(number, monkeypatch)
     assert bool(gc.get_freeze_count()) is freezes

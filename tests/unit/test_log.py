@@ -82,13 +82,13 @@ def test_log_labels_apply_only_within_their_block(said: LogOutput) -> None:
 
 
 def test_log_fields_of_author_may_have_reserved_names(said: LogOutput) -> None:
-    """logging refuses an `extra` named like an attribute of log records. Labels with such a name are accepted."""
+    """logging raises for an `extra` named like an attribute of its records; our labels may have such a name."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
 
 
-def test_thread_with_copied_context_logs_same_task_id(said: LogOutput) -> None:
+def test_log_line_of_thread_has_task_id_of_turn(said: LogOutput) -> None:
     with log.request("r-1"), log.about(task_id="t-1"):
         thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
         thread.start()
@@ -111,7 +111,7 @@ def test_logged_text_cannot_add_lines(said: LogOutput, message: str) -> None:
 
 
 def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
-    """Fields from `extra` in an author's code are redacted too."""
+    """Log secrets in the message and in `extra`, as an agent's author may do."""
 
     class Header:
         def __str__(self) -> str:
@@ -132,7 +132,7 @@ def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
 
 
 def test_unserializable_value_is_replaced(said: LogOutput) -> None:
-    """The log line is still written, with its ids."""
+    """Log a value that JSON cannot express: the line is written with its ids and a replacement."""
     knot: list[Any] = []
     knot.append(knot)
     with log.about(task_id="t-1"):
@@ -165,7 +165,7 @@ def test_ordinary_words_are_not_redacted(said: LogOutput, word: str) -> None:
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_random_text_is_redacted(said: LogOutput, secret: str) -> None:
+def test_secret_of_random_characters_is_redacted(said: LogOutput, secret: str) -> None:
     with log.request("r-1", [secret]):
         said.logger.info("It says: %s.", secret)
     assert said.lines[0]["message"] == "It says: [redacted]."

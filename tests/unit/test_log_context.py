@@ -23,7 +23,7 @@ AGENTS = "an.authors.agent"
 
 
 class Meets:
-    """Agent that logs, waits until the other concurrent turn has logged too, and logs again."""
+    """Agent that logs, waits until a concurrent turn has logged too, and logs a second line."""
 
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
@@ -39,7 +39,7 @@ class Meets:
 
 
 class Hangs:
-    """Agent that emits a chunk and then waits forever."""
+    """Agent that emits a chunk and then never ends."""
 
     def __init__(self) -> None:
         self.spoke = asyncio.Event()
@@ -56,7 +56,7 @@ class Hangs:
 async def test_concurrent_turns_log_own_ids(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A self-hosted server runs several turns at a time."""
+    """Run two turns in one process, as a self-hosted server does: each line has the ids of its own turn."""
     log.install()
     async with http(parts(Meets()).app()) as client:
         requests = (client.post("/", json=send("hi", message_id=f"m-{n}")) for n in range(2))
@@ -95,7 +95,7 @@ async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixtu
 
 
 async def test_canceled_request_flushes_metrics() -> None:
-    """The runtime loop cancels the app's call shortly before the deadline. The app then still flushes its metrics."""
+    """Cancel the app's call, as the runtime loop does shortly before the deadline: the metrics are still written."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
     served = {"test": ServedAgent(agent, made.card)}

@@ -62,7 +62,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "aion.yaml"
 
 
-async def test_reply_of_test_client_has_text_and_state(config: Path) -> None:
+async def test_ask_returns_reply_with_text_and_state(config: Path) -> None:
     async with serve(config) as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text) == ("completed", "1: hello")
@@ -100,7 +100,7 @@ async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", ["speaker", "both"])
-async def test_test_reply_chunks_are_streamed_words(config: Path, agent: str) -> None:
+async def test_chunks_of_test_clients_reply_are_streamed_words(config: Path, agent: str) -> None:
     async with serve(config, agent=agent) as client:
         reply = await client.ask("speak")
     assert reply.text == "one two three"
@@ -117,14 +117,14 @@ async def test_interrupt_is_answered_by_task_id(config: Path) -> None:
     assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
 
 
-async def test_message_only_response_is_returned_as_reply(config: Path) -> None:
+async def test_ask_returns_reply_for_response_without_task(config: Path) -> None:
     async with serve(config, agent="brief") as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)
     assert reply.context_id
 
 
-async def test_parts_of_test_message_follow_text(config: Path) -> None:
+async def test_ask_sends_parts_after_its_text(config: Path) -> None:
     async with serve(config) as client:
         reply = await client.ask("see", parts=[Part(text=" this")])
         with pytest.raises(InvalidParamsError, match="parts is empty"):
@@ -148,7 +148,7 @@ async def test_served_test_agent_ignores_process_environment(config: Path, monke
 
 
 async def test_variables_of_config_are_set_only_while_serving(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The secrets of aion.yaml are for deployments only, so `serve` does not read them from AWS."""
+    """`serve` sets the variables of aion.yaml, but reads none of its secrets from AWS."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
     config.write_text(YAML.replace("aion:\n", declared))

@@ -23,7 +23,7 @@ UNFINISHED = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
 
 
 class AwsSignature(httpx.Auth):
-    """Signature of each request with the credentials of the function's role (AWS Signature Version 4)."""
+    """Authentication of httpx that signs each request with the credentials of the function's role (AWS SigV4)."""
 
     requires_request_body = True
 
@@ -40,13 +40,13 @@ class AwsSignature(httpx.Auth):
 
 
 class PlannerState(MessagesState):
-    """Messages, and the A2A message with its task."""
+    """State of the graph: its messages, and the A2A message that it received with its task."""
 
     a2a_inbox: A2AInbox | None
 
 
 async def plan(state: PlannerState) -> dict[str, Any]:
-    """Ask the weather agent, forward its questions to the client, and make a plan for the weather."""
+    """Ask the weather agent, pass its questions on to the client, and plan the day by the weather."""
     inbox, region = state["a2a_inbox"], os.environ.get("WEATHER_REGION")
     async with httpx.AsyncClient(auth=AwsSignature(region) if region else None, timeout=300) as http:
         try:
@@ -69,7 +69,7 @@ async def plan(state: PlannerState) -> dict[str, Any]:
 
 
 async def ask(client: Client, text: str, **ids: str) -> Task:
-    """Send a message, and return its task when it is finished or waits for an answer."""
+    """Send a message to the weather agent; return the task when it has ended or asks a question."""
     message = Message(role=Role.ROLE_USER, parts=[Part(text=text)], **ids)
     (response,) = [each async for each in client.send_message(SendMessageRequest(message=message))]
     task = response.task

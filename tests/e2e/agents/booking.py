@@ -1,4 +1,4 @@
-"""Graph with one interrupt: it asks for a day, then answers with the number of remembered messages."""
+"""Graph with one interrupt: it asks for a day, then answers with the number of messages in its state."""
 
 from typing import Any
 

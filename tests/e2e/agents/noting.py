@@ -63,7 +63,7 @@ def noted(text: str, step: str) -> Iterator[tuple[str, float]]:
 
 
 def spoken_in(seconds: float) -> str:
-    """Return the text of a step, streamed character by character at about 22 characters a second."""
+    """Return the text of a step; the step streams it character by character, about 22 characters a second."""
     return SENTENCE * math.ceil(seconds / 3)
 
 
@@ -117,7 +117,7 @@ sequence = SequentialAgent(
 
 
 def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
-    """Return the agent's texts in the history of a turn without faults; the last text is the reply.
+    """Return the agent's texts in the task's history after a turn without faults; the last text is the reply.
 
     Messages in the graph's state come after emitted messages, because they are recorded at the end of the turn.
     """

@@ -32,7 +32,7 @@ def pay() -> str:
 
 
 class Speaker(BaseLlm):
-    """Model of both agents: the payer calls the tool first, then each streams its text. A later turn returns its input."""
+    """Model of both agents: the payer calls the tool, then each streams its text. A later turn returns its input."""
 
     model: str = "speaker"
     speaks_for: str

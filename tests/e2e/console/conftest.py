@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def opened(folder: Path) -> Iterator[Opened]:
-    """Start `aion dev` and Chromium."""
+    """Start `aion dev` and Chromium, and open the console."""
     command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
     try:
         with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:

@@ -64,7 +64,7 @@ def send(page: Page, text: str) -> None:
 
 
 def ends(page: Page, state: str = "completed") -> None:
-    """Wait until the console shows the task's state and the stream has ended."""
+    """Wait until the console shows this state of the task, and the stream has ended."""
     expect(page.locator("#state")).to_have_text(state)
     expect(page.locator("#drop")).to_be_disabled()
 

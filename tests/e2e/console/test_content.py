@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
 
 
-def test_markup_of_agent_never_runs(console: Page) -> None:
+def test_script_in_agents_answer_does_not_run(console: Page) -> None:
     title = "Showing · aion console"
     choose(console, "showing")
     send(console, "hostile")
@@ -26,7 +26,7 @@ def test_markup_of_agent_never_runs(console: Page) -> None:
         "[...document.querySelectorAll('#log *')].flatMap((each) => each.getAttributeNames()).filter((name) => name.startsWith('on'))"
     )
     assert attributes == []
-    # Wait until the task list is loaded: if it is replaced during a click, the click is lost.
+    # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
     expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     show(console, "tasks").locator(".task").first.click()
     expect(log).to_contain_text('<script>document.title = "run"</script>')
@@ -59,7 +59,7 @@ def test_injected_markup_is_blocked_by_content_security_policy(console: Page, op
     }""")
     console.wait_for_function("() => window.violated === 'img-src'")
     console.locator("body > img").evaluate("image => image.remove()")
-    # Forget the logged errors, because the browser logs each blocked attempt as an error.
+    # Clear the errors that the browser logged for the blocked attempts: the fixture fails the test for other errors.
     opened.errors.clear()
 
 

@@ -64,7 +64,7 @@ def test_copied_request_runs_in_each_language(console: Page, tmp_path: Path) -> 
         assert "AION_KEY" not in copy
 
 
-def test_dropped_connection_resumes_after_last_event(console: Page, folder: Path, screen: Screen) -> None:
+def test_console_resubscribes_after_last_event_of_dropped_stream(console: Page, folder: Path, screen: Screen) -> None:
     file = f"dropped-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
@@ -83,7 +83,7 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#kill")
-    # Open the gate only after the kill: otherwise the first worker could stream the rest of the text.
+    # Open the gate only after the worker is killed: otherwise it could stream the rest of the text itself.
     expect(show(console, "timeline").locator("#events")).to_contain_text("subscribing again after event")
     (folder / file).touch()
     ends(console)
@@ -102,7 +102,7 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     screenshot(console, "console", screen == (1280, "light"))
 
 
-def test_repeat_button_creates_no_second_task(console: Page) -> None:
+def test_console_repeat_button_creates_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
     before = tasks(console).count()
@@ -142,7 +142,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
         send(console, text)
         ends(console)
         expect(console.locator("#repeat")).to_be_enabled()
-        # Wait until the task list is loaded: if it is replaced during a click, the click is lost.
+        # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
         expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     console.click("#fresh")
     expect(console.locator("#log .message")).to_have_count(0)
@@ -154,7 +154,7 @@ def test_stored_context_and_task_are_shown_again(console: Page) -> None:
     expect(console.locator("#log .user")).to_have_count(2)
     show(console, "tasks")
     context.locator(".task", has_text="hello").click()
-    # Expect a list with one text, because this assertion waits until the chat no longer shows both messages.
+    # Expect a list of one text: unlike a single text, it makes the assertion wait until the other message is gone.
     expect(console.locator("#log .user")).to_have_text(["hello"])
     answer(console, WHOLE)
     ends(console)
@@ -189,7 +189,7 @@ def _task(page: Page, agent: str, context: str) -> str:
     return str(answered["result"]["task"]["id"])
 
 
-def test_click_on_skill_example_fills_message(console: Page) -> None:
+def test_click_on_skill_example_fills_message_field(console: Page) -> None:
     choose(console, "asking")
     expect(console.locator("#log .empty")).to_contain_text("Asking")
     console.locator("#log .empty button", has_text="Book a table for four").click()
@@ -200,7 +200,7 @@ def test_click_on_skill_example_fills_message(console: Page) -> None:
     expect(console.locator("#log .empty")).to_have_count(0)
 
 
-def test_saved_test_passes_until_answer_changes(console: Page, tmp_path: Path) -> None:
+def test_test_saved_by_console_fails_for_other_answer(console: Page, tmp_path: Path) -> None:
     send(console, "hello")
     ends(console)
     file = saved(console, tmp_path)

@@ -111,7 +111,7 @@ def test_session_of_adk_agent_is_shown(console: Page) -> None:
         ends(console)
     entries = show(console, "stored").locator("#entries")
     expect(entries).to_contain_text("ADK session")
-    # Wait for the state after the second turn, because this state closes the opened entries of the first state.
+    # Wait until the page shows the state after the second turn, because this update closes all opened entries.
     expect(entries.locator("ol summary", has_text="counting")).to_have_count(2)
     entries.locator("summary", has_text="current state").click()
     expect(entries.locator("pre")).to_contain_text('"count": 2')

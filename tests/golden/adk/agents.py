@@ -25,7 +25,7 @@ def plain_answer() -> BaseAgent:
 
 
 def partial_only() -> BaseAgent:
-    """Return an agent whose last partial events have no complete event after them."""
+    """Return an agent that ends after partial events: no event with their complete text follows."""
     return yielding_agent(text_event("One."), text_event("Tw", partial=True), text_event("o.", partial=True))
 
 

@@ -8,7 +8,7 @@ from aion_core.protocol.types import Message, Part
 
 
 class Obedient:
-    """Agent controlled by a message's first word: `ask` asks back once, `work` waits for a release, others echo."""
+    """Agent controlled by a message's first word: `ask` asks one question, `work` waits for a release, others echo."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Agents controlled by a test: they wait for the test, and record their work."""
+"""Agents that a test controls: they wait until the test continues them, and record their work."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Source of an ADK agent that counts its turns in the state of its session."""
+"""Source text of an ADK agent that counts its turns in the state of its session."""
 
 ADK = """
 from google.adk.agents import BaseAgent

@@ -1,4 +1,4 @@
-"""Agent that reports its event loop."""
+"""Agent that answers with the id of the event loop on which it runs."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Streams of A2A events, folded as a client of the a2a-sdk folds them."""
+"""Streams of A2A events, folded into a task and texts as a client of the a2a-sdk folds them."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ STREAM_DELTA = "aion:stream-delta"
 
 @dataclass
 class Folded:
-    """Content of a stream."""
+    """Content that a client has after folding a stream."""
 
     texts: list[str] = field(default_factory=list)
     """Finished texts of the stream delta, in order."""

@@ -1,4 +1,4 @@
-"""Isolated imports: a test leaves the modules and the sys.path of the process unchanged."""
+"""Isolated imports: after a test, the process has the modules and the `sys.path` that it had before."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def isolated_imports(folder: Path) -> Iterator[None]:
 
 @cache
 def _outside(folder: Path) -> dict[str, ModuleType]:
-    """Return the cache of modules outside of the folder, by name: a test session imports thousands."""
+    """Return the modules outside of the folder, by name; the result is cached, as a test session imports thousands."""
     return {}
 
 
@@ -49,5 +49,5 @@ def _forget(folder: Path) -> None:
 
 def _places(module: ModuleType) -> list[str]:
     file = getattr(module, "__file__", None)
-    # Use the folders of a package without `__init__.py`, because such a package has no file.
+    # A package without `__init__.py` has no file, only folders.
     return [file] if isinstance(file, str) else [str(place) for place in getattr(module, "__path__", ())]

@@ -117,7 +117,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         (EXTENSION % ("{x: " + "[" * 40 + "]" * 40 + "}"), "this is nested more than 32 levels deep."),
     ],
 )
-def test_one_line_config_error_names_file_and_problem(tmp_path: Path, more: str, sentence: str) -> None:
+def test_config_error_names_file_and_problem_in_one_line(tmp_path: Path, more: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         config(tmp_path, ONE + more)
     assert sentence in str(refusal.value)

@@ -38,6 +38,6 @@ def test_guides_example_is_valid_aion_yaml(tmp_path: Path) -> None:
     assert list(read_agent_configs(file)) == ["helper", "archive"]
 
 
-def test_linked_guides_exist() -> None:
+def test_guides_linked_from_config_guide_exist() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
         assert (Path(__file__).parents[3] / "docs" / guide).is_file()

@@ -38,7 +38,7 @@ def paths(found: Discovered) -> dict[str, str]:
     return {agent_id: agent.path for agent_id, agent in found.agents.items()}
 
 
-def test_aion_yaml_precedes_other_discovered_agents(tmp_path: Path) -> None:
+def test_discovery_prefers_aion_yaml_to_other_agents(tmp_path: Path) -> None:
     put(tmp_path, "aion.yaml", "aion: {limits: {requests_per_minute: 5}, agents: {a: {path: a.py}}}")
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
@@ -52,13 +52,13 @@ def test_aion_yaml_precedes_other_discovered_agents(tmp_path: Path) -> None:
     assert found.limits.requests_per_minute == 5
 
 
-def test_langgraph_json_precedes_agent_files(tmp_path: Path) -> None:
+def test_discovery_prefers_langgraph_json_to_agent_files(tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
     put(tmp_path, "agent.py", ROOT_AGENT)
     assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
 
 
-def test_adk_folder_precedes_python_files(tmp_path: Path) -> None:
+def test_discovery_prefers_adk_folder_to_python_files(tmp_path: Path) -> None:
     put(tmp_path, "agent.py", ROOT_AGENT)
     put(tmp_path, "graph.py", GRAPH)
     found = discover(tmp_path)
@@ -66,7 +66,7 @@ def test_adk_folder_precedes_python_files(tmp_path: Path) -> None:
     assert found.found == f"ADK agent folder {tmp_path.name}."
 
 
-def test_langgraph_json_gives_graphs_requirements_env_and_roots(tmp_path: Path) -> None:
+def test_langgraph_json_is_read_with_all_its_keys(tmp_path: Path) -> None:
     for folder in ("libs/one/src", "libs/two", "pkg"):
         (tmp_path / folder).mkdir(parents=True)
     put(tmp_path, "libs/two/pyproject.toml")
@@ -109,7 +109,7 @@ def test_env_file_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
     assert discover(tmp_path).env_files == (env,)
 
 
-def test_configured_roots_are_import_roots(tmp_path: Path) -> None:
+def test_langgraph_json_dependencies_are_importable(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
     put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
@@ -133,7 +133,7 @@ def test_adk_package_is_imported_by_its_name(code: str, tmp_path: Path) -> None:
     assert discover(tmp_path / "weather").env_files == (nearer,)
 
 
-def test_adk_app_precedes_root_agent(tmp_path: Path) -> None:
+def test_discovery_prefers_adk_app_to_root_agent(tmp_path: Path) -> None:
     put(
         tmp_path, "agent.py", f"{ROOT_AGENT}from google.adk.apps import App\napp = App(name='a', root_agent=root_agent)"
     )

@@ -92,7 +92,7 @@ def test_unknown_secret_source_is_refused(said: str, tmp_path: Path) -> None:
     "key",
     ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
 )
-def test_error_omits_key_given_as_secret_name(key: str, tmp_path: Path) -> None:
+def test_error_hides_api_key_given_as_secret_name(key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as raised:
         read_deployment_config(written(tmp_path, secrets={"KEY": key}))
     assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)

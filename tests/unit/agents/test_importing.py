@@ -1,4 +1,4 @@
-"""Module names of agents' files: one file is one module, by every import and in each process."""
+"""Module names of agents' files: each file is one module, under the same name for every import and in each process."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def put(folder: Path, name: str, text: str = "") -> None:
 
 
 @pytest.mark.parametrize("init", ["src/pkg_of_modules/__init__.py", "notes.txt"], ids=["package", "namespace"])
-def test_all_paths_of_src_file_load_same_module(init: str, tmp_path: Path) -> None:
+def test_all_notations_of_src_path_load_same_module(init: str, tmp_path: Path) -> None:
     put(tmp_path, init)
     put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
     put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
@@ -40,7 +40,7 @@ def test_all_paths_of_src_file_load_same_module(init: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("first", ["mine_of_modules.py", "sub/mine_of_modules.py"])
-def test_agent_file_imported_by_neighbour_is_same_module(first: str, tmp_path: Path) -> None:
+def test_agent_file_imported_by_sibling_file_is_same_module(first: str, tmp_path: Path) -> None:
     put(tmp_path, first, GRAPH)
     folder = (tmp_path / first).parent
     put(folder, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
@@ -53,7 +53,7 @@ def test_agent_file_imported_by_neighbour_is_same_module(first: str, tmp_path: P
     assert mine.__spec__.name == mine.__name__
 
 
-def test_agent_file_imported_first_by_neighbour_is_same_module(tmp_path: Path) -> None:
+def test_agent_file_first_imported_by_sibling_is_same_module(tmp_path: Path) -> None:
     put(tmp_path, "mine_of_modules.py", GRAPH)
     put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
     beside = load_object("beside_of_modules.py:graph", tmp_path).module
@@ -71,7 +71,7 @@ def test_folders_may_contain_equally_named_agent_files(tmp_path: Path) -> None:
 
 
 def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
-    """A `types.py` in a package is `package.types`; the folder comes last on `sys.path`."""
+    """A package's `types.py` must not replace Python's: it is `package.types`, and the folder is last on `sys.path`."""
     put(tmp_path, "pkg_of_modules/__init__.py")
     put(tmp_path, "pkg_of_modules/langgraph.py", "raise RuntimeError\n")
     put(tmp_path, "pkg_of_modules/agent.py", GRAPH)
@@ -80,8 +80,8 @@ def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
     assert sys.path[-1] == str(tmp_path / "pkg_of_modules")
 
 
-def test_module_name_is_the_same_in_each_process(tmp_path: Path) -> None:
-    """Checkpoints store an author's classes with their module's name."""
+def test_agent_files_module_name_is_equal_in_every_process(tmp_path: Path) -> None:
+    """Checkpoints name an author's class by its module, so another process must find the same name."""
     put(tmp_path, "agent.py", "graph = object()\n")
     program = (
         "import sys; from pathlib import Path; from aion_core.agents.objects import load_object; "

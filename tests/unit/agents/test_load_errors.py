@@ -37,7 +37,7 @@ ENDS = 'Code that ends the process, or runs a program, belongs below `if __name_
 
 @dataclass
 class BrokenModule:
-    """Files of an agent and the expected error; `{}` in `where` is the folder."""
+    """Files of a broken agent, and the expected error; `{}` in `where` stands for the folder."""
 
     files: Mapping[str, str | bytes]
     what: str
@@ -373,7 +373,7 @@ BROKEN = {
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("MY_API_KEY", "ACME_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    # Replace stdin by a stream that is no terminal, because a server's process has no terminal.
+    # Replace stdin by a stream that is no terminal, because a server has no terminal either.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with isolated_imports(tmp_path):
         yield
@@ -431,7 +431,7 @@ async def test_agent_file_may_call_asyncio_run_at_import(case: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
-def test_loader_detects_factories_called_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+def test_factory_parameters_decide_if_called_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
     agent = made(tmp_path, "agent.py:make")
     agent.load()
@@ -471,7 +471,7 @@ def test_agent_load_error_has_its_cause(tmp_path: Path) -> None:
 
 
 def test_load_error_names_line_of_agent_not_library(tmp_path: Path) -> None:
-    """A Lambda package has the libraries in the agents' own folder."""
+    """In a Lambda package the libraries are beside the agent's files: the error still names the agent's line."""
     (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
     written(
         tmp_path,

@@ -13,7 +13,7 @@ from aion_core.ports import Emission, TurnRequest
 
 
 class Loaded:
-    """Agent with a given error, or with a slow import."""
+    """Agent whose `load` raises a given error, or waits until the test continues it."""
 
     def __init__(self, error: Exception | None = None, until: threading.Event | None = None) -> None:
         self.is_loaded, self._error, self._until = threading.Event(), error, until
@@ -32,32 +32,32 @@ class Loaded:
 BROKEN = AgentLoadError("agent.py: no such module", do="Install it.")
 
 
-def test_init_loads_every_agent() -> None:
+def test_startup_loads_every_agent() -> None:
     agents = [Loaded(), Loaded()]
     load_in_init(agents)
     assert all(agent.is_loaded.is_set() for agent in agents)
 
 
 @pytest.mark.parametrize("error", [BROKEN, RuntimeError("at import")])
-def test_init_fails_without_any_loaded_agent(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_startup_fails_if_no_agent_loads(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(type(error)):
         load_in_init([Loaded(error), Loaded(error)])
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
-def test_init_continues_beside_a_broken_agent(caplog: pytest.LogCaptureFixture) -> None:
+def test_startup_continues_with_one_broken_agent(caplog: pytest.LogCaptureFixture) -> None:
     sound = Loaded()
     load_in_init([Loaded(BROKEN), sound])
     assert sound.is_loaded.is_set()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_worker_starts_with_broken_agents(caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_starts_although_all_agents_are_broken(caplog: pytest.LogCaptureFixture) -> None:
     load_in_init([Loaded(BROKEN)], fails=False)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
-def test_init_does_not_wait_for_slow_import(caplog: pytest.LogCaptureFixture) -> None:
+def test_startup_does_not_wait_for_slow_import(caplog: pytest.LogCaptureFixture) -> None:
     imported = threading.Event()
     slow = Loaded(until=imported)
     with caplog.at_level(logging.WARNING):
@@ -94,7 +94,7 @@ logging.getLogger("mine").info("ready")
 
 
 @pytest.mark.parametrize("setup", LOGGING)
-def test_agents_logging_setup_keeps_server_log_lines(setup: str, tmp_path: Path) -> None:
+def test_server_logs_despite_logging_setup_in_agent_file(setup: str, tmp_path: Path) -> None:
     source = f"""import logging.config
 from a2a.server.agent_execution import AgentExecutor
 {LOGGING[setup]}
@@ -152,7 +152,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("setup", LOGGING)
-def test_nodes_logging_setup_keeps_server_log_lines(setup: str, tmp_path: Path) -> None:
+def test_server_logs_despite_logging_setup_in_node(setup: str, tmp_path: Path) -> None:
     (tmp_path / "node.py").write_text(NODE.format(setup=LOGGING[setup]))
     (tmp_path / "aion.yaml").write_text("aion: {agents: {node: {path: 'node.py:graph'}}}")
     run = subprocess.run([sys.executable, "-c", SERVED], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -162,7 +162,7 @@ def test_nodes_logging_setup_keeps_server_log_lines(setup: str, tmp_path: Path) 
     assert "OWN ready" in run.stderr.splitlines()
 
 
-def test_console_log_has_only_authors_lines(tmp_path: Path) -> None:
+def test_console_log_omits_info_lines_of_libraries(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
     script = (
         "import logging; from aion_core.dev import console_log; console_log.install(colour=False); import mine, httpx\n"

@@ -50,7 +50,7 @@ def test_missing_package_error_names_environment(file: str, tmp_path: Path) -> N
     assert do.endswith(ELSEWHERE[file])
 
 
-def test_project_with_aion_is_started_by_uv_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_suggests_uv_run_for_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tool").mkdir()
     written(tmp_path, {"tool/uv-receipt.toml": "", "agent.py": "import tabulate_of_test\n"})
     named = NAMED["pyproject.toml"].replace('["Tab', '["aion-lambda[langgraph]", "Tab')
@@ -75,7 +75,7 @@ FRAMEWORKS = {
 
 @pytest.mark.parametrize("line", FRAMEWORKS)
 def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
-    """A separate process, which cannot import the framework, loads the agent."""
+    """Load the agent in a new process in which its framework cannot be imported."""
     module, do = FRAMEWORKS[line]
     written(tmp_path, {"agent.py": f"{line}\n"})
     hidden = f"""

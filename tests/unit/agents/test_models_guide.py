@@ -21,7 +21,7 @@ from tests.support.server import ROOT
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
-    # Pair titles with texts, because they alternate in the split text.
+    # Pair each title with the text after it, because `re.split` returns them alternately.
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
@@ -156,7 +156,7 @@ def test_deployment_accepts_models_guides_parameters() -> None:
 
 
 @pytest.mark.parametrize("section", ["OpenAI", "Anthropic", "Gemini with an API key"])
-def test_template_parameter_is_declared_secrets_arn(section: str, tmp_path: Path) -> None:
+def test_models_guides_template_parameter_is_arn_of_secret(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     (source,) = found.secrets.values()
     asked = template_parameters(found, REGION, ACCOUNT)["AgentSecrets"]
@@ -166,7 +166,7 @@ def test_template_parameter_is_declared_secrets_arn(section: str, tmp_path: Path
     assert f"aws secretsmanager create-secret --name {source.name} " in SECTIONS[section]
 
 
-def test_models_guide_secret_may_be_in_parameter_store(tmp_path: Path) -> None:
+def test_models_guides_secret_may_be_in_parameter_store(tmp_path: Path) -> None:
     (named,) = re.findall(r"`(OPENAI_API_KEY): (ssm:[^`]+)`", SECTIONS["OpenAI"])
     file = tmp_path / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": dict([named]), "agents": {"a": {"path": "a.py"}}}}))

@@ -71,7 +71,7 @@ def test_reexported_agent_is_found(folder: Path) -> None:
 
 
 def test_agent_class_is_instantiated_if_no_instance_exists(folder: Path) -> None:
-    """An instance of an agent has precedence over a class."""
+    """A module has an agent class: it is instantiated, unless the module also has an instance."""
     source = """
 class Mine(StateGraph):
     def __init__(self):

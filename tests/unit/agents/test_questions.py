@@ -6,10 +6,10 @@ from aion_core.protocol.types import to_json
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
 
-def test_metadata_of_question_with_schema_contains_schema() -> None:
+def test_interrupt_metadata_contains_schema_of_answer() -> None:
     metadata = to_json(question_message([Question("i", "Which day?", schema=SCHEMA)]).metadata)
     assert metadata == {"interruptId": "i", "interrupts": [{"id": "i", "text": "Which day?", "schema": SCHEMA}]}
 
 
-def test_metadata_of_question_without_schema_contains_only_id() -> None:
+def test_interrupt_metadata_without_schema_contains_only_id() -> None:
     assert to_json(question_message([Question("i", "Which day?")]).metadata) == {"interruptId": "i"}

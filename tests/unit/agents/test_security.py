@@ -30,7 +30,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
     return read_auth_policies(read_agent_configs(file))
 
 
-def test_each_security_scheme_suffices_by_default(tmp_path: Path) -> None:
+def test_any_declared_security_scheme_suffices_by_default(tmp_path: Path) -> None:
     found = declared(
         tmp_path,
         f"{{jwt: {TOKENS}, o: {{type: oidc, issuer: 'https://o.test/', audience: [x, y], tenant_claim: t}}, "

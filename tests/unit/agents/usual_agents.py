@@ -98,7 +98,7 @@ async def task_of(client: httpx.AsyncClient, request: dict[str, Any]) -> Task | 
 
 
 def check_parts(message: Message | None, expected: UsualTurn) -> None:
-    """Check the parts other than text. A file is compared whole, data by its first key."""
+    """Check the message parts that are not text: a file as a whole, data by its first key."""
     others = [part for part in (message.parts if message else ()) if not part.text]
     assert len(others) == len(expected.parts)
     for part, wanted in zip(others, expected.parts, strict=True):

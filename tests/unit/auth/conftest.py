@@ -1,4 +1,4 @@
-"""Fixtures of the authentication tests: an issuer on a real server, and the app of ApiFunction on the emulator."""
+"""Fixtures of the authentication tests: an issuer of tokens on a real server, and ApiFunction's app on the emulator."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Requests with ids, generated from the served operations, so that new operations are included.
+"""Requests that contain ids, generated from the operations table, so that each new operation is included.
 
 The value of a field is chosen by its name in the operation's protobuf type. A field or an operation without an entry in these
 tables fails the tests.
@@ -83,7 +83,7 @@ class IdRequest:
         return ("red", "blue") if "{tenant}" in self.path else ("",)
 
     def names(self, what: str) -> bool:
-        """Return True if the request has an id of this kind, such as `task`."""
+        """Return True if the request contains an id of this kind, such as `task`."""
         return f"<{what}>" in json.dumps(self.fields)
 
     def to(self, *, tenant: str = "", **ids: str) -> tuple[str, str, bytes]:
@@ -98,7 +98,7 @@ class IdRequest:
             envelope = {"jsonrpc": "2.0", "id": 7, "method": self.operation, "params": params_in_tenant}
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
-        # Map the names of ids in paths, because v0.3 names the task's id `id`, and v1.0 names it `taskId`.
+        # Map the placeholders of paths to the names of ids: v0.3 calls the task's id `id`, and v1.0 calls it `taskId`.
         places = {"{taskId}": "taskId", "{config_id:path}": "id", "{id:path}": "id", "{id}": "id"}
         if "{config_id:path}" in path or (self.old and "Configs" in path):
             places["{id}"] = "taskId"
@@ -119,7 +119,7 @@ class IdRequest:
 async def answered(
     request: IdRequest, send: Callable[..., Awaitable[httpx.Response]], cancel: Callable[[], Awaitable[Any]]
 ) -> httpx.Response:
-    """Return the response to the request. `cancel` is called once a subscription has begun, and ends its task."""
+    """Return the response. For a subscription, `cancel` is called once it has begun, and ends its task."""
     if request.operation != "SubscribeToTask":
         return await send()
     canceling: list[asyncio.Future[Any]] = []

@@ -1,4 +1,4 @@
-"""Texts that a process still references, reachable from the state of its modules: found by the garbage collector."""
+"""Search for texts that the process still references, starting from the state of modules, by the garbage collector."""
 
 import gc
 import sys
@@ -61,7 +61,7 @@ def _is_foreign(one: Any) -> bool:
         return True
     if isinstance(one, types.ModuleType):
         return one.__name__.partition(".")[0] in _NOT_OURS
-    # Ignore frames of the test's own functions, because they reference the test's requests.
+    # Ignore the frames of the test's own functions, because they hold the secrets that the test sends.
     frame: types.FrameType | None = None
     match one:
         case types.FrameType():

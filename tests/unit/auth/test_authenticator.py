@@ -20,7 +20,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
 
 
 async def test_policy_requirement_may_combine_authentication_schemes(issuer: Issuer, clock: ManualClock) -> None:
-    """The policy requires a token with the scope and a key, or a name and a password."""
+    """The policy requires either a token with the scope and a key, or a user name and a password."""
     both, alone = {"jwt": frozenset({"chat"}), "key": frozenset[str]()}, {"basic": frozenset[str]()}
     app = AuthApp(clock, both, alone, users=USERS, jwt=issuer_scheme(issuer), key=ApiKeyScheme(), basic=BasicScheme())
     token = ("Authorization", f"Bearer {issuer.token()}")
@@ -42,10 +42,10 @@ async def test_policy_requirement_may_combine_authentication_schemes(issuer: Iss
 
 
 @pytest.mark.parametrize(("schemes", "subject"), [(("jwt", "key"), "alice"), (("key", "jwt"), "machine")])
-async def test_first_fulfilled_requirement_identifies_caller(
+async def test_first_fulfilled_policy_requirement_identifies_caller(
     issuer: Issuer, clock: ManualClock, schemes: tuple[str, str], subject: str
 ) -> None:
-    """The order in the policy decides, not that of the headers."""
+    """A request fulfils two requirements: the first one in the policy identifies the caller."""
     entries = [{scheme: frozenset[str]()} for scheme in schemes]
     app = AuthApp(clock, *entries, jwt=issuer_scheme(issuer), key=ApiKeyScheme())
     given = [("Authorization", f"Bearer {issuer.token()}"), ("X-API-Key", await key(app, clock, "machine"))]
@@ -67,7 +67,7 @@ async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, c
 
 
 async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) -> None:
-    """Missing, unknown, wrong, expired and revoked credentials get the same bytes and the same headers."""
+    """Send missing, unknown, wrong, expired and revoked credentials: the responses have equal bytes and headers."""
     app = AuthApp(clock, users=USERS, key=ApiKeyScheme(), basic=BasicScheme())
     live, revoked = await key(app, clock), await key(app, clock)
     expired = await key(app, clock, expires=clock.now() + timedelta(seconds=1))
@@ -90,7 +90,7 @@ async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) 
 
 
 async def test_refusals_of_tokens_of_two_issuers_are_identical(issuer: Issuer, clock: ManualClock) -> None:
-    """The response names neither the issuer nor the cause; its error code only shows that there was a token."""
+    """The response reveals neither the issuer nor the cause, only that the request had a token."""
     with issuing() as other:
         other.add("k-1", "ES256")
         app = AuthApp(clock, jwt=issuer_scheme(issuer), second=issuer_scheme(other))

@@ -55,7 +55,7 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
 
 
 async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
-    """A difference by chance does not occur three times in a row."""
+    """Measure three times: a chance difference does not occur in all three."""
     work = await verifying(clock)
     assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
 
@@ -63,7 +63,7 @@ async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClo
 async def test_timing_measurement_detects_early_comparison_end(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a comparison by character, the measurement finds the difference."""
+    """Measure a comparison that stops at the first wrong character: the test must see a difference."""
 
     def leaks(one: str, other: str) -> bool:
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
@@ -88,7 +88,7 @@ class WorkLog(list[tuple[str, Any]]):
 
 
 async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each refusal costs one read, one hash and one comparison of whole hashes, and has the same response."""
+    """Refuse keys for several reasons: each costs one read, one hash, one comparison, and gets the same response."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
     old = make_key("alice", now=clock.now(), expires=clock.now() + timedelta(seconds=1))
@@ -99,7 +99,7 @@ async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monke
     unknown = make_key("alice", now=clock.now())
     work_log = WorkLog()
     work_log.note(monkeypatch, app.keys, "find", lambda _: None)
-    # Patch these functions for the whole process, because no other code calls them during the test.
+    # Count the calls in the whole process: during the test no other code calls these functions.
     work_log.note(monkeypatch, hashlib, "sha256", lambda text: len(text))
     work_log.note(monkeypatch, hmac, "compare_digest", lambda one, other: (len(one), len(other)))
     answers = []
@@ -113,7 +113,7 @@ async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monke
 
 
 async def test_unknown_basic_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The argon2 parameters of this hash equal those for a wrong password."""
+    """The hash for an unknown user has the same argon2 parameters as that for a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     work_log = WorkLog()
     work_log.note(monkeypatch, PasswordHasher, "verify", lambda _, hashed, __: extract_parameters(hashed))
@@ -134,7 +134,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
 async def test_foreign_and_unknown_task_cost_same_table_requests(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every request makes the same table requests for a foreign and an unknown id, and reads no item."""
+    """Send each request with a foreign and with an unknown id: the table gets the same requests and returns no item."""
     callers = Callers(app, issuer)  # type: ignore[arg-type]
     bobs = await callers.a_task("bob", "hello")
     work_log = WorkLog()

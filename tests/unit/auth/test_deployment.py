@@ -97,7 +97,7 @@ def test_server_start_checks_security_policy_against_entry_points(
 def test_handler_without_authentication_does_not_start(
     tmp_path: Path, security: str, environ: dict[str, str], sentence: str
 ) -> None:
-    """The handler module fails on import, as on Lambda."""
+    """Import the handler as on Lambda: the import raises an error."""
     config = tmp_path / "aion.yaml"
     config.write_text(with_security(security))
     given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
@@ -124,7 +124,7 @@ def test_unknown_entrypoint_authorizer_is_named_in_error(entrypoints: str) -> No
 
 
 async def test_default_stack_requires_aws_signatures(tmp_path: Path) -> None:
-    """The stack is that of the example's `sam deploy`."""
+    """Serve the example with the environment of a default `sam deploy`: its card requires the AWS scheme."""
     environ = {**STACK, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF"}
     app = build_app(Settings.from_environ(environ))
     card = json.loads((await ask(app, "GET", "/.well-known/agent-card.json")).content)
@@ -148,8 +148,8 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_both_lambda_adapters_pass_iam_signer_to_app(tmp_path: Path, entrypoint_url: str) -> None:
-    """Both mangum, for SAM, and our runtime loop pass the signer of the event."""
+def test_mangum_and_runtime_loop_pass_iam_signer(tmp_path: Path, entrypoint_url: str) -> None:
+    """Call the app by mangum, which SAM uses, and by our runtime loop."""
     # Use a policy without a limit, because the test has no table to count requests.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
@@ -195,7 +195,7 @@ REQUIRE = "[{jwt: [chat, read], key: []}, oidc, basic]"
 
 
 async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issuer, users: str) -> None:
-    """The card shows required schemes only."""
+    """The card lists only the schemes that the policy requires."""
     app = guarded(tmp_path, four_schemes(issuer), REQUIRE, AION_BASIC_USERS_FILE=users)
     async with http(app) as client:
         both = (await client.get("/.well-known/agent-card.json")).json()
@@ -244,7 +244,7 @@ async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, use
 
 
 async def test_each_agent_has_its_own_security_policy(tmp_path: Path, issuer: Issuer) -> None:
-    """Each agent's card shows its own policy."""
+    """Serve two agents with different policies: each card shows its agent's policy."""
     two = "security: {schemes: {ours: {type: api-key}}}"
     async with http(guarded(tmp_path, jwt_scheme(issuer), "[{jwt: [chat]}]", two=two)) as client:
         cards = [(await client.get(f"/agents/{id_}/.well-known/agent-card.json")).json() for id_ in ("one", "two")]
@@ -288,7 +288,7 @@ async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issu
 async def test_server_without_authentication_serves_loopback_only(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
-    """This holds for the public card too, and for every HTTP method."""
+    """Send requests under another host name: all are refused, even for the public card."""
     app = deployed(tmp_path, PLAIN, AION_AUTH="off")
     for method, path in (("GET", "/.well-known/agent-card.json"), ("GET", "/tasks"), ("GET", "/health")):
         assert (await ask(app, method, path, headers)).status_code == status
@@ -304,7 +304,9 @@ async def test_server_without_authentication_serves_loopback_only(
         ("{basic: {type: basic}}", {"argon2"}),
     ],
 )
-def test_scheme_libraries_are_imported_lazily(tmp_path: Path, schemes: str, loaded: set[str]) -> None:
+def test_only_declared_authentication_schemes_load_their_libraries(
+    tmp_path: Path, schemes: str, loaded: set[str]
+) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(with_security(f"  security: {{schemes: {schemes}}}\n"))
     (tmp_path / "users.json").write_text("{}")

@@ -74,10 +74,10 @@ def objects(bucket: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("old_binding", ["JSON-RPC", pytest.param("REST", marks=pytest.mark.deep)])
-async def test_responses_contain_no_presigned_url(
+async def test_responses_contain_no_presigned_s3_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, old_binding: str
 ) -> None:
-    """A response has the file's content, not its URL. `old_binding` is tested in v0.3, the other binding in v1.0."""
+    """Each response has the file's content, not its URL in the bucket. `old_binding` is the binding tested in v0.3."""
     signed: list[str] = []
     real = RequestSigner.generate_presigned_url
 

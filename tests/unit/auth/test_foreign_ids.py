@@ -128,7 +128,7 @@ def is_unknown(answer: httpx.Response) -> bool:
         return True
     if answer.headers["content-type"] not in ("application/json", "text/event-stream; charset=utf-8"):
         return False
-    # A v0.3 client gets the error of a streaming method as the only frame of a stream.
+    # v0.3 refuses a streaming method by a stream whose only frame is the error.
     found = [line.removeprefix("data:") for line in answer.text.splitlines() if line.startswith("data:")]
     body = json.loads(found[0] if found else answer.text)
     return isinstance(body, dict) and bool(body.get("error", {}).get("code") == -32001)
@@ -138,8 +138,8 @@ TASKS = [request for request in REQUESTS if request.names("task")]
 STATES = ("hello", "ask", "work")
 
 
-def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -> None:
-    """A path without a request here must be public."""
+def test_requests_with_foreign_ids_cover_every_private_route(tmp_path: Path, issuer: Issuer) -> None:
+    """Each path of the server has a request in these tests, or is public."""
     (tmp_path / "acting.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
@@ -154,7 +154,7 @@ def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -
             tried.add(route.path)  # type: ignore[attr-defined]
     all_paths = {route.path for route in app.router.routes}  # type: ignore[attr-defined]
     public = re.compile(r"(/agents/\w+)?/\.well-known/(agent-card|agent|manifest|jwks)\.json|/health/?")
-    # Leave out paths without a request in the tables: JSON-RPC without a slash, and v0.3's extended card.
+    # Leave out the paths that no request above uses: JSON-RPC without a final slash, and v0.3's extended card.
     others = {"/agents/one", "/agents/two"}
     assert {path for path in all_paths - tried - others if not public.fullmatch(path)} <= {
         path for path in all_paths if path.endswith("/agent/authenticatedExtendedCard")
@@ -162,7 +162,7 @@ def test_foreign_id_requests_cover_every_route(tmp_path: Path, issuer: Issuer) -
 
 
 async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
-    """In each state of the task, the response has the same bytes as for an unknown id, and nothing changes."""
+    """Send Bob's task id as Alice: the response equals that for an unknown id, and nothing changes."""
     async with served(tmp_path, issuer) as callers:
         bobs = [await callers.a_task("bob", text) for text in STATES]
         in_red = await callers.a_task("bob", "ask", tenant="red")
@@ -189,7 +189,7 @@ async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: 
 
 
 async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer) -> None:
-    """The requests that the other tests send with foreign ids succeed for the owner."""
+    """Send the same requests as the owner: they succeed, so their refusal for others is due to the id."""
     async with served(tmp_path, issuer) as callers:
         for request in TASKS:
             tenant = "red" if "{tenant}" in request.path else ""
@@ -213,7 +213,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
     async with served(tmp_path, issuer) as callers:
         for request in about:
             tenant = "red" if "{tenant}" in request.path else ""
-            # Keep Bob's task running: the server would queue a message that reached the task's own context.
+            # Keep Bob's task running, so that a message of Alice that reached its context would be queued there.
             bobs = await callers.a_task("bob", "work", tenant)
             before = await callers.everything("bob", bobs, tenant)
             answers = []
@@ -231,7 +231,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
 
 
 async def test_lists_have_no_foreign_items(tmp_path: Path, issuer: Issuer) -> None:
-    """Other tenants and agents are foreign too."""
+    """List tasks and contexts as other callers, in other tenants and of other agents: Bob's are missing."""
     lists = [request for request in REQUESTS if request.operation in ("ListTasks", "GetContexts")]
     async with served(tmp_path, issuer) as callers:
         for tenant in ("", "red"):

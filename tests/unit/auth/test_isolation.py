@@ -19,7 +19,7 @@ def app(tmp_path: Path, issuer: Issuer) -> FastAPI:
 
 
 async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
-    """Return a finished task of Bob; afterwards the client has Alice's token."""
+    """Finish a task as Bob and return it; from then on the client has Alice's token."""
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
     task: dict[str, Any] = (await client.post("/", json=send("a secret of Bob's"))).json()["result"]["task"]
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
@@ -95,7 +95,7 @@ async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Is
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
         assert (await client.post("/blue/message:send", json=body["params"])).status_code == 404
-        # The owner is another one, because the token has the same subject in another tenant.
+        # The same subject in another tenant is another owner.
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='blue')}"
         assert (await client.get(f"/tasks/{task}")).status_code == 404
         assert (await client.get("/tasks")).json()["totalSize"] == 0
@@ -108,7 +108,7 @@ async def test_token_without_tenant_claim_is_refused(tmp_path: Path, issuer: Iss
         assert (await client.get("/tasks")).status_code == 401
 
 
-async def test_caller_without_tenant_chooses_own_tenants(app: FastAPI, issuer: Issuer) -> None:
+async def test_callers_data_is_separate_in_each_chosen_tenant(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"

@@ -73,7 +73,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 def planted(n: int) -> str:
-    """Return a secret for one place; its number identifies the place."""
+    """Return a secret text for one place in a request; its number tells where it was planted."""
     return f"{SECRET}-{n:03}"
 
 
@@ -194,7 +194,7 @@ def secrets_in(text: str, client: ProbingClient) -> list[str]:
 async def test_logs_and_queues_have_no_client_data(
     app: ASGIApp, issuer: Issuer, logged: io.StringIO, moto: LocalStack
 ) -> None:
-    """Covers DEBUG and the logs of libraries."""
+    """Search all log output, down to DEBUG and that of libraries, and the queues."""
     bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
     client = ProbingClient(app, issuer)
     task = await everything(client)
@@ -209,7 +209,7 @@ async def test_logs_and_queues_have_no_client_data(
     assert "RuntimeError: the agent has a fault" in log_text
     assert secrets_in(log_text, client) == []
     wake_ups, notifications = bodies(moto, "TaskQueue"), bodies(moto, "PushQueue")
-    # Check the logs of two other functions: one runs the turn, one fails to deliver the notification.
+    # Check the logs of the task function, which runs the turn, and of the push function, whose delivery fails.
     logged.truncate(0)
     worker, delivery, soon = build_worker(), build_push(), datetime.now(UTC) + timedelta(seconds=60)
     for body in wake_ups:
@@ -226,7 +226,7 @@ async def test_logs_and_queues_have_no_client_data(
 
 
 async def test_error_responses_have_no_client_data(app: ASGIApp, issuer: Issuer) -> None:
-    """A proxy or the client's log may store a refusal."""
+    """Search error responses, because a proxy or a client may log them."""
     client = ProbingClient(app, issuer)
     for method, params in WRONG:
         answer = await client.rpc(method, params)
@@ -284,7 +284,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 async def test_traces_have_no_client_data(collector: Collector, request: pytest.FixtureRequest, issuer: Issuer) -> None:
-    """Covers errors in spans, as exported to a collector."""
+    """Search the traces received by a collector, including the spans of errors."""
     client = ProbingClient(request.getfixturevalue("app"), issuer)
     task = await everything(client)
     with pytest.raises(ValueError), trace.get_tracer("an.author").start_as_current_span("raising"):
@@ -303,7 +303,7 @@ async def test_function_output_has_no_client_data(
     issuer: Issuer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Covers log lines and metrics of a deployed function."""
+    """Search the log lines and the metrics of deployed functions."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "a-function")
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

@@ -63,7 +63,7 @@ def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
 
 
 def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
-    """Return a function sending requests of this caller."""
+    """Return a function that sends requests as this caller."""
     token = issuer.token(sub=who)
 
     async def send(method: str, target: str, body: Any = None) -> httpx.Response:
@@ -87,7 +87,7 @@ async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
         assert (await alice("GET", path)).status_code == 200
-    # A request to any tenant or agent counts, and is refused before its body is read.
+    # Requests to all tenants, agents and paths count together, and are refused before their bodies are read.
     for method, path in (
         ("POST", "/"), ("POST", "/agents/two"), ("POST", "/agents/two/"), ("GET", "/tasks"), ("POST", "/message:send"),
         ("GET", "/blue/tasks"), ("GET", "/v1/tasks"), ("POST", "/agents/one/v1/message:stream"), ("GET", "/nothing"),
@@ -146,10 +146,10 @@ OFF = "{requests_per_minute: null, streams_per_owner: null}"
 
 
 @pytest.mark.parametrize(("configured", "guarded"), [(OFF, True), ("{requests_per_minute: null}", True), ("", False)])
-async def test_unlimited_requests_are_not_counted(
+async def test_requests_are_not_counted_without_a_limit(
     tmp_path: Path, issuer: Issuer, configured: str, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without authentication all callers are one, so there is no default limit."""
+    """There is no default limit without authentication, because all callers would share it."""
 
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
@@ -188,7 +188,7 @@ STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 async def test_stream_limit_refuses_request_before_response_starts(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Covers limits of a task and of a caller. An ended stream makes room."""
+    """Test the limit of a task and that of a caller; after a stream has ended, a new one may open."""
     opened = asyncio.Semaphore(0)
     real = TableRateLimits.open_stream
 

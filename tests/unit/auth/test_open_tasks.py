@@ -85,7 +85,7 @@ async def cancel_all(caller: Ask) -> None:
 
 
 async def test_open_task_limit_applies_to_every_send_request(app: FastAPI, issuer: Issuer) -> None:
-    """The limit covers all agents and tenants of a caller. An ended task makes room."""
+    """Count the tasks of all agents and tenants of a caller; after a task has ended, a new one may start."""
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     first = task_of(await begin(alice, "work", "m-1"))
     task_of(await begin(alice, "work", "m-2", at="/agents/two/"))
@@ -120,7 +120,7 @@ async def test_open_task_limit_applies_to_every_send_request(app: FastAPI, issue
 
 
 async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, issuer: Issuer) -> None:
-    """Examples: a repeat, an answer to an interrupt, a message to a running task."""
+    """At the limit, send a repeat, an answer to an interrupt, and a message to a running task: all are accepted."""
     alice = asking(app, issuer, "alice")
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
     works = task_of(await begin(alice, "work", "m-2", "c-2"))
@@ -170,7 +170,7 @@ async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer:
 
 
 async def test_concurrent_new_tasks_respect_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
-    """All requests are admitted before the store contains any of the tasks."""
+    """Send many messages at once: the limit holds although the store has none of their tasks yet."""
     alice = asking(app, issuer, "alice")
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
     statuses = [answer.status_code for answer in answers]

@@ -1,4 +1,4 @@
-"""Public routes: every other path requires credentials, in any spelling."""
+"""Public routes: every other path requires credentials, whatever its spelling."""
 
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,8 @@ async def test_only_public_routes_are_open(app: FastAPI) -> None:
         assert (await ask(app, method, path)).status_code == 200
 
 
-async def test_card_key_makes_jwks_document_public(tmp_path: Path, issuer: Issuer) -> None:
-    """Without a key for signed cards, `/.well-known/jwks.json` requires credentials like every unknown path."""
+async def test_jwks_document_is_public_if_cards_are_signed(tmp_path: Path, issuer: Issuer) -> None:
+    """Without a key that signs cards, `/.well-known/jwks.json` requires credentials like an unknown path."""
     assert (await ask(guarded(tmp_path, jwt_scheme(issuer)), "GET", KEYS)).status_code == 401
     (tmp_path / "key.pem").write_text(CardKey.generate("ES256")[1], encoding="utf-8")
     app = guarded(tmp_path, jwt_scheme(issuer), AION_CARD_KEY_FILE=str(tmp_path / "key.pem"))
@@ -91,7 +91,7 @@ async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -
 async def test_open_route_check_finds_planted_public_route(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search of `test_only_public_routes_are_open` detects a planted hole."""
+    """Add a public route: `test_only_public_routes_are_open` must find it."""
 
     async def answer(_: Request) -> Response:
         return Response("open")
@@ -145,7 +145,7 @@ SPELLINGS = [
     "/redoc",
     "/favicon.ico",
     "/%F0%9F%92%A9",
-    # Request targets of RFC 9112, 3.2: the absolute form for proxies, and the asterisk form.
+    # Other forms of a request target (RFC 9112, 3.2): absolute, as sent to a proxy, and the asterisk.
     "http://evil.example.com/.well-known/agent-card.json",
     "http://x.test/health",
     "*",
@@ -155,7 +155,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_unusual_path_spellings_require_authentication(app: FastAPI, method: str) -> None:
-    """The response does not reveal the existence of a path."""
+    """All paths get the same refusal, so that it does not reveal which paths exist."""
     bodies = set()
     for path in SPELLINGS:
         answer = await ask(app, method, path, {"content-type": "application/json"}, b"{")
@@ -165,7 +165,7 @@ async def test_unusual_path_spellings_require_authentication(app: FastAPI, metho
 
 
 @pytest.mark.parametrize("path", ["/%2ewell-known/agent-card.json", "/.well-known/agent%2Dcard.json", "/he%61lth"])
-async def test_escaped_public_path_is_public(app: FastAPI, path: str) -> None:
+async def test_percent_encoded_public_path_is_public(app: FastAPI, path: str) -> None:
     assert (await ask(app, "GET", path)).status_code == 200
 
 
@@ -191,7 +191,7 @@ async def test_request_body_is_unread_before_authentication(app: FastAPI) -> Non
 
 
 @pytest.mark.parametrize("on_loopback", [False, True])
-async def test_websocket_is_closed(app: FastAPI, on_loopback: bool) -> None:
+async def test_websocket_connection_is_refused(app: FastAPI, on_loopback: bool) -> None:
     sent: list[object] = []
     served = LoopbackOnlyMiddleware(app) if on_loopback else app
 

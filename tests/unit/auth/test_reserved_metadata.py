@@ -75,7 +75,7 @@ def lookalike_metadata(depth: int = 4) -> dict[str, Any]:
 async def test_metadata_keys_resembling_reserved_names_are_dropped(
     tmp_path: Path, issuer: Issuer, dialect: Dialect
 ) -> None:
-    """Covers the metadata of the request, the message and a part, at every depth."""
+    """Send them in the metadata of the request, the message and a part, at every depth."""
     (tmp_path / "echo_agent.py").write_text(ECHO_INBOX)
     (tmp_path / "aion.yaml").write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}

@@ -54,7 +54,7 @@ graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
 
 
 async def test_agent_receives_callers_permitted_skills(tmp_path: Path, issuer: Issuer) -> None:
-    """The server's metadata replaces the client's."""
+    """The client sends a list of skills in its metadata: the server replaces it by the permitted ones."""
     (tmp_path / "echo_agent.py").write_text(ECHO_METADATA)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
     (tmp_path / "aion.yaml").write_text(AION_YAML % schemes)
@@ -140,7 +140,7 @@ EVERY_WAY = [
 async def test_caller_without_skills_is_forbidden(
     tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
 ) -> None:
-    """The response names the fewest scopes for a skill."""
+    """The response names the smallest set of scopes that would permit a skill."""
     async with http(served(tmp_path, issuer)) as client:
 
         async def call(scopes: str, path: str = path) -> httpx.Response:
@@ -163,8 +163,10 @@ JS_SDK_OF_V03 = {"Accept": "application/json", "Content-Type": "application/json
 
 
 @pytest.mark.parametrize("headers", [JS_SDK_OF_V03, {"A2A-Version": "0.3"}], ids=["js 0.3", "1.0 in its mode for 0.3"])
-async def test_v03_card_form_depends_on_requesting_sdk(tmp_path: Path, issuer: Issuer, headers: dict[str, str]) -> None:
-    """Most SDKs read the schemes in the form of the proto file. The Python SDK of v0.3 sends none of these headers."""
+async def test_v03_card_has_schemes_in_form_of_requesting_sdk(
+    tmp_path: Path, issuer: Issuer, headers: dict[str, str]
+) -> None:
+    """Most v0.3 SDKs read schemes in the proto form; Python's, which sends none of these headers, does not."""
     async with http(served(tmp_path, issuer)) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(scope='chat admin')}"
         card = ParseDict((await client.get("/v1/card", headers=headers)).json(), pb03.AgentCard())
@@ -174,7 +176,7 @@ async def test_v03_card_form_depends_on_requesting_sdk(tmp_path: Path, issuer: I
 
 
 async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
-    """Covers all paths of the extended card. The public card shows all skills with their requirements."""
+    """Request the extended card on each path; the public card shows all skills with their requirements."""
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 

@@ -42,7 +42,7 @@ aion:
 
 
 class Spy:
-    """Spy that searches the process for another caller's marks during the agent's turn."""
+    """Search of this process for the marks of another caller, during the agent's turn."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []
@@ -52,11 +52,11 @@ class Spy:
         self.in_step: asyncio.Barrier | None = None
 
     async def look(self) -> None:
-        """Record the marks reachable now, once; wait for the other turn first if `in_step` is set."""
+        """Search once for reachable marks and record them; with `in_step`, first wait for the other turn."""
         if self.in_step:
             await self.in_step.wait()
         if self.marks and not self.looked:
-            # Search the asyncio tasks too, because no module references the asyncio task of the running turn.
+            # Search the asyncio tasks too: the running turn is referenced by its asyncio task only, not by a module.
             self.looked, self.found = True, next(texts_with(self.marks, asyncio.all_tasks()), None)
 
 
@@ -122,7 +122,7 @@ class MarkedCaller:
 
 
 async def test_warm_environment_retains_no_data_of_caller(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """Covers module state and the responses to the next caller."""
+    """Search the modules' state and the responses to the next caller for the first caller's marks."""
     alice, bob = MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")
     spy.marks = alice.marks
     answers = await alice.session()
@@ -136,7 +136,7 @@ async def test_warm_environment_retains_no_data_of_caller(app: ASGIApp, issuer: 
 
 
 async def test_concurrent_callers_are_isolated(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
-    """A server of `make dev` runs concurrent requests in one process."""
+    """Run the requests of two callers at the same time in one process, as `make dev` does."""
     spy.in_step = asyncio.Barrier(2)
     callers = [MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")]
     alices, bobs = await asyncio.gather(*(caller.session() for caller in callers))

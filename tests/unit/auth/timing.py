@@ -22,7 +22,7 @@ def distinguishability(one: Work, other: Work, *, samples: int = 1500) -> float:
     taken = sorted((_seconds(one if is_one else other), is_one) for is_one in order)
     ranks_of_other, place = 0.0, 0
     while place < len(taken):
-        # Give equal times the middle of their ranks.
+        # Give each of several equal times the mean of their ranks.
         end = place
         while end < len(taken) and taken[end][0] == taken[place][0]:
             end += 1

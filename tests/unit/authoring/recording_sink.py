@@ -18,7 +18,7 @@ from aion_core.protocol.aion.extensions import EventKind
 
 
 class RecordingSink:
-    """ReplySink with the method and arguments of each call in `told`, and the thread's history in `kept`."""
+    """ReplySink that records each call with its arguments in `told`; `kept` is the history that it returns."""
 
     def __init__(self, kept: Sequence[a2a.Message] = ()) -> None:
         self.told: list[tuple[str, Any]] = []

@@ -22,7 +22,7 @@ def run(program: str, *path: Path) -> str:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_graph_imports_no_server_or_other_framework(module: str) -> None:
-    """The SDK's types import starlette.datastructures if it is installed, and no other module of starlette."""
+    """Import a module for authors: it adds no module of starlette to those that the SDK's types import."""
     never = {
         "fastapi",
         "boto3",
@@ -62,7 +62,7 @@ def test_v03_protocol_models_are_imported_on_demand() -> None:
 
 @pytest.mark.parametrize("module", SURFACE)
 def test_public_names_are_defined_in_aion_core(module: str) -> None:
-    """Checkpoints contain the name of the module that defines a class, so it must not change."""
+    """Checkpoints name a class by the module that defines it, so this module must stay the same."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)
     for name in exported.__all__:
@@ -70,7 +70,7 @@ def test_public_names_are_defined_in_aion_core(module: str) -> None:
 
 
 def test_aion_namespace_packages_only_reexport_names() -> None:
-    """`aion` and `aion.shared` have no `__init__.py`. The other files contain only imports."""
+    """`aion` and `aion.shared` must have no `__init__.py`, and their other files only imports."""
     found = [path.relative_to(ROOT / "aion") for path in (ROOT / "aion").rglob("*") if path.is_file()]
     files = {str(path) for path in found if path.suffix != ".pyc"}
     assert files == {

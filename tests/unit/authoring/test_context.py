@@ -47,14 +47,14 @@ async def test_text_reply_is_recorded_for_its_origin(turn: AionContext, sink: Re
 
 
 async def test_thread_post_is_sent_to_given_target(turn: AionContext, sink: RecordingSink) -> None:
-    """The argument `target` overrides the target of the inbound message."""
+    """Call `thread.post` with `target`: it replaces the target of the message that the agent received."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
 async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """The streamed chunks of an iterator form the reply."""
+    """Reply with an iterator: its chunks are streamed, and together they are the reply."""
     heard: list[int] = []
 
     async def speaking() -> AsyncIterator[str]:
@@ -72,7 +72,7 @@ async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink:
 
 
 async def test_reply_iterator_raising_error_leaves_no_reply(turn: AionContext, sink: RecordingSink) -> None:
-    """The chunks before the error are not recorded as a reply."""
+    """Reply with an iterator that raises: the chunks before the error are not recorded."""
 
     async def breaking() -> AsyncIterator[str]:
         yield "Hel"

@@ -38,14 +38,14 @@ def test_file_is_emitted_by_url() -> None:
 
 @pytest.mark.parametrize("encode", [b64encode, encodebytes, urlsafe_b64encode])
 def test_file_is_emitted_by_content(encode: Callable[[bytes], bytes]) -> None:
-    """Base64 text is accepted in each form that Python's functions return."""
+    """Pass the content as base64 text, in each form that Python's functions return."""
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
 
 
 def test_file_is_emitted_in_chunks() -> None:
-    """Without an id from the author, the task and the name identify the artifact."""
+    """Without an artifact id, chunks with the same task and name belong to one artifact."""
     first = emitted(emit_file, base64="AAA=", mime_type="a/b", name="f", is_last_chunk=False)
     last = emitted(emit_file, base64="", mime_type="a/b", name="f", append=True, artifact_id="mine")
     assert [(event.artifact.artifact_id, event.append, event.last_chunk) for event in first + last] == [
@@ -83,7 +83,7 @@ def test_emitted_data_may_be_any_json_value(data: Any) -> None:
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
 
 
-def test_emitted_data_is_copied_with_name_and_chunking() -> None:
+def test_emitted_data_artifact_is_copy_with_given_fields() -> None:
     data = {"rows": [1]}
     [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
     data["rows"].append(2)
@@ -114,7 +114,7 @@ def test_message_is_emitted_whole_or_in_chunks() -> None:
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
-def test_empty_emitted_message_is_dropped_but_closes_chunks() -> None:
+def test_empty_last_chunk_is_emitted_but_empty_message_dropped() -> None:
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
     assert emitted(emit_message, last) == [MessageEmitted(last)]
@@ -139,7 +139,7 @@ def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exc
 
 
 def test_emit_functions_have_signatures_of_seed_programs() -> None:
-    """The signatures include the optional parameter `artifact_id`."""
+    """Compare the parameters; our functions also have the optional `artifact_id`."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
         for emit in (emit_file, emit_data, emit_message, emit_task_metadata)

@@ -77,11 +77,11 @@ class TestAnEnvelope:
             kept.message = Message()  # type: ignore[attr-defined]
 
     def test_envelope_has_json_schema(self, kept: BaseModel) -> None:
-        """LangGraph needs the JSON schemas of the state to describe a graph."""
+        """LangGraph describes a graph by the JSON schemas of its state's types."""
         assert type(kept).model_json_schema()["type"] == "object"
 
 
-def test_inbox_of_newer_version_is_readable() -> None:
+def test_inbox_with_unknown_field_is_readable() -> None:
     assert A2AInbox.model_validate({**INBOX.model_dump(), "later": 1}) == INBOX
 
 
@@ -128,7 +128,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
 def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
-    """If the SDK converts a message to v0.3 (model or JSON), reading it gives the original message."""
+    """Convert a message to v0.3 by the SDK, then read it: the result is the original message."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
     assert outbox_of(older).message == wanted
@@ -195,7 +195,7 @@ NEWER_TASK = {
     ],
 )
 def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any] | None) -> None:
-    """A Message without messageId is accepted too."""
+    """Put a message into the outbox in each accepted form, also without messageId."""
     outbox = outbox_of(value)
     assert outbox.task is None
     assert outbox.message is not None
@@ -215,7 +215,7 @@ def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any
     ],
 )
 def test_outbox_accepts_task_in_every_form(value: Any, task: dict[str, Any]) -> None:
-    """A Task without id is accepted too."""
+    """Put a task into the outbox in each accepted form, also without id."""
     outbox = outbox_of(value)
     assert outbox.message is None
     assert outbox.task is not None
@@ -271,7 +271,7 @@ def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
 
 
 def test_deepest_valid_outbox_is_readable_from_log() -> None:
-    """protobuf writes values that are too deep to be read again. An outbox must not contain such a value."""
+    """protobuf writes values too deep for it to read: an outbox must refuse them."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)
     assert outbox.message is not None

@@ -92,8 +92,8 @@ async def test_event_handler_receives_every_parameter_it_declares() -> None:
     assert given["own"] == 7
 
 
-async def test_langgraph_parameters_are_passed() -> None:
-    """The parameters are passed even if `from __future__ import annotations` turns annotations into strings."""
+async def test_event_handler_receives_langgraphs_injected_parameters() -> None:
+    """Declare LangGraph's parameters in a handler, also with annotations as strings (`__future__`)."""
     written: list[Any] = []
 
     def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:
@@ -151,7 +151,7 @@ async def test_event_handler_may_return_any_node_output() -> None:
 
 
 async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
-    """`interrupt` works in the thread of a `def` handler, and returns the answer there."""
+    """Call `interrupt` in a `def` handler, which runs in a thread: it returns the client's answer."""
     graph = StateGraph(RouterState, context_schema=AionContext)
     graph.add_node("router", create_event_router(on_message=lambda: {"said": interrupt("Which one?")}))
     graph.add_edge(START, "router")
@@ -164,7 +164,7 @@ async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
 
 
 async def test_graph_with_own_context_schema_is_routed() -> None:
-    """The graph's runtime has the author's context, so the router takes the AionContext from the context variable."""
+    """The graph's runtime has another context, so the router reads the AionContext from a context variable."""
 
     class OwnEvent(TypedDict):
         tenant: str

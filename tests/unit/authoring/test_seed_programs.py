@@ -72,7 +72,7 @@ async def test_seed_sync_node_emits_everything() -> None:
     ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
 )
 async def test_seed_node_replies_through_turns_thread(text: str | None, replies: list[str]) -> None:
-    """`runtime.context` has a thread and a message, perhaps None; the node returns `{}`."""
+    """The node uses `runtime.context.thread`, handles a missing message, and returns `{}`."""
     graph = (
         StateGraph(SeedState, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
     )

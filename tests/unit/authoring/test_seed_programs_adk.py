@@ -75,7 +75,7 @@ async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
 
 
 async def test_seed_agents_inbox_contains_request_metadata() -> None:
-    """The metadata has the distribution, network and trace. A client cannot set keys with the prefix `aion:`."""
+    """The inbox has the distribution, network and trace; a client cannot set keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {

@@ -65,7 +65,7 @@ def test_item_survives_dynamodb_encoding() -> None:
     assert decoded_item(encoded_item(item)) == item
 
 
-def test_enum_is_encoded_as_its_value() -> None:
+def test_enum_is_stored_in_dynamodb_as_its_value() -> None:
     assert encoded(PushEvents.ALL) == {"S": PushEvents.ALL.value}
 
 
@@ -164,7 +164,7 @@ def test_empty_change_adds_no_update_expression() -> None:
     assert write_parameters("T", Update(KEY, Change())) == ("Update", {"TableName": "T", "Key": KEY_JSON})
 
 
-def test_update_and_condition_share_attribute_name_placeholder() -> None:
+def test_dynamodb_condition_reuses_attribute_placeholder_of_update() -> None:
     assert write_parameters("T", Update(KEY, Change(values={"a": 2}, only_if=Equals("a", 1)))) == (
         "Update",
         {
@@ -178,20 +178,20 @@ def test_update_and_condition_share_attribute_name_placeholder() -> None:
     )
 
 
-def test_change_of_hundred_attributes_fits_expression() -> None:
+def test_update_of_hundred_attributes_fits_dynamodb_expression() -> None:
     slots = {f"w{number}": b"x" for number in range(100)}
     _, parameters = write_parameters("T", Update(KEY, Change(values={"task_path": "", "expires": 1}, defaults=slots)))
     assert len(parameters["UpdateExpression"]) <= 4096
 
 
-def test_put_request_contains_item_key() -> None:
+def test_dynamodb_put_request_contains_item_key() -> None:
     assert write_parameters("T", Put(KEY, {"a": 1})) == (
         "Put",
         {"TableName": "T", "Item": {**KEY_JSON, "a": {"N": "1"}}},
     )
 
 
-def test_delete_and_check_have_conditions() -> None:
+def test_dynamodb_delete_and_condition_check_contain_condition() -> None:
     conditional = {
         "TableName": "T",
         "Key": KEY_JSON,

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 
 class SecretStore:
-    """Secrets Manager and SSM of the emulator named by the environment variables."""
+    """Secrets Manager and SSM of an emulator; environment variables name the emulator."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -55,7 +55,7 @@ def emulator() -> Iterator[str]:
 
 
 def reach(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
-    """Set the environment variables that make boto3 use the emulator. Return the emulator's secret stores."""
+    """Set the environment variables by which boto3 uses the emulator; return the emulator's secret stores."""
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     for name, value in {
         "AWS_ENDPOINT_URL": endpoint,

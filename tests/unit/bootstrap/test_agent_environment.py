@@ -37,7 +37,7 @@ def aws(server: str, monkeypatch: pytest.MonkeyPatch) -> SecretStore:
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove this test's secret values from log redaction afterwards."""
+    """After the test, remove its secret values from those that the log redacts."""
     monkeypatch.setattr(log, "_always", set())
 
 
@@ -53,7 +53,7 @@ def declared(folder: Path, **secrets: str) -> DeploymentConfig:
 
 
 def now(work: Callable[[], None]) -> None:
-    """Run the work at once and in this thread, instead of in a background thread."""
+    """Run the work immediately in this thread; the code under test would start a background thread."""
     work()
 
 
@@ -129,7 +129,7 @@ def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> No
 
 
 def test_refresh_reads_changed_secret_at_once(tmp_path: Path, clock: ManualClock) -> None:
-    """The server calls `refresh` after the restore of a snapshot, because its secrets may be days old."""
+    """The server refreshes secrets after the restore of a snapshot, because they may be days old."""
     texts = ["first-value", "second-value"]
     said = declared(tmp_path, KEY="name")
     environ: dict[str, str] = {}
@@ -161,7 +161,7 @@ def test_changed_agent_secret_replaces_variable_after_five_minutes(
     assert second not in caplog.text
 
 
-def test_failed_secret_refresh_keeps_value_and_retries(
+def test_failed_secret_refresh_keeps_value_and_is_retried(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, other, first, second = unique(), unique(), unique(), unique()
@@ -175,7 +175,7 @@ def test_failed_secret_refresh_keeps_value_and_retries(
     variables.secrets.refresh_if_due()
     assert variables.environ == {"KEY": first, "OTHER": second}, "one that fails keeps no other back"
     own = [record for record in caplog.records if record.name == "aion_core.bootstrap.agent_environment"]
-    # Ignore the log line about the other secret's change: it is written if an earlier test set the level INFO.
+    # Ignore the log line of level INFO about the other secret: it is written only if an earlier test set this level.
     assert [record.levelname for record in own if record.levelno > logging.INFO] == ["WARNING"]
     assert "Using the last value of a secret. KEY: secret" in caplog.text
     assert second not in caplog.text
@@ -234,7 +234,7 @@ def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock)
     environment.apply()
     clock.move(301)
     environment.refresh_if_due()
-    # Call again for a second turn, while the first read still waits for AWS: this call must not start a second read.
+    # Call it again, as for a second turn, while the first read still waits for AWS: it must not start another read.
     environment.refresh_if_due()
     assert environ == {"KEY": "value-before"}
     may_answer.set()
@@ -242,7 +242,7 @@ def test_turn_never_waits_for_secret_refresh(tmp_path: Path, clock: ManualClock)
     assert environ == {"KEY": "value-after"}
 
 
-def test_secret_refresh_overtaken_by_newer_one_sets_nothing(tmp_path: Path, clock: ManualClock) -> None:
+def test_slow_secret_refresh_does_not_replace_newer_value(tmp_path: Path, clock: ManualClock) -> None:
     values = iter(["value-0", "value-1", "value-2"])
     begun: list[Callable[[], None]] = []
     environ: dict[str, str] = {}
@@ -347,7 +347,7 @@ def test_error_names_unusable_secret_but_not_its_value(
     assert "hunter2" not in problem
 
 
-def test_secret_of_bytes_is_refused(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_binary_agent_secret_is_refused(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
     name = unique()
     aws.secrets.create_secret(Name=name, SecretBinary=b"\x00hunter2")
     assert Variables(tmp_path, clock, A=name).problems() == [f"A: secret {name}: it is binary, but must be text."]

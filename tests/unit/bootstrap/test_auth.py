@@ -109,7 +109,9 @@ def test_forbidden_users_secret_names_missing_permission(
     assert "secretsmanager:GetSecretValue or ssm:GetParameter" in str(raised.value)
 
 
-def test_unreachable_aws_is_named(tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_users_secret_names_unreachable_aws(
+    tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(ConfigurationError, match="cannot be read: EndpointConnectionError"):
         build_app(settings(tmp_path, "arn:aws:ssm:us-east-1:123456789012:parameter/x"))

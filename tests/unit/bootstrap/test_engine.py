@@ -32,7 +32,7 @@ aion:
 async def test_sweep_retries_turn_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
-    """Planned retries beyond the queue's longest delay depend on the sweep. The test shortens all intervals."""
+    """A retry beyond the queue's longest delay has no wake-up message: only the sweep can start it."""
     monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__

@@ -1,4 +1,4 @@
-"""Modules imported by a server until its first answer. They are counted, because imports take most of this time."""
+"""Modules that a server imports until its first answer: few are allowed, because imports take most of this time."""
 
 import json
 import os
@@ -56,7 +56,7 @@ projects' files."""
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Return the modules of a new server process that has completed one message."""
+    """Return the modules that a new server process has imported when it has completed one message."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "agent.py").write_text(GRAPH)
     (folder / "aion.yaml").write_text(AGENT)

@@ -60,7 +60,7 @@ class FunctionOutput:
     capsys: pytest.CaptureFixture[str]
 
     def lines(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the log lines and the metrics since the last call."""
+        """Return the log lines and the metrics written since the last call."""
         written = self.capsys.readouterr().out
         assert SAID not in written
         found = [json.loads(line) for line in written.splitlines()]
@@ -135,7 +135,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """Log lines of the author's code have the ids too. No log line contains the message's text."""
+    """The agent's own log lines have the ids too. No line contains the message's text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
     assert answer == {"batchItemFailures": []}
@@ -159,12 +159,12 @@ def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) ->
     assert counted["TurnDuration"][0] >= 0
     _, again = call("run_task", body_of(WakeUp(head.context)))
     lines, metrics = output.lines()
-    assert metrics == [], "a bell in vain counts nothing, and writes no empty line"
+    assert metrics == [], "an unneeded wake-up message adds no metric and no empty line"
     assert again != request_id
 
 
 def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """The log lines of the second invocation state that it is not a cold start."""
+    """Fail a turn in a second invocation: its log lines have the ids, and state that it is no cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
     _, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -186,7 +186,7 @@ def test_unreadable_queue_message_is_logged_with_id(output: FunctionOutput) -> N
 
 
 async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
-    """No line contains the webhook's URL, and each outcome is counted."""
+    """Deliver push notifications: no line contains the webhook's URL, and each outcome is counted."""
     head = await waiting(moto, SAID)
     push = build_stores(Settings.from_environ(), SystemClock()).push
     assert push is not None
@@ -215,7 +215,7 @@ async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: Loca
 
 
 def test_sweep_emits_its_counts_as_metrics(output: FunctionOutput) -> None:
-    """The sweep emits a count of zero too, because an alarm needs a value."""
+    """A sweep that finds nothing emits zeros, because an alarm needs a value."""
     swept, request_id = call("sweep")
     lines, metrics = output.lines()
     counted = values(metrics)
@@ -228,7 +228,7 @@ def test_sweep_emits_its_counts_as_metrics(output: FunctionOutput) -> None:
 async def test_queued_turn_continues_trace_of_message(
     output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TaskFunction and PushFunction continue the client's trace. A delivery also has its own span."""
+    """The client's trace continues in TaskFunction and PushFunction; a delivery has a span of its own."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     with exported_from_here(monkeypatch) as collector:
         head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})

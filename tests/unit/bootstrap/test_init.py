@@ -61,7 +61,7 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("program", [API, pytest.param(TASK, marks=pytest.mark.deep)], ids=["api", "task"])
 def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
-    """The test starts a new process, because the test process has imported the frameworks already."""
+    """Test it in a new process, because the test process has already imported the frameworks."""
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, check=True, capture_output=True)
     (imported,) = json.loads(done.stdout.splitlines()[-1])

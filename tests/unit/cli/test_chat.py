@@ -40,14 +40,14 @@ def answer_of(*events: StreamResponse) -> Answer:
     return answer
 
 
-def test_whole_message_replaces_streamed_text() -> None:
+def test_chat_replaces_streamed_text_by_whole_message() -> None:
     answer = answer_of(chunk("one ", append=False), chunk("two"))
     assert answer.shown == "one two"
     answer.add(status(TaskState.TASK_STATE_COMPLETED, "one two."))
     assert (answer.shown, answer.state, answer.is_over) == ("one two.", "completed", True)
 
 
-def test_restarted_text_replaces_earlier_chunks() -> None:
+def test_chat_replaces_chunks_when_text_starts_over() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
 
 
@@ -56,14 +56,14 @@ def artifact(text: str, *, append: bool = False) -> StreamResponse:
     return StreamResponse(artifact_update=update)
 
 
-def test_text_of_artifact_is_shown() -> None:
+def test_chat_prints_text_of_artifact() -> None:
     answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
     assert answer.shown == "one two"
     assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
 
 
-def test_printer_prints_artifact_text_after_earlier_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """An executor first reports its progress, then answers with an artifact. Each text is printed once."""
+def test_chat_prints_progress_message_then_artifact_text_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor reports progress in a message, then answers in an artifact: each text is printed once."""
     answer, show = Answer(), PlainPrinter()
     for event in (
         status(TaskState.TASK_STATE_WORKING, "Reading."),
@@ -96,7 +96,7 @@ def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "one two\none three\n"
 
 
-def test_repeated_artifact_is_stored_once() -> None:
+def test_chat_shows_repeated_artifact_once() -> None:
     artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
     update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
     task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
@@ -109,7 +109,7 @@ def test_repeated_artifact_is_stored_once() -> None:
     ("name", "saved"),
     [("a.txt", "a.txt"), ("../../a.txt", "a.txt"), ("..", "file"), ("", "file"), ("c:\\x\\b.txt", "b.txt")],
 )
-def test_file_is_saved_within_folder(tmp_path: Path, name: str, saved: str) -> None:
+def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, saved: str) -> None:
     answer = Answer(parts={"1": Part(raw=b"x", filename=name)})
     folder = tmp_path / "saved"
     assert saved_files(answer, folder) == [folder / saved]
@@ -118,7 +118,7 @@ def test_file_is_saved_within_folder(tmp_path: Path, name: str, saved: str) -> N
     assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
 
 
-def test_file_and_data_are_described() -> None:
+def test_chat_prints_descriptions_of_file_and_data() -> None:
     assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
 

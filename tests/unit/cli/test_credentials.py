@@ -38,7 +38,7 @@ def created(run: RunCommand, *arguments: str) -> str:
 
 
 async def whose(stack: LocalStack, text: str) -> Principal | AuthFailure:
-    """Authenticate with the API key as the server does. Return the principal or the failure."""
+    """Authenticate with the API key as the server does; return the key's principal, or the failure."""
     keys = TableApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKeyScheme(), keys).verify(
         RequestCredentials.from_request([(b"x-api-key", text.encode())], None)

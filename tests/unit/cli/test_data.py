@@ -52,7 +52,7 @@ def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> R
 
 @pytest.fixture
 def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
-    """Owner of a task and an API key."""
+    """Owner who has a task and an API key."""
     owner = Principal(API_KEY_ISSUER, ALICE).owner
     asyncio.run(uses(stack, owner))
     yield owner
@@ -76,7 +76,7 @@ class Terminal(BytesIO):
 
 
 def stores(report: str) -> dict[str, tuple[int, int]]:
-    """Return the numbers of items and of versions of each store, from the printed table."""
+    """Return each store's numbers of items and of versions from the printed table."""
     lines = [re.split(r" {2,}", line) for line in report.splitlines()[1:]]
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
@@ -164,13 +164,13 @@ def test_data_delete_requires_known_bucket(stack: LocalStack) -> None:
     assert "set AION_BUCKET" in failed.stderr
 
 
-def test_data_delete_reports_owner_still_writing(
+def test_data_delete_reports_owner_that_still_writes(
     run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, whole = dynamodb_table(stack), boto3.session.Session.client
 
     def is_written_to(*arguments: Any, **options: Any) -> Any:
-        """Return a client that writes a request count of the owner after each deletion."""
+        """Return a client that, after each deletion, writes a request count of the same owner."""
         client = whole(*arguments, **options)
         request = Put(keys.requests_key(owner), {"full_at": 1})
         client.meta.events.register("after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
@@ -211,7 +211,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
 
 
 async def test_iam_role_arn_selects_owners_of_its_sessions() -> None:
-    """AWS names the session of a role in a signed request by an ARN without the role's path."""
+    """In a signed request AWS names a role's session by an ARN that lacks the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
     }
@@ -237,7 +237,7 @@ INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
 def test_data_delete_covers_every_table_partition() -> None:
-    """A new partition of keys.py must be added to STORES. Otherwise its items are not deleted with their owner."""
+    """Each partition of keys.py must be in STORES: otherwise its items survive the deletion of their owner's data."""
     text = Path(keys.__file__).read_text(encoding="utf-8")
     prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
     assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}

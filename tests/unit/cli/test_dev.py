@@ -18,7 +18,7 @@ GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compil
 
 
 def test_dev_server_connections_send_each_chunk_immediately() -> None:
-    """asyncio sets TCP_NODELAY only on sockets with an explicit protocol."""
+    """asyncio sets TCP_NODELAY only on sockets that name their protocol, so the server must name it."""
     with _listen(0) as listener:
         listener.listen()
         with socket.create_connection(listener.getsockname()):
@@ -47,7 +47,7 @@ def test_open_option_opens_browser_at_server_url(
 
 
 @pytest.mark.parametrize("page", ["console", "development"])
-def test_docs_pages_state_lease_of_development_server(page: str) -> None:
+def test_docs_pages_state_lease_seconds_of_development_server(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     lease = _environment("sqlite", Path(), "", {})["AION_LEASE_SECONDS"]
     assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]
@@ -67,7 +67,7 @@ def test_search_for_parent_project_stops_at_nearest_project(above: str, tmp_path
 @pytest.mark.parametrize(
     ("text", "is_own"), [("Resources: {ApiFunction: {}}", True), ("Resources: {Other: {}}", False)]
 )
-def test_projects_template_precedes_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
+def test_projects_own_template_precedes_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
     assert find_template(tmp_path) == shipped() / "template.yaml"
     own = tmp_path / "template.yaml"
     own.write_text(text)

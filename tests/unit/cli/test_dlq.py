@@ -137,7 +137,7 @@ def test_dlq_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConve
     assert "No messages" in run("redrive", "--queue", "task", "--yes").stderr
 
 
-def test_dlq_redrive_during_running_move_is_refused(
+def test_dlq_redrive_during_earlier_redrive_is_refused(
     run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead(moto, "not of ours")
@@ -172,7 +172,7 @@ def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
     assert run("drop", "--queue", "task", "--yes").exit_code == 2
 
 
-def test_dlq_push_message_names_webhooks_without_event_contents(run: RunCommand, moto: LocalStack) -> None:
+def test_dlq_shows_webhooks_of_push_message_without_events(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
     async def create() -> TaskKey:

@@ -1,4 +1,4 @@
-"""Hints for a wrong command line: similar names, and the right place of a command or option."""
+"""Hints after a wrong command line: similar names, and the correct position of a command or option."""
 
 import pytest
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def run(folder: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    """Run `aion own`, a command that executes this code, in a new process."""
+    """Run a command `aion own`, which executes this code, in a new process."""
     (folder / "authors.py").write_text("import nothing_of_this_name\n")
     main = f"""
 import sys
@@ -79,8 +79,8 @@ def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:
         ("aion_core.dev.supervisor", "dev", 0),
     ],
 )
-def test_interrupted_import_ends_silently(module: str, command: str, code: int, tmp_path: Path) -> None:
-    """Ctrl-C is pressed during the first import of a module."""
+def test_ctrl_c_during_import_prints_no_traceback(module: str, command: str, code: int, tmp_path: Path) -> None:
+    """Press Ctrl-C during the first import of a module: the command prints no traceback."""
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n")
     program = (
         "import sys\n"
@@ -100,7 +100,7 @@ def test_interrupted_import_ends_silently(module: str, command: str, code: int, 
 
 
 def test_commands_are_listed_without_slow_imports() -> None:
-    """`aion --help` and completion with Tab import the definitions of commands, but not the modules that these use."""
+    """Run `aion --help` and complete with Tab: this imports the commands' definitions, but not the modules they use."""
     slow = ("boto3", "fastapi", "httpx", "langchain_core", "pydantic", "rich", "yaml")
     code = f"import sys; import aion_core.cli.main; print([name for name in {slow} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -57,8 +57,8 @@ def test_aws_options_select_profile_region_and_endpoint(moto: LocalStack, tmp_pa
     table = ("--table", moto.physical_id("Table"))
     there = ("--endpoint-url", moto.endpoint, "--region", "us-east-1")
     assert run("key", "list", *table, *there).exit_code == 0
-    # --profile overrides the credentials of the environment. Profile `empty` has no credentials, and the other profile
-    # does not exist.
+    # --profile overrides the credentials in the environment: profile `empty` has no credentials, and the other
+    # profile does not exist.
     (tmp_path / "config").write_text("[profile empty]\nregion = us-east-1\n")
     profiles = operating.runs(
         {**SETTINGS, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_EC2_METADATA_DISABLED": "true"}
@@ -164,7 +164,7 @@ def run() -> RunCommand:
 
 
 def parked(folder: Path, body: str) -> None:
-    """Send a message and receive it more often than allowed, so that it becomes a dead letter."""
+    """Send a message, and receive it until the queue moves it to the dead letter queue."""
     clock = ManualClock()
     queue = SQLiteQueue(open_queues(folder / "queues.db"), "task", clock)
 

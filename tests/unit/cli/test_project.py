@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
 
 
 def older(project: Path, path: str = "template.yaml") -> None:
-    """Replace a file of the project by the file of an older aion-lambda."""
+    """Replace a project's file by the version of an older aion-lambda."""
     old = (project / path).read_text().replace("Description:", "# Older.\nDescription:", 1)
     (project / path).write_text(old)
     base.write(project, {**base.read(project).files, path: old}, "0.0.9")
@@ -54,8 +54,8 @@ def test_new_without_network_suggests_uv_lock(run: RunCommand, tmp_path: Path) -
     assert not (tmp_path / "my-agent" / "uv.lock").exists()
 
 
-def test_new_command_states_origin_of_aion_package(run: RunCommand) -> None:
-    """In the tests, the origin is this repository's folder, because aion-lambda is installed from it."""
+def test_new_command_prints_origin_of_aion_package(run: RunCommand) -> None:
+    """Here aion-lambda is installed from this repository's folder, so the command names this folder."""
     assert f"aion-lambda comes from {shipped()}" in run("new", "my-agent").output
 
 

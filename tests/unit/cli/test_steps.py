@@ -34,7 +34,7 @@ def test_spinner_appears_during_slow_work(tmp_path: Path) -> None:
     assert terminal.wait() == 0
 
 
-def test_spinner_needs_terminal(tmp_path: Path) -> None:
+def test_spinner_is_omitted_without_terminal(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     ran = subprocess.run([sys.executable, str(tmp_path / "slow.py")], input="go\n", capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("read\n", "")
@@ -48,5 +48,5 @@ def test_no_color_removes_colours_on_terminals(tmp_path: Path, no_color: str, co
         aion, ["doctor", "--no-template", "--port", "0"], cwd=str(tmp_path), encoding="utf-8", timeout=60, env=environ
     )
     terminal.expect(pexpect.EOF)
-    # Ignore the escape sequences of a slow check's spinner: they move the cursor, but are no colours.
+    # Search for colours only: a slow check's spinner also prints escape sequences, which move the cursor.
     assert (re.search(r"\x1b\[[\d;]*m", str(terminal.before)) is not None) is colours

@@ -101,7 +101,7 @@ def test_scanned_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConve
     assert [each["since"] for each in json.loads(run("list", "--scan", "--json", "--limit", "3").stdout)] == times[:3]
 
 
-def test_task_list_prints_number_of_hidden_tasks(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_prints_number_of_tasks_beyond_limit(run: RunCommand, chat: StoreConversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))

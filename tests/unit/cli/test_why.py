@@ -68,7 +68,7 @@ def test_why_fails_for_unknown_task(run: RunCommand) -> None:
     assert (unnamed.exit_code, "Name the task: aion why TASK_ID." in unnamed.stderr) == (2, True)
 
 
-def test_why_says_completed_task_needs_no_action(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_reports_completed_task_without_next_step(run: RunCommand, chat: StoreConversation) -> None:
     async def one() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.ends(begun, text="a private answer")
@@ -113,7 +113,7 @@ def test_why_story_has_interrupt_answer_and_cancellation(run: RunCommand, chat: 
         (TaskState.TASK_STATE_AUTH_REQUIRED, "auth-required", "credentials", "credentials"),
     ],
 )
-def test_why_says_interrupted_task_waits_for_client(
+def test_why_reports_interrupted_task_waits_for_client(
     run: RunCommand, chat: StoreConversation, state: TaskState, name: str, needed: str, awaited: str
 ) -> None:
     async def one() -> None:
@@ -196,7 +196,7 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
     )
 
 
-def test_stack_story_joins_events_logs_and_killed_invocations(
+def test_why_story_combines_events_logs_and_killed_invocations(
     moto: LocalStack, chat: StoreConversation, stack: str, write: Write
 ) -> None:
     task_id = f"t-{chat.context.owner}"

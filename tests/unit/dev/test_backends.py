@@ -16,7 +16,7 @@ from tests.support.clock import ManualClock
 
 
 class Ended:
-    """Stand-in for the process of a worker that has ended."""
+    """Stand-in for a worker's process that has already ended."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -32,7 +32,7 @@ async def received_by(folder: Path, clock: ManualClock, receiver: str) -> int:
     return len(found)
 
 
-async def test_messages_of_an_ended_worker_are_released(tmp_path: Path, clock: ManualClock) -> None:
+async def test_queue_messages_of_ended_worker_are_released(tmp_path: Path, clock: ManualClock) -> None:
     files, folder = Files(tmp_path / "store", fresh=False), tmp_path / "store"
     files.start()
     SQLiteQueue(open_queues(folder / "queues.db"), "task", clock).send_blocking("{}")
@@ -43,7 +43,7 @@ async def test_messages_of_an_ended_worker_are_released(tmp_path: Path, clock: M
         assert await received_by(folder, clock, "9") == released
 
 
-async def test_start_releases_messages_of_every_worker(tmp_path: Path, clock: ManualClock) -> None:
+async def test_starting_server_releases_messages_received_before(tmp_path: Path, clock: ManualClock) -> None:
     folder = tmp_path / "store"
     Files(folder, fresh=False).start()
     SQLiteQueue(open_queues(folder / "queues.db"), "task", clock).send_blocking("{}")

@@ -74,7 +74,7 @@ def test_console_traceback_prints_causes_first(tmp_path: Path) -> None:
 
 
 def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """ADK logs an exception at each node, and then the runner logs the same exception."""
+    """ADK logs an exception at each node, and its runner logs it once more."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
@@ -129,8 +129,8 @@ def test_control_characters_of_exception_are_escaped() -> None:
     assert traceback_lines(ValueError("no \x1b[2J\nmore")) == ["ValueError: no \\x1b[2J", "more"]
 
 
-def test_aion_error_is_one_line() -> None:
-    """Such an error is logged, for example, by the sweep after the emulator has ended."""
+def test_aion_error_is_logged_without_traceback() -> None:
+    """One line says enough about such an error, for example that of a sweep after the emulator has ended."""
     try:
         raise StoreUnavailable("ReadTimeoutError")
     except StoreUnavailable as error:

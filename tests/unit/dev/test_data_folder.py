@@ -18,7 +18,7 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AION_DATA_DIR", raising=False)
 
 
-def test_running_dev_server_is_found_from_subfolders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_in_subfolder_finds_running_dev_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = RunningServer(os.getpid(), "http://127.0.0.1:8000", "http://127.0.0.1:9", {"AION_TABLE": "t"})
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_running_dev_server_is_found_from_subfolders(tmp_path: Path, monkeypatch
     assert find_local_server() is None
 
 
-def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_finds_sqlite_store_of_stopped_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / ".aion" / "store"
     store.mkdir(parents=True)
     inner = tmp_path / "a"
@@ -51,7 +51,7 @@ def test_sqlite_store_of_a_stopped_server_is_found(tmp_path: Path, monkeypatch: 
     assert find_local_server() is None
 
 
-def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_ignores_dev_server_with_memory_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     (folder.path / "store").mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_server_with_memory_store_is_not_found(tmp_path: Path, monkeypatch: pyte
 
 
 def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process id in the file proves nothing, because another process may have the same id by now."""
+    """The file names the id of an ended process; another process may have this id now."""
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
     with folder.locked():
@@ -71,7 +71,7 @@ def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_server_file_without_lock_needs_running_process(
+def test_server_file_without_lock_counts_if_process_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ended: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_server_file_without_lock_needs_running_process(
         assert (find_local_server() is None) == is_ended
 
 
-def test_server_starts_while_a_command_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_server_start_waits_for_commands_shared_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = DataFolder(tmp_path / ".aion")
     with folder.locked():
         pass
@@ -127,7 +127,7 @@ def test_removed_data_folder_is_created_again(tmp_path: Path, monkeypatch: pytes
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
-def test_folder_named_like_server_file_is_not_deleted(tmp_path: Path) -> None:
+def test_folder_named_dev_json_is_not_deleted(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "dev.json").mkdir()
     with folder.locked(), pytest.raises(OSError):

@@ -8,7 +8,7 @@ from aion_core.agents.config import read_agent_configs
 from aion_core.dev.greeting import greeting
 
 
-def test_greeting_names_factories_called_per_turn(tmp_path: Path) -> None:
+def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory", per_turn=("two",)).splitlines()
@@ -17,7 +17,7 @@ def test_greeting_names_factories_called_per_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])
-def test_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: str) -> None:
+def test_dev_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: str) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
     lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()

@@ -99,14 +99,14 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-async def test_unfinished_headers_close_connection(begin: bytes) -> None:
+async def test_unfinished_request_headers_reach_time_limit(begin: bytes) -> None:
     async with connected() as (reader, writer):
         writer.write(begin)
         assert await reader.read() == b""
 
 
-async def test_dripping_headers_close_connection() -> None:
-    """Each byte restarts uvicorn's own time limit, but not the time limit of HeaderTimeoutProtocol."""
+async def test_headers_sent_byte_by_byte_reach_time_limit() -> None:
+    """Send headers byte by byte: each byte restarts uvicorn's time limit, but not that of HeaderTimeoutProtocol."""
     async with connected() as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         dripping = asyncio.create_task(drip(writer))
@@ -117,7 +117,7 @@ async def test_dripping_headers_close_connection() -> None:
         await asyncio.wait([dripping])
 
 
-async def test_unread_body_closes_connection_after_response() -> None:
+async def test_connection_with_unread_body_is_closed_after_response() -> None:
     async with connected() as (reader, writer):
         writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12")
         assert (await reader.read()).endswith(b"refused")
@@ -132,20 +132,20 @@ async def test_unread_body_closes_connection_after_response() -> None:
     ],
 )
 async def test_absolute_url_is_accepted_as_request_target(target: str, url: str) -> None:
-    """RFC 9112, 3.2.2: the URL's host replaces the Host header."""
+    """Send a whole URL as target: its host replaces the Host header (RFC 9112, 3.2.2)."""
     async with connected(PatientProtocol) as (reader, writer):
         writer.write(f"GET {target} HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\n\r\n".encode())
         assert (await reader.read()).decode().rpartition("\r\n\r\n")[2] == url
 
 
-async def test_url_without_path_is_root() -> None:
+async def test_request_target_without_path_means_root_path() -> None:
     async with connected(PatientProtocol) as (reader, writer):
         writer.write(b"GET http://here.test HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
-async def test_whole_requests_keep_connection() -> None:
-    """One connection accepts several requests, with headers and bodies sent in pieces."""
+async def test_connection_serves_several_requests_sent_in_pieces() -> None:
+    """Send several requests in pieces over one connection: the server keeps it open."""
     async with connected(PatientProtocol) as (reader, writer):
         for pieces in (
             [b"POST / HTTP/1.1\r\nHost: x\r\n", b"Content-Length: 3\r\n\r\n", b"123"],
@@ -159,8 +159,8 @@ async def test_whole_requests_keep_connection() -> None:
             assert await reader.readexactly(1) == str(3 if len(pieces) == 3 else 0).encode()
 
 
-async def test_slow_answer_keeps_connection() -> None:
-    """Meanwhile an idle connection reaches the time limit and is closed."""
+async def test_slow_response_is_not_cut_by_idle_limit() -> None:
+    """A slow answer outlasts the time limit and still arrives; an idle connection is closed meanwhile."""
     continued.clear()
     async with serving() as port, connection(port) as (reader, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -182,7 +182,7 @@ async def stopping(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[Connectio
         await ends
 
 
-async def test_stopping_server_answers_first_request() -> None:
+async def test_stopping_server_answers_request_on_open_connection() -> None:
     async with stopping(PatientProtocol) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = await reader.read()
@@ -194,7 +194,7 @@ async def test_stopping_server_closes_unused_connection() -> None:
         assert await reader.read() == b""
 
 
-async def test_endless_headers_close_connection() -> None:
+async def test_endless_request_headers_close_connection() -> None:
     async with serving(PatientProtocol) as port, connection(port) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: ")
         # Ignore errors: the client still sends when the server closes the connection.
@@ -215,7 +215,7 @@ async def test_connection_stays_open_after_refused_large_body() -> None:
 
 
 async def test_http2_upgrade_request_is_answered_in_http1() -> None:
-    """Java's client offers HTTP/2 with its first request."""
+    """Offer HTTP/2 as Java's client does with its first request: the server answers in HTTP/1.1."""
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
     async with connected(PatientProtocol) as (reader, writer):
         for headers in (offer, b""):

@@ -40,7 +40,7 @@ def test_written_lines_of_task_are_read(tmp_path: Path, root: logging.Logger) ->
     assert (tmp_path / LOG).stat().st_mode & 0o077 == 0, "messages may quote data of the project"
 
 
-def test_large_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_dev_log_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_file, "LARGEST_BYTES", 100)
     line = {"timestamp": "2026-11-22T21:00:00.000Z", "task_id": "t-1", "context_id": "c-1", "message": "x" * 100}
     path = log_file.prepare(tmp_path, fresh=False)

@@ -70,7 +70,7 @@ async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
 async def test_console_reads_are_logged_only_if_failed(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The console's view of webhooks sends a read each second while it is open."""
+    """While the console shows webhooks, it sends a read each second, which would fill the log."""
     said = await logged(Response(status_code=401), caplog, method="GET", path=path)
     assert said["operation"] == f"GET {path}"
     caplog.clear()

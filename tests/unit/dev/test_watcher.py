@@ -1,4 +1,4 @@
-"""Filter of edits that reload the agents."""
+"""File watcher of `aion dev`: which edits reload the agents."""
 
 from pathlib import Path
 

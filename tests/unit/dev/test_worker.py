@@ -10,7 +10,7 @@ from aion_core.dev.worker import _Worker
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Complete the lifespan."""
+    """ASGI app that only completes the lifespan protocol."""
     while scope["type"] == "lifespan":
         message = await receive()
         await send({"type": f"{message['type']}.complete"})
@@ -22,8 +22,8 @@ async def received(connection: Any) -> Any:
     return connection.recv()
 
 
-async def test_stopping_worker_has_closed_its_listener() -> None:
-    """uvicorn closes its listener up to 0.1 s later. Until then, the old code would answer new requests."""
+async def test_stopping_worker_closes_its_listener_immediately() -> None:
+    """uvicorn alone closes its listener up to 0.1 s later; until then the old code would answer new requests."""
     ours, theirs = multiprocessing.Pipe()
     listener = socket.create_server(("127.0.0.1", 0))
     worker = _Worker(listener, theirs)

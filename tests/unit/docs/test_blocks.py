@@ -1,4 +1,4 @@
-"""Code blocks of all pages: each is run or checked by a test, or the page says beside it what service it needs."""
+"""Code blocks of all pages: a test runs or checks each block, or the page names the service that the block needs."""
 
 import ast
 import json
@@ -68,7 +68,7 @@ def place(block: Block) -> str:
 
 
 def runs(block: Block) -> bool:
-    """Return True if a test runs or checks the block; text blocks are output, and the test below checks YAML."""
+    """Return True if a test runs or checks the block. Output is checked with its command, YAML by the test below."""
     if block.page in SCRIPTS and (block.title or block.language == "sh"):
         return True
     return block.language in ("text", "yaml") or (block.page, block.language) in RUN_BY
@@ -79,7 +79,7 @@ def test_each_block_is_tested_or_marked_needs_aws() -> None:
     assert left == [], f"{len(left)} blocks are neither run nor marked with `Needs AWS.`"
 
 
-def test_blocks_are_run_by_existing_tests() -> None:
+def test_tests_listed_for_code_blocks_exist() -> None:
     used = {(block.page, block.language) for block in ALL}
     assert [entry for entry in RUN_BY if entry[0].startswith("docs/") and entry not in used] == []
     assert [test for test in set(RUN_BY.values()) if not (ROOT / test).is_file()] == []
@@ -127,7 +127,7 @@ AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws
 
 
 def test_aws_commands_are_marked_as_such() -> None:
-    """The words `needs AWS` are at the block, or in the line of the command."""
+    """Look for the words `needs AWS` at the block, or in the line of the command."""
     left = [
         f"{place(block)} {line}"
         for block in SHELL

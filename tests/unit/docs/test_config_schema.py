@@ -35,12 +35,12 @@ def errors(text: str) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(yaml.safe_load(text))]
 
 
-def test_schema_is_generated_from_models() -> None:
+def test_aion_yaml_schema_is_generated_from_models() -> None:
     assert PATH.read_text(encoding="utf-8") == rendered_schema(), "run `make schema`"
     Draft7Validator.check_schema(build_schema())
 
 
-def test_schema_describes_each_key() -> None:
+def test_aion_yaml_schema_describes_each_key() -> None:
     schema = build_schema()
     for name, part in [("", schema), *schema["$defs"].items()]:
         for key, described in part.get("properties", {}).items():
@@ -50,12 +50,12 @@ def test_schema_describes_each_key() -> None:
 
 
 @pytest.mark.parametrize("file", [ROOT / "aion.yaml", *FILES], ids=lambda file: str(file.relative_to(ROOT)))
-def test_schema_accepts_examples(file: Path) -> None:
+def test_aion_yaml_schema_accepts_examples(file: Path) -> None:
     assert errors(file.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
-def test_schema_accepts_documented_configurations(block: str) -> None:
+def test_aion_yaml_schema_accepts_documented_configurations(block: str) -> None:
     # Ignore missing keys, because a page may leave out the agents or an agent's path.
     found = [error for error in errors(block) if "is a required property" not in error]
     assert found == []

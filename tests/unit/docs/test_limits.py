@@ -35,7 +35,7 @@ def in_code(name: str) -> float:
     value = getattr(importlib.import_module(module), constant)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # Count the attempts of a schedule of delays: a first attempt, and one attempt after each delay.
+    # For a list of retry delays, return the number of attempts: the first one, and one after each delay.
     return len(value) + 1 if isinstance(value, Sized) else float(value)
 
 
@@ -84,7 +84,7 @@ async def test_data_and_metadata_have_documented_depths(dialect: Dialect) -> Non
 
     async with http(parts(talking(1)).app()) as client:
         assert await accepts(data, metadata)
-        # Add one more level for HTTP+JSON, because the envelope of JSON-RPC already has one level more.
+        # Nest data one level deeper over HTTP+JSON, because in JSON-RPC the envelope already takes one level.
         more = 1 if dialect.name.startswith("JSON-RPC") else 2
         assert not await accepts(data + more, metadata)
         assert not await accepts(data, metadata + more)

@@ -26,7 +26,7 @@ def test_guide_quotes_existing_log_messages() -> None:
     messages = [message for row in rows("| message |") for message in re.findall(r"`([^`]+)`", row[0])]
     assert len(messages) > 15
     for message in messages:
-        # Search for the text after `internal:`, because the code adds this prefix at run time.
+        # Search the code for the text after `internal:`, because the code adds this prefix at run time.
         said = f'"{message.partition(":")[2]}' if message.startswith("internal:") else message
         assert said in code or message == POWERTOOLS, message
     assert "internal:%s" in code

@@ -1,4 +1,4 @@
-"""README: its commands are those of the quickstart, and its table names the versions in use."""
+"""README: its commands are those of the quickstart, and its table names the locked package versions."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ def commands(block: Block) -> list[str]:
 
 
 def test_readmes_first_commands_are_in_quickstart() -> None:
-    """`make test-deep` runs the quickstart (tests/e2e/test_pages.py), tests/e2e/test_dev.py the commands in a clone."""
+    """`make test-deep` runs the quickstart, and so these commands; tests/e2e/test_dev.py runs the others."""
     known = {command for block in blocks("docs/quickstart.md", "sh") for command in commands(block)}
     for block in blocks("README.md", "sh"):
         if not block.code.startswith(("make ", "curl ")):

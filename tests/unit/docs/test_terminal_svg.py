@@ -19,7 +19,7 @@ def frame(at: float, *panes: str) -> Frame:
     return Frame(at, tuple((line(text), line("")) for text in panes))
 
 
-def test_line_repeated_in_frames_is_drawn_once() -> None:
+def test_svg_draws_line_repeated_in_frames_once() -> None:
     frames = [frame(0, "$ a <b>", ""), frame(1, "$ a <b>", "out"), frame(3, "$ a <b>", "out 2")]
     root = ElementTree.fromstring(svg_of(frames, ["one", "two"], label="A & B"))  # noqa: S314  # our own text
     drawn = ["".join(each.itertext()).rstrip() for each in root.findall(f"{SVG}defs/{SVG}g")]
@@ -30,7 +30,7 @@ def test_line_repeated_in_frames_is_drawn_once() -> None:
     assert root.get("aria-label") == "A & B"
 
 
-def test_frames_are_shown_at_recorded_times() -> None:
+def test_svg_shows_frames_at_recorded_times() -> None:
     text = svg_of([frame(0, "a"), frame(1, "b"), frame(5, "c")], ["one"], label="x")
     assert f"film {5 + LAST_SECONDS:.2f}s step-end" in text
     assert re.findall(r"([\d.]+)%\{transform:translateX\(-?(\d+)px", text)[:3] == [
@@ -49,12 +49,12 @@ def test_text_of_each_style_is_drawn_separately() -> None:
     assert text.count("<rect ") == 3, "the background, the title, and the reversed text"
 
 
-def test_long_pauses_are_shortened() -> None:
+def test_svg_recording_shortens_long_pauses() -> None:
     frames = shortened([frame(1, "a"), frame(1.5, "b"), frame(30, "c")])
     assert [each.at for each in frames] == pytest.approx([0, 0.5, 0.5 + LONGEST_SECONDS])
 
 
-def test_committed_recording_shows_takeover() -> None:
+def test_recording_in_docs_shows_takeover_of_turn() -> None:
     text = "".join(ElementTree.parse(IMAGE).getroot().itertext())  # noqa: S314  # our own file
     assert "aion chat" in text
     assert "took over the turn (try 2)" in text

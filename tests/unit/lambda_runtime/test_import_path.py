@@ -30,14 +30,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         sys.modules.pop(name, None)
 
 
-def test_layers_and_runtime_are_importable(folders: dict[str, Path]) -> None:
+def test_lambda_layers_and_runtime_modules_are_importable(folders: dict[str, Path]) -> None:
     extend(folders["code"], folders["layer"], folders["runtime"])
     for name in ("in_code", "in_layer", "in_site_packages", "in_runtime"):
         importlib.import_module(name)
 
 
 @pytest.mark.parametrize("gone", [[], ["code"], ["code", "site_packages"], ["code", "site_packages", "layer"]])
-def test_code_precedes_layers_and_runtime(folders: dict[str, Path], gone: list[str]) -> None:
+def test_functions_code_precedes_layers_and_runtime(folders: dict[str, Path], gone: list[str]) -> None:
     for name in gone:
         (folders[name] / "everywhere.py").unlink()
     extend(folders["code"], folders["layer"], folders["runtime"])

@@ -148,7 +148,7 @@ async def test_missing_event_body_becomes_empty(missing: dict[str, Any]) -> None
         "requestContext",
         42,
         None,
-        # The following events resemble an HTTP event.
+        # Events that look like an HTTP event, but cannot be read as one:
         {"requestContext": {"routeKey": "$connect", "eventType": "CONNECT"}, "isBase64Encoded": False},
         {"resource": "/", "requestContext": None},
         {"version": "2.0", "requestContext": {"http": {}}},

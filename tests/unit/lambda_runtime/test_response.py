@@ -106,7 +106,7 @@ async def test_asgi_response_messages_convert_to_bytes(messages: list[dict[str, 
         assert bytes(wire.sent) == head(address) + expected
 
 
-async def test_interrupted_response_ends_with_trailers() -> None:
+async def test_response_stopped_at_deadline_ends_with_error_trailers() -> None:
     async with wired() as (wire, api, address):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
@@ -129,7 +129,7 @@ async def test_interrupted_response_ends_with_trailers() -> None:
         )
 
 
-async def test_prelude_waits_for_first_body_message() -> None:
+async def test_response_start_is_replaced_if_app_fails_before_body() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start(200, [(b"set-cookie", b"session=abc")]))
@@ -151,7 +151,7 @@ async def test_prelude_waits_for_first_body_message() -> None:
         ([start()], {"type": "http.response.trailers"}, Stage.HEADERS_BUFFERED),
     ],
 )
-async def test_asgi_message_out_of_order_is_error(
+async def test_asgi_message_out_of_order_raises(
     before: list[dict[str, object]], message: dict[str, object], stage: Stage
 ) -> None:
     async with wired() as (_, api, _):
@@ -171,7 +171,7 @@ async def test_two_asyncio_tasks_send_on_one_connection() -> None:
         invocation = await api.next()
         response = StreamedResponse(lambda: api.begin_response(invocation))
         await response.send(start())
-        response._last_yield = 0.0  # makes the first asyncio task yield to the others
+        response._last_yield = 0.0  # make the first asyncio task yield to the others
         await asyncio.gather(*(response.send(body(b"%d" % number, more=True)) for number in range(10)))
         await response.send(body())
         await response.acknowledged()
@@ -191,7 +191,7 @@ async def test_app_continues_after_lost_connection() -> None:
     await response.acknowledged()
 
 
-async def test_closed_response_drops_asgi_messages() -> None:
+async def test_asgi_messages_after_end_of_response_are_dropped() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start())
@@ -226,8 +226,8 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
     return order
 
 
-async def test_sending_app_yields_to_loop_despite_fast_reader() -> None:
-    # Read the response in a separate process: it only reads, so it is faster than any sender.
+async def test_app_sending_to_fast_reader_yields_to_other_tasks() -> None:
+    # Read the response in a separate process, which does nothing else, so that the reader is faster than the app.
     code = (
         "import socket\n"
         "server = socket.create_server(('127.0.0.1', 0))\n"
@@ -245,12 +245,12 @@ async def test_sending_app_yields_to_loop_despite_fast_reader() -> None:
     await reader.communicate()
 
 
-async def test_sending_app_yields_to_loop_without_reader() -> None:
+async def test_app_sending_without_reader_yields_to_other_tasks() -> None:
     response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 
 
-async def test_app_waits_for_slow_reader() -> None:
+async def test_sending_app_waits_for_slow_reader() -> None:
     async with wired() as (wire, api, _):
         wire.reading.clear()
         exchange = await api.begin_response(INVOCATION)
@@ -271,7 +271,7 @@ async def test_app_waits_for_slow_reader() -> None:
             await response.send(body())
 
         sending = asyncio.create_task(send())
-        # The app sends more bytes than fit into the buffers of both sides. Without waiting, it would fill our buffer.
+        # The app sends more than the buffers of both sides hold, so it must wait before our buffer exceeds its limit.
         while transport.get_write_buffer_size() <= high_water and not sending.done():
             await asyncio.sleep(0)
         wire.reading.set()

@@ -52,7 +52,7 @@ def emulator() -> Iterator[Emulator]:
     ],
 )
 def test_emulator_refuses_requests_of_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
-    """moto would allow cross-site requests, and requests with a foreign host name in the Host header."""
+    """moto itself would accept cross-site requests, and requests with a foreign host name in the Host header."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}", timeout=60)
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)

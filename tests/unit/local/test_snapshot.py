@@ -35,7 +35,7 @@ def write(stack: LocalStack, path: Path) -> None:
     SnapshotFile(path, stack.template).write(stack.emulator)
 
 
-def test_snapshot_restores_all_services(tmp_path: Path) -> None:
+def test_emulator_snapshot_restores_all_services(tmp_path: Path) -> None:
     path, body = tmp_path / "state", b"large" * 100_000
     with stack_of(path, "900000000001") as stack:
         names = stack.environment("ApiFunction")
@@ -56,7 +56,7 @@ def test_snapshot_restores_all_services(tmp_path: Path) -> None:
         assert decrypted["Plaintext"] == b"secret"
         (message,) = stack.client("sqs").receive_message(QueueUrl=names["AION_TASK_QUEUE_URL"])["Messages"]
         assert message["Body"].startswith("received")
-        # Send a transaction, because aion patches moto's transactions, and the patch must work with restored tables.
+        # Send a transaction, because our patch of moto's transactions must also work with restored tables.
         put = {"Put": {"TableName": names["AION_TABLE"], "Item": {**ITEM, "new": {"S": "x"}}}}
         check = {
             "ConditionCheck": {
@@ -92,7 +92,7 @@ def test_emulator_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
         (b"aion snapshot", b"something else", "damaged"),
     ],
 )
-def test_snapshot_of_other_program_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
+def test_emulator_snapshot_of_other_program_is_refused(tmp_path: Path, old: bytes, new: bytes, why: str) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000003") as stack:
         write(stack, path)
@@ -104,7 +104,7 @@ def test_snapshot_of_other_program_is_refused(tmp_path: Path, old: bytes, new: b
 
 
 @pytest.mark.parametrize("length", [0, 5, 200, -1])
-def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
+def test_truncated_emulator_snapshot_is_refused(tmp_path: Path, length: int) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000004") as stack:
         write(stack, path)
@@ -117,7 +117,7 @@ def test_torn_snapshot_is_refused(tmp_path: Path, length: int) -> None:
 
 
 def test_disconnected_queue_poll_receives_no_message(tmp_path: Path) -> None:
-    """A message sent to a killed worker would stay invisible until its timeout."""
+    """Disconnect during a long poll, as a killed worker does: the next message stays visible for others."""
     import socket
 
     with stack_of(tmp_path / "state", "900000000005") as stack:
@@ -158,7 +158,7 @@ def test_paused_emulator_delays_write_until_pause_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", [b"{rubbish", b"[]", b"1", b"\xff\xfe", b""])
-def test_broken_snapshot_header_is_refused(tmp_path: Path, header: bytes) -> None:
+def test_emulator_snapshot_with_broken_header_is_refused(tmp_path: Path, header: bytes) -> None:
     path = tmp_path / "state"
     with stack_of(path, "900000000006") as stack:
         write(stack, path)
@@ -175,7 +175,7 @@ def test_removed_snapshot_folder_is_created_again(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
+def test_release_affects_messages_of_one_receiver(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000008") as stack:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended, living = (client_of("sqs", stack.endpoint, receiver=name) for name in ("ended", "living"))
@@ -187,7 +187,7 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         again = living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
         assert [message["MessageId"] for message in again] == [first["MessageId"]]
         assert second["MessageId"] != first["MessageId"]
-        # Release no message, because the other receiver has received the released message and still runs.
+        # Expect that no message is released: `living` has received the released message, and has not ended.
         stack.emulator.release_messages("ended")
         assert "Messages" not in living.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
         stack.client("sqs").send_message(QueueUrl=queue, MessageBody="c")
@@ -196,8 +196,8 @@ def test_messages_of_one_receiver_are_released(tmp_path: Path) -> None:
         assert living.receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "c"
 
 
-def test_poll_of_released_receiver_fails(tmp_path: Path) -> None:
-    """The receiver's process may have ended during a long poll."""
+def test_long_poll_of_ended_receiver_fails(tmp_path: Path) -> None:
+    """Release the messages of a receiver that still polls, as after its process has ended: its poll fails."""
     with stack_of(tmp_path / "state", "900000000009") as stack, ThreadPoolExecutor() as threads:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended = client_of("sqs", stack.endpoint, receiver="ended")

@@ -16,7 +16,7 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"))
 
 
 class Listener:
-    """Handler that fails a number of times before it succeeds."""
+    """Handler that fails this many times, and then succeeds."""
 
     def __init__(self, *, failures: int = 0) -> None:
         self.heard = 0
@@ -71,7 +71,7 @@ async def test_failing_message_delays_no_other_message(clock: ManualClock) -> No
     work_queue.close()
 
 
-async def test_quiet_method_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -88,7 +88,7 @@ async def test_quiet_method_waits_for_messages_enqueued_by_handlers(clock: Manua
     assert heard == [WAKE_UP] * 3
 
 
-async def test_quiet_method_ignores_wake_up_at_lease_expiry(clock: ManualClock) -> None:
+async def test_quiet_does_not_wait_for_delayed_wake_up(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     await work_queue.enqueue(WakeUp(WAKE_UP.context, 1), delay=30)
@@ -97,7 +97,7 @@ async def test_quiet_method_ignores_wake_up_at_lease_expiry(clock: ManualClock) 
     work_queue.close()
 
 
-async def test_quiet_method_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:
+async def test_quiet_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.open()
@@ -119,7 +119,7 @@ async def test_closed_queue_handles_no_message(clock: ManualClock) -> None:
     assert listener.heard == 0
 
 
-async def test_longest_delay_is_900_seconds(clock: ManualClock) -> None:
+async def test_longest_queue_delay_is_900_seconds(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     await work_queue.enqueue(WAKE_UP, delay=10_000)
@@ -129,7 +129,7 @@ async def test_longest_delay_is_900_seconds(clock: ManualClock) -> None:
     assert listener.heard == 1
 
 
-def test_message_of_thread_waits_for_event_loop(clock: ManualClock) -> None:
+def test_message_enqueued_without_event_loop_is_handled_later(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.enqueue_from_thread(WAKE_UP)
@@ -152,7 +152,7 @@ async def test_messages_without_handler_become_dead_letters(clock: ManualClock) 
 
 
 def test_message_at_end_of_event_loop_is_dropped_silently(clock: ManualClock) -> None:
-    """The loop handles the thread's message in its last step."""
+    """A thread enqueues a message just before the loop ends: no coroutine is left that was never awaited."""
 
     async def ends() -> None:
         queue = MemoryWorkQueue(clock)

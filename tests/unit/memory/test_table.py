@@ -1,4 +1,4 @@
-"""Faults of the memory table by their hooks."""
+"""Memory table: hooks by which a test injects faults."""
 
 import asyncio
 from collections.abc import Sequence
@@ -107,7 +107,9 @@ async def test_table_write_with_lost_response_is_made(table: MemoryTable, faults
 
 
 @pytest.mark.parametrize("reason", [THROTTLED, CAPACITY_EXCEEDED])
-async def test_throttled_item_makes_transaction_unavailable(table: MemoryTable, faults: Planned, reason: str) -> None:
+async def test_throttled_item_makes_transaction_raise_store_unavailable(
+    table: MemoryTable, faults: Planned, reason: str
+) -> None:
     faults.refused[A] = reason
     with pytest.raises(StoreUnavailable):
         await table.transact([ConditionCheck(B, Exists()), Put(A, {})], token="t")
@@ -179,7 +181,7 @@ async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, 
     ],
     ids=["current", "old", "both", "neither"],
 )
-async def test_lagging_index_shows_versions_chosen_by_test(
+async def test_memory_tables_lagging_index_returns_planned_versions(
     table: MemoryTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
 ) -> None:
     async def due(shard: str) -> list[str]:
@@ -209,7 +211,7 @@ async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: P
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
-async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
+async def test_memory_tables_small_pages_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(key, {"due_shard": "s", "due_at": 1}) for key in (A, B, C)])
     faults.page_items = 1
     found, after = [], None
@@ -224,7 +226,7 @@ async def test_small_pages_contain_each_item_once(table: MemoryTable, faults: Pl
     assert (await table.scan()).count == 1
 
 
-async def test_planned_read_fault_changes_returned_not_stored_item(table: MemoryTable) -> None:
+async def test_planned_read_fault_leaves_stored_item_unchanged(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [

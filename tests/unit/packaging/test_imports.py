@@ -1,4 +1,4 @@
-"""Imports and frameworks found in an agent's code, and imports that its package lacks."""
+"""Imports in an agent's code: the frameworks that they need, and imports that the agent's package lacks."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def package(tmp_path: Path) -> Path:
         "def late():\n    import only_late",
     ],
 )
-def test_present_or_optional_import_is_not_missing(statement: str, tmp_path: Path, package: Path) -> None:
+def test_importable_or_optional_module_is_not_reported_missing(statement: str, tmp_path: Path, package: Path) -> None:
     (tmp_path / "agent.py").write_text(statement)
     (tmp_path / "neighbour.py").write_text("")
     (tmp_path / "only_late.py").write_text("import nobody")
@@ -85,7 +85,7 @@ def test_circularly_importing_files_are_read_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CODE)
 def test_imported_package_determines_agents_framework(case: str, tmp_path: Path) -> None:
-    """Code that imports no known framework may need any framework."""
+    """Code without an import of a known framework may need any framework, so it gets all."""
     code, frameworks = CODE[case]
     (tmp_path / "agent.py").write_text(code)
     assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
@@ -101,8 +101,8 @@ def test_imported_package_determines_agents_framework(case: str, tmp_path: Path)
         "from .sub.tree import root",
     ],
 )
-def test_imported_neighbour_file_determines_agents_framework(statement: str, tmp_path: Path) -> None:
-    """The file at `path` may import its agent from other files. A file that no file imports does not count."""
+def test_imported_sibling_file_determines_agents_framework(statement: str, tmp_path: Path) -> None:
+    """The file at `path` imports its agent from another file; files that no file imports are ignored."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)
     (package / "__init__.py").write_text("")

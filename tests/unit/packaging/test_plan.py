@@ -1,4 +1,4 @@
-"""Package plans for a project outside of aion-lambda's repository."""
+"""Package plans, the inputs of a Lambda package, for a project outside of aion-lambda's repository."""
 
 from importlib import metadata
 from pathlib import Path
@@ -36,7 +36,7 @@ def places(made: PackagePlan) -> set[str]:
     return {place for place, _ in made.files if not place.startswith(own)}
 
 
-def test_functions_with_agents_contain_the_project(tmp_path: Path) -> None:
+def test_packages_of_functions_with_agents_contain_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path))
     assert places(made) == {"aion.yaml", "agent.py", "private/words.py", "prompts/hello.txt"}
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "agent.py")]
@@ -44,13 +44,13 @@ def test_functions_with_agents_contain_the_project(tmp_path: Path) -> None:
     assert "google-adk" not in made.requirements
 
 
-def test_functions_without_agents_exclude_the_project(tmp_path: Path) -> None:
+def test_packages_of_functions_without_agents_exclude_project(tmp_path: Path) -> None:
     made = planned(project(tmp_path), "SweepFunction")
     assert places(made) == set()
     assert "langgraph" not in made.requirements
 
 
-def test_package_excludes_developer_code(tmp_path: Path) -> None:
+def test_lambda_package_excludes_aion_dev_and_cli_modules(tmp_path: Path) -> None:
     folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
     assert {"bootstrap", "tasks", "web", "lambda_runtime"} <= folders
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
@@ -94,7 +94,7 @@ def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
     assert "deploy.pem" not in places(planned(folder))
 
 
-def test_another_projects_config_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_refuses_config_of_another_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(FILES["aion.yaml"])
@@ -114,15 +114,15 @@ def test_reserved_module_names_in_project_are_refused(tmp_path: Path, name: str)
         planned(folder)
 
 
-def test_agent_excluded_by_ignore_file_is_refused(tmp_path: Path) -> None:
+def test_build_refuses_agent_excluded_by_gitignore(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / ".gitignore").write_text("agent.py\n")
     with pytest.raises(BuildError, match=r"agent\.py is excluded from the package: matched by \.gitignore"):
         planned(folder)
 
 
-def test_unknown_import_adds_no_framework_to_lock(tmp_path: Path) -> None:
-    """ADK's requirements may conflict with the lock. The build would then fail without naming the unknown import."""
+def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
+    """A framework's requirements may conflict with the lock, and hide the error about the unknown import."""
     (project(tmp_path) / "agent.py").write_text("import no_such_module\ngraph = no_such_module.graph\n")
     (tmp_path / "pyproject.toml").write_text(
         "[project]\nname = 'mine'\nversion = '1'\nrequires-python = '>=3.11'\ndependencies = ['langgraph']"
@@ -134,7 +134,7 @@ def test_unknown_import_adds_no_framework_to_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["agent.py", "private/words.py"])
 @pytest.mark.parametrize("python", ["3.13", "3.99"])
 def test_syntax_error_is_reported_before_dependency_errors(tmp_path: Path, name: str, python: str) -> None:
-    """Unread imports would mean requirements of every framework, which may conflict with the project's."""
+    """Code that cannot be parsed would need every framework, whose requirements may conflict with the project's."""
     file = project(tmp_path) / name
     file.write_text("x = 1\ndef (\n")
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\ndependencies = ['no-such']")

@@ -73,7 +73,7 @@ def test_project_lock_determines_packaged_versions(tmp_path: Path) -> None:
     assert "cowsay" in found
 
 
-def test_stale_lock_is_refused(tmp_path: Path) -> None:
+def test_build_refuses_lock_file_lacking_new_dependency(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna"'))
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna", "cowsay"'))
@@ -110,7 +110,7 @@ def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
-def test_unused_distributions_are_omitted(tmp_path: Path) -> None:
+def test_packaged_requirements_omit_excluded_distributions(tmp_path: Path) -> None:
     assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
 
 

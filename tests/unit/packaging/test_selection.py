@@ -28,7 +28,7 @@ def left_out(folder: Path) -> dict[str, str]:
     return {each.path: each.reason for each in select(folder).left_out}
 
 
-def test_code_and_data_are_selected(tmp_path: Path) -> None:
+def test_code_and_data_files_are_packaged(tmp_path: Path) -> None:
     files = {"agent.py": "", "prompts/hello.txt": "", "src/pkg/__init__.py": "", "aion.yaml": "", "data/a.json": ""}
     assert chosen(written(tmp_path, files)) == set(files)
     assert left_out(tmp_path) == {}
@@ -63,7 +63,7 @@ def test_generated_folders_are_excluded(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_gitignore_applies_below_its_folder(tmp_path: Path) -> None:
+def test_gitignore_excludes_files_below_its_folder_only(tmp_path: Path) -> None:
     written(
         tmp_path,
         {

@@ -1,4 +1,4 @@
-"""Push configs and webhook requests do not show their secrets."""
+"""Push configs and webhook requests: their printed form hides their secrets."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ REQUEST = WebhookRequest({"Authorization": "Bearer hidden-5"}, b"hidden-6")
 
 
 @pytest.mark.parametrize("text", [repr, str, pretty_repr])
-def test_printed_push_records_contain_no_secrets(text: Callable[[object], str]) -> None:
-    """`rich` prints the local variables of a traceback in its own form."""
+def test_repr_of_push_records_contains_no_secrets(text: Callable[[object], str]) -> None:
+    """Print them by `repr` and by `rich`, which prints local variables of a traceback in its own form."""
     assert "config-1" in text(CONFIG)
     assert "hidden" not in text(CONFIG) + text(REQUEST)

@@ -128,7 +128,7 @@ def checked(value: Any) -> Any:
     ids=["values", "defaults", "check"],
 )
 def test_changed_attribute_is_nested_at_most_32_deep(stored: Callable[[Any], Any]) -> None:
-    """The item itself does not count as a level."""
+    """Count the levels of nesting below the item; the item itself is no level."""
     value: Any = ""
     for _ in range(32):
         value = {"a": value}
@@ -157,7 +157,7 @@ def test_table_requests_at_exact_limits_are_accepted() -> None:
     assert semantics.plain(int("1" * 38 + "0")) == int("1" * 38 + "0")
 
 
-def test_missing_condition_is_always_true() -> None:
+def test_write_without_condition_is_always_allowed() -> None:
     assert semantics.holds(None, None)
     assert semantics.holds(None, {"a": 1})
 
@@ -214,7 +214,7 @@ def test_equal_writes_have_equal_fingerprints(one: Write, other: Write) -> None:
 # ── Indexes and pages ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_index_contains_items_with_both_keys() -> None:
+def test_table_index_contains_only_items_with_both_keys() -> None:
     item = {"pk": "p", "sk": "s", "owner": "o", "at": 5, "more": 1}
     entry = {"pk": "p", "sk": "s", "owner": "o", "at": 5}
     assert semantics.index_entry(INDEX, item) == entry
@@ -276,7 +276,7 @@ def test_write_of_invalid_index_key_is_refused(item: Item, reason: str) -> None:
     assert semantics.outcome(Put(KEY, item), None, [INDEX, BY_TEXT]).reason == reason
 
 
-def test_query_page_ends_at_its_limits() -> None:
+def test_query_page_ends_at_size_or_item_limit() -> None:
     half = {"a": "x" * (2**19 - 1)}
     last: list[Item] = [{"a": ""}]
     assert semantics.first_page([half, half]) == ([half, half], False)
@@ -287,7 +287,7 @@ def test_query_page_ends_at_its_limits() -> None:
     assert semantics.first_page([]) == ([], False)
 
 
-def test_stored_value_copy_is_deep() -> None:
+def test_copy_of_stored_value_is_independent() -> None:
     stored = {"texts": ["one", {"two": [b"2", 2, True]}], "set": frozenset({"a"})}
     copy = semantics.copy_stored(stored)
     assert copy == stored

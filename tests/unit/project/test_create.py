@@ -55,7 +55,7 @@ def test_create_refuses_file_in_place_of_folder(tmp_path: Path) -> None:
         create(tmp_path / "my-agent", PROJECT)
 
 
-def test_project_completion_keeps_existing_files(tmp_path: Path) -> None:
+def test_init_keeps_existing_project_files(tmp_path: Path) -> None:
     mine = {
         "helper.py": "graph = 1\n",
         "README.md": "# Mine\n",
@@ -76,19 +76,19 @@ def test_project_completion_keeps_existing_files(tmp_path: Path) -> None:
     )
 
 
-def test_second_project_completion_writes_no_files(tmp_path: Path) -> None:
+def test_second_init_writes_no_files(tmp_path: Path) -> None:
     complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     before = texts(tmp_path)
     assert complete(tmp_path, PROJECT, agents_yaml=None).written == []
     assert texts(tmp_path) == before
 
 
-def test_project_completion_adds_example_to_empty_folder(tmp_path: Path) -> None:
+def test_init_adds_example_agent_to_empty_folder(tmp_path: Path) -> None:
     complete(tmp_path, PROJECT, agents_yaml=None)
     assert texts(tmp_path).keys() >= rendered(PROJECT).keys()
 
 
-def test_project_completion_appends_rule_to_makefile(tmp_path: Path) -> None:
+def test_init_appends_build_rule_to_makefile(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n\techo all")
     made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     text = (tmp_path / "Makefile").read_text()
@@ -97,7 +97,7 @@ def test_project_completion_appends_rule_to_makefile(tmp_path: Path) -> None:
     assert not plan(tmp_path).is_needed
 
 
-def test_project_completion_keeps_authors_makefile_rule(tmp_path: Path) -> None:
+def test_init_keeps_authors_makefile_build_rule(tmp_path: Path) -> None:
     own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
     (tmp_path / "Makefile").write_text(own)
     made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
@@ -105,7 +105,7 @@ def test_project_completion_keeps_authors_makefile_rule(tmp_path: Path) -> None:
     assert any("$(AION) build" in note for note in made.notes)
 
 
-def test_project_completion_refuses_template_of_another_application(tmp_path: Path) -> None:
+def test_init_refuses_template_of_another_application(tmp_path: Path) -> None:
     (tmp_path / "template.yaml").write_text("Resources: {}\n")
     with pytest.raises(ProjectError, match=r"template\.yaml in this folder is not an aion template"):
         complete(tmp_path, PROJECT, agents_yaml=AGENTS)
@@ -119,7 +119,7 @@ def test_project_completion_refuses_template_of_another_application(tmp_path: Pa
         ("requirements.txt", "langgraph\n", "Add it: echo 'aion-lambda[langgraph]>="),
     ],
 )
-def test_project_completion_reports_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
+def test_init_reports_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
     (tmp_path / file).write_text(text)
     made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     assert "pyproject.toml" not in made.written
@@ -128,14 +128,14 @@ def test_project_completion_reports_missing_dependency(tmp_path: Path, file: str
     assert not complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
 
 
-def test_dependency_note_names_origin(tmp_path: Path) -> None:
+def test_missing_dependency_note_contains_origin_of_installation(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("langgraph\n")
     project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))
     [note] = complete(tmp_path, project, agents_yaml=AGENTS).notes
     assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
 
 
-def test_lock_without_network_returns_uv_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creating_lock_file_without_network_returns_uv_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     create(tmp_path / "my-agent", PROJECT)
@@ -145,7 +145,7 @@ def test_lock_without_network_returns_uv_error(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
 def test_projects_makefile_finds_aion_command(tmp_path: Path, in_environment: bool) -> None:
-    """The Makefile's rule runs the `aion` of the project's environment, else the `aion` on PATH."""
+    """The Makefile prefers the `aion` of the project's environment to the `aion` on PATH."""
     create(tmp_path, PROJECT)
     program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")
     program.parent.mkdir(parents=True)

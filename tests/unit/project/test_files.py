@@ -77,7 +77,7 @@ def test_template_of_project_is_complete(tmp_path: Path) -> None:
     assert template.environment("ApiFunction")["AION_CONFIG"] == "aion.yaml"
 
 
-def test_workflow_signs_in_by_oidc_to_deploy_only() -> None:
+def test_workflow_gets_aws_credentials_only_in_deploy_job() -> None:
     workflow = yaml.safe_load(files()[".github/workflows/deploy.yml"])
     assert workflow["permissions"] == {"contents": "read"}
     assert "permissions" not in workflow["jobs"]["test"]
@@ -95,7 +95,7 @@ def test_workflow_signs_in_by_oidc_to_deploy_only() -> None:
     ids=["index", "wheel"],
 )
 def test_workflow_installs_by_pip(origin: Origin, named: str) -> None:
-    """Both requirements name the same source, because pip refuses one package from two sources."""
+    """pip refuses one package from two sources, so both requirements for aion-lambda must name the same source."""
     project = Project("my-agent", "langgraph", origin, tool=PIP)
     workflow = yaml.safe_load(rendered(project)[".github/workflows/deploy.yml"])
     for job, last in (("test", ".venv/bin/pytest"), ("deploy", ".venv/bin/aion deploy --env prod --yes")):
@@ -120,7 +120,7 @@ def test_each_project_file_is_listed_with_its_purpose() -> None:
 
 
 def test_commented_out_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
-    """The file stays valid if a `#` before a key is removed."""
+    """Remove the `#` before a commented-out key: the file is still valid."""
     text = files()["aion.yaml"]
     opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
     (tmp_path / "aion.yaml").write_text(opened)

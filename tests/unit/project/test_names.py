@@ -33,7 +33,7 @@ def test_project_name_of_required_package_is_refused(name: str) -> None:
 
 
 def test_project_name_check_works_without_installed_package() -> None:
-    """`uvx --from 'aion-lambda[local]' aion new` runs `aion new` without the frameworks installed."""
+    """Run as `uvx --from 'aion-lambda[local]' aion new` does: no framework is installed."""
     other_platforms = "httpx2-jsfetch"
     with pytest.raises(PackageNotFoundError):
         distribution(other_platforms)

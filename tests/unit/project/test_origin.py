@@ -43,7 +43,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
     ],
     ids=["wheel", "folder", "editable", "url", "git"],
 )
-def test_direct_url_becomes_uv_source(recorded: dict[str, object], source: dict[str, object], direct: str) -> None:
+def test_installation_from_url_becomes_uv_source(
+    recorded: dict[str, object], source: dict[str, object], direct: str
+) -> None:
     found = origin(json.dumps(recorded))
     assert tomllib.loads(f"source = {found.source}")["source"] == source
     assert found.direct == direct
@@ -54,18 +56,18 @@ def test_installation_from_index_needs_no_source() -> None:
     assert origin("") == Origin()
 
 
-def test_origin_of_this_installation_names_its_folder() -> None:
+def test_origin_of_installed_aion_is_known() -> None:
     assert origin().place
 
 
 @pytest.mark.parametrize(
     ("version", "accepted"), [("0.1.0", ">=0.1.0,<0.2"), ("0.9.3", ">=0.9.3,<0.10"), ("2.4.1", ">=2.4.1,<3")]
 )
-def test_version_range_ends_before_breaking_version(version: str, accepted: str) -> None:
+def test_generated_version_range_excludes_next_breaking_version(version: str, accepted: str) -> None:
     assert versions(version) == accepted
 
 
-def test_requirement_accepts_this_version() -> None:
+def test_generated_requirement_accepts_installed_version() -> None:
     read = Requirement(requirement("adk"))
     assert (read.name, read.extras, __version__ in read.specifier) == ("aion-lambda", {"adk"}, True)
     assert not Requirement(requirement("")).extras

@@ -75,7 +75,7 @@ def test_upgrade_merges_edits(project: Path) -> None:
     base.put(project / "template.yaml", edited)
     assert upgraded(project)["template.yaml"] is FileOutcome.MERGED
     assert (project / "template.yaml").read_text() == edited.replace("line 18", "line eighteen")
-    # The next upgrade also keeps the author's edit.
+    # Another upgrade to the same version keeps the merged file.
     assert {change.path: change.outcome for change in planned(project).changes}["template.yaml"] is FileOutcome.KEPT
 
 
@@ -89,7 +89,7 @@ def test_upgrade_writes_conflicts_into_file_beside_original(project: Path) -> No
     assert planned(project).is_needed
 
 
-def test_resolved_conflict_ends_upgrade(project: Path) -> None:
+def test_project_is_current_after_conflict_is_resolved(project: Path) -> None:
     base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
     upgraded(project)
     (project / "template.yaml.new").unlink()
@@ -139,7 +139,7 @@ def test_upgrade_error_names_unreadable_file_copies(project: Path, name: str, co
     assert texts(project) == before
 
 
-def test_upgrade_does_not_restore_removed_file(project: Path) -> None:
+def test_upgrade_does_not_restore_file_removed_by_author(project: Path) -> None:
     (project / "infra/state.yaml").unlink()
     (project / "Makefile").write_text("all:\n\techo all\n")
     outcomes = upgraded(project)
@@ -207,7 +207,7 @@ EDITED_TEXT = OLD_TEXT.replace("one", "mine")
         (None, OLD_TEXT, None, MergeResult(FileOutcome.CURRENT, None)),
     ],
 )
-def test_merge_outcome_depends_on_three_file_texts(
+def test_three_way_merge_has_expected_result(
     current: str | None, base: str | None, new: str | None, expected: MergeResult
 ) -> None:
     assert merge_result(current, base, new) == expected

@@ -63,7 +63,7 @@ async def seen(body: dict[str, Any], headers: dict[str, str] | None = None) -> t
 
 
 async def refused(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the error of a refused request; the graph has not run."""
+    """Send a request that the server must refuse; return the error, after checking that the graph has not run."""
 
     def node(state: ExtensionState) -> dict[str, Any]:
         raise AssertionError("refused requests reach no graph")
@@ -103,7 +103,7 @@ async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -
     if kind == "message":
         assert (message.text, message.user.id, [each.content for each in messages]) == ("hello", "U42", ["hello"])
     else:
-        # Only a message with text becomes a HumanMessage.
+        # Events other than `message` have no text, so the graph gets no HumanMessage.
         assert (message, messages) == (None, [])
 
 
@@ -171,7 +171,7 @@ async def test_request_without_extensions_has_owner_and_context() -> None:
     assert state["a2a_inbox"].metadata == {}
 
 
-async def test_source_event_is_passed_without_reserved_keys() -> None:
+async def test_networks_source_event_loses_reserved_keys() -> None:
     source = {"provider": "slack", "event": {"type": "message", "ts": 1715, "blocks": [{"kept": True, "aion:x": 1}]}}
     context, _ = await seen(request("message", text="hi", source=source))
     assert context.event.raw == {
@@ -207,7 +207,7 @@ async def test_distribution_may_be_in_message_metadata() -> None:
     assert (context.thread.network, context.self.id) == ("Slack", "p-1")
 
 
-async def test_event_of_unknown_type_is_read_as_message() -> None:
+async def test_aion_event_of_unknown_type_becomes_message() -> None:
     body = request(text="hi")
     body["params"]["message"]["metadata"] = {EVENT: {"type": "org.example.other.1.0.0", "source": "s", "id": "1"}}
     context, _ = await seen(body)
@@ -215,7 +215,7 @@ async def test_event_of_unknown_type_is_read_as_message() -> None:
     assert context.message is not None
 
 
-async def test_message_event_needs_no_payload() -> None:
+async def test_aion_message_event_needs_no_payload() -> None:
     body = request("message", text="hi")
     del body["params"]["message"]["parts"][1]
     context, _ = await seen(body)
@@ -255,7 +255,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 async def test_malformed_payload_error_names_field_only(
     body: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The request is refused, because an ignored command would be lost. The values may be secrets."""
+    """Refuse a malformed payload instead of ignoring it; the error names the field, as its value may be secret."""
     with caplog.at_level(logging.INFO):
         error = await refused(body)
     assert error["code"] == -32602
@@ -264,7 +264,7 @@ async def test_malformed_payload_error_names_field_only(
     assert "s3cr3t" not in str(error) + caplog.text
 
 
-async def test_malformed_payload_is_refused_in_v03_and_stream() -> None:
+async def test_malformed_aion_payload_is_refused_in_v03_and_stream() -> None:
     body = request("reaction", old=True, payload=WITHOUT_KEY)
     assert (await refused(body))["code"] == -32602
     streamed = request("reaction", stream=True, payload=WITHOUT_KEY)
@@ -272,7 +272,7 @@ async def test_malformed_payload_is_refused_in_v03_and_stream() -> None:
 
 
 @pytest.mark.parametrize("kind", ["reaction", "command", "card-action"])
-async def test_event_without_payload_is_refused(kind: str) -> None:
+async def test_aion_event_without_payload_is_refused(kind: str) -> None:
     body = request(kind, text="hi")
     del body["params"]["message"]["parts"][1]
     error = await refused(body)
@@ -281,7 +281,7 @@ async def test_event_without_payload_is_refused(kind: str) -> None:
     assert "EventPayload" in error["message"]
 
 
-async def test_event_without_type_is_refused() -> None:
+async def test_aion_event_without_type_is_refused() -> None:
     body = request("command")
     del body["params"]["message"]["metadata"][EVENT]["type"]
     assert (await refused(body))["message"].startswith(f"message.metadata.{EVENT}.type cannot be used")
@@ -292,7 +292,7 @@ async def test_event_without_type_is_refused() -> None:
 
 @dialects
 async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
-    """Neither the graph nor the task receives the keys."""
+    """Send reserved keys in a request: neither the graph nor the task contains them."""
     forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
     body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
     body["params"]["message"]["metadata"] = copy.deepcopy(forged)
@@ -308,7 +308,7 @@ async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
 
 @dialects
 async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
-    """The keys are in a reply's metadata, a task's metadata, or the outbox."""
+    """Set reserved keys in a reply's metadata, a task's metadata or the outbox."""
 
     async def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
         emit_task_metadata(writer, {"aion:network": "forged", "mine": 1})
@@ -352,7 +352,7 @@ TARGETS = [
 
 @dialects
 @pytest.mark.parametrize(("payload", "action"), TARGETS, ids=["direct message", "thread reply", "mention"])
-async def test_reply_inherits_target_of_message(payload: dict[str, Any], action: dict[str, Any], old: bool) -> None:
+async def test_reply_is_sent_to_target_of_message(payload: dict[str, Any], action: dict[str, Any], old: bool) -> None:
 
     async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
@@ -389,7 +389,7 @@ async def test_reply_to_command_is_sent_to_its_conversation() -> None:
     ids=["a conversation", "a whole action", "none"],
 )
 async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
-    """An explicit target has precedence over the target inherited from the message."""
+    """The author's explicit target overrides the one inherited from the received message."""
 
     async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.post("hello", target=target)
@@ -401,8 +401,8 @@ async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[s
 
 
 @dialects
-async def test_card_action_resumes_turn(old: bool) -> None:
-    """The resume value is the action, not the event of the source network."""
+async def test_chat_card_action_resumes_interrupted_turn(old: bool) -> None:
+    """Answer an interrupt by a card action: `interrupt` returns the action, not the event of the source network."""
 
     def node(state: ExtensionState) -> dict[str, Any]:
         answer = interrupt("May I?")
@@ -427,7 +427,7 @@ async def test_invalid_post_target_raises_error_for_author() -> None:
 
 
 async def test_authors_explicit_message_target_is_not_replaced() -> None:
-    """A reply with the author's own target keeps it."""
+    """Reply with a target: the server does not replace it by the target of the request."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 
     async def node(state: ExtensionState) -> dict[str, Any]:
@@ -451,7 +451,7 @@ async def test_client_without_extension_receives_no_extension_data() -> None:
 
 
 async def test_returned_text_becomes_one_message_part() -> None:
-    """An answer without a target goes to the conversation of its request."""
+    """Return a text without a target: it is a single part, sent to the conversation of the request."""
     message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
     assert message["message"]["parts"] == [{"text": "ok"}]
 
@@ -496,7 +496,7 @@ async def test_trace_context_comes_from_payload_or_headers(caplog: pytest.LogCap
 
 @pytest.mark.parametrize("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
 async def test_invalid_trace_header_is_ignored(traceparent: str) -> None:
-    """W3C Trace Context 2.3: an invalid header is not an error."""
+    """Send an invalid trace header: the request succeeds (W3C Trace Context 2.3)."""
     _, state = await seen(send("hi"), {"traceparent": traceparent, "baggage": "a=1"})
     assert state["a2a_inbox"].metadata == {}
 

@@ -50,7 +50,7 @@ def test_request_without_extensions_has_no_payload() -> None:
 
 
 @pytest.mark.parametrize("kind", list(PAYLOADS))
-def test_aion_payload_survives_round_trip(kind: str) -> None:
+def test_aion_payload_is_serialized_as_received(kind: str) -> None:
     event = read(*of(kind, text="hi")).event
     assert event is not None
     assert event.payload is not None
@@ -65,7 +65,7 @@ def test_reading_payloads_does_not_change_message() -> None:
 
 
 @pytest.mark.parametrize("uri", [extensions.EVENT, extensions.MESSAGING])
-def test_payload_schema_is_read_under_either_uri(uri: str) -> None:
+def test_payload_schema_is_read_under_both_extension_uris(uri: str) -> None:
     message, metadata = of("command")
     message.parts[0].ClearField("metadata")
     message.parts[0].metadata.update({uri: {"schema": extensions.PAYLOAD_SCHEMAS["command"]}})
@@ -82,7 +82,7 @@ def test_payload_schema_must_match_event() -> None:
 
 
 def test_payload_error_does_not_expose_values() -> None:
-    """The chained cause would show an environment's secrets in the traceback."""
+    """The error must have no chained cause, whose traceback would show an environment's secrets."""
     message, metadata = of(text="hi", metadata={extensions.DISTRIBUTION: {**THE_DISTRIBUTION, "senderId": ["s3cr3t"]}})
     with pytest.raises(InvalidMessage) as refusal:
         read(message, metadata)
@@ -106,7 +106,7 @@ def test_principal_identity_is_preferred_to_service_identity(kinds: tuple[str, .
     assert (identity.id if identity else None) == chosen
 
 
-def test_second_send_does_not_replace_message_target() -> None:
+def test_second_routing_action_does_not_replace_message_target() -> None:
     message = Message(parts=[Part(text="hi")], extensions=[extensions.MESSAGING])
     send(message, MessageAction(trajectory="timeline", context_id="T"))
     once = MessageToDict(message)
@@ -116,7 +116,7 @@ def test_second_send_does_not_replace_message_target() -> None:
     assert once["parts"][1]["data"] == {"trajectory": "timeline", "contextId": "T"}
 
 
-def test_reaction_to_other_message_has_a2a_ids() -> None:
+def test_reaction_to_earlier_message_contains_its_message_id() -> None:
     message, metadata = of("message", text="hi")
     asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
     opened: set[str] = set()
@@ -130,7 +130,7 @@ def test_reaction_to_other_message_has_a2a_ids() -> None:
     assert opened == {"aion:reaction"}
 
 
-def test_stored_malformed_event_is_read_as_message() -> None:
+def test_stored_command_with_malformed_payload_becomes_plain_message() -> None:
     from aion_core.agents.inbound import inbound_of
 
     message, metadata = of("command", payload={})
@@ -149,7 +149,7 @@ def test_stored_malformed_event_is_read_as_message() -> None:
     ids=["two", "none", "too long", "too many"],
 )
 def test_baggage_is_limited(baggage: str, carried: dict[str, str] | None) -> None:
-    """W3C Baggage 3.3.2."""
+    """Ignore baggage that is longer or has more members than W3C Baggage 3.3.2 requires a server to pass on."""
     assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
 
 

@@ -44,7 +44,7 @@ def free() -> ServiceParts:
     ids=str,
 )
 def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
-    """A stated type has precedence, then the type of the file name, then application/octet-stream."""
+    """Take the stated type, else that of the file name's extension, else application/octet-stream."""
     assert type_of(part) == type_
 
 
@@ -74,7 +74,7 @@ def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) 
     ],
     ids=str,
 )
-def test_part_must_match_input_mode(part: Part, takes: list[str], taken: bool) -> None:
+def test_message_part_must_match_agents_input_modes(part: Part, takes: list[str], taken: bool) -> None:
     if taken:
         check_parts([Part(raw=b"", filename="any"), part] if "*/*" in takes else [part], takes)
     else:
@@ -110,8 +110,10 @@ def test_invalid_media_type_is_refused() -> None:
     ],
     ids=str,
 )
-def test_accepted_modes_must_match_output_mode(accepted: list[str], gives: list[str], can: bool) -> None:
-    """An empty list accepts everything."""
+def test_clients_accepted_modes_must_include_agents_output_mode(
+    accepted: list[str], gives: list[str], can: bool
+) -> None:
+    """The client must accept an output mode of the agent; an empty list accepts every mode."""
     if can:
         check_accepted(accepted, gives)
     else:
@@ -119,8 +121,8 @@ def test_accepted_modes_must_match_output_mode(accepted: list[str], gives: list[
             check_accepted(accepted, gives)
 
 
-def test_skill_modes_extend_card_modes() -> None:
-    """A message names no skill: the modes of each skill are accepted."""
+def test_modes_of_skills_extend_default_modes_of_card() -> None:
+    """A message names no skill, so the input modes of every skill are accepted."""
     card = AgentCard(
         default_input_modes=TEXT,
         default_output_modes=TEXT,
@@ -141,7 +143,7 @@ def bodies(**configuration: Any) -> list[dict[str, Any]]:
 
 
 async def test_unsupported_content_is_refused_and_not_stored() -> None:
-    """The error has code -32005."""
+    """Send content of another media type: error -32005, and no task."""
     made = free()
     async with http(made.app()) as client:
         for body in bodies(acceptedOutputModes=["image/png"]):

@@ -1,4 +1,4 @@
-"""Ids chosen by clients."""
+"""Rules for the ids that clients choose."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from aion_core.protocol.message_rules import MAX_ID_BYTES, is_id
 @pytest.mark.parametrize(
     "value", ["a", "_x", "-x", " ", "a b", "slack|C1|17", "<a@b>", "#1", "{1}", "é", "a\nb", "..", "x" * 512, "é" * 256]
 )
-def test_id_may_be_any_text(value: str) -> None:
+def test_message_and_context_id_may_be_any_text(value: str) -> None:
     assert is_id(value)
 
 

@@ -62,7 +62,7 @@ def unpadded(text: str) -> bytes:
 
 
 def verified_by_hand(card: dict[str, Any], jwk: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the protected headers of the signatures over the whole JSON, by RFC 7515 and RFC 8785 only."""
+    """Verify the card's JSON by RFC 7515 and RFC 8785 only; return the protected headers of the valid signatures."""
     payload = rfc8785.dumps({name: value for name, value in card.items() if name != "signatures"})
     covered = base64.urlsafe_b64encode(payload).rstrip(b"=")
     good = []
@@ -96,8 +96,10 @@ def check(algorithm: str, jwk: dict[str, str], signature: bytes, signed: bytes) 
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_served_card_verifies_for_each_reader(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """A2A 8.4.3: the SDK verifies its parsed card; a plain verifier verifies the JSON of both documents."""
+async def test_both_served_card_documents_have_valid_signature(
+    tmp_path: Path, pems: dict[str, str], algorithm: str
+) -> None:
+    """The SDK verifies the card that it has parsed, a plain verifier the JSON of both documents (A2A 8.4.3)."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems[algorithm]))
     (jwk,) = (await read(app, KEYS))["keys"]
     assert set(jwk) & {"d", "p", "q", "dp", "dq", "qi", "k"} == set()
@@ -134,7 +136,7 @@ async def test_extended_card_is_signed_for_each_version(tmp_path: Path, pems: di
 
 
 async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) -> None:
-    """The resolver and verifier of the v0.3 SDK run in a separate environment."""
+    """Run the v0.3 SDK in an environment of its own: its resolver reads the card, its verifier checks it."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems["ES256"]))
     (jwk,) = (await read(app, KEYS))["keys"]
     good, changed = await read(app), await read(app)
@@ -155,8 +157,8 @@ async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """Equal signatures allow caching across processes; for ES256 the nonce is that of RFC 6979."""
+async def test_card_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
+    """Sign a card in two processes: equal bytes can be cached. For ES256 the nonce is that of RFC 6979."""
     file = key_file(tmp_path, pems[algorithm])
     first, second = (deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file) for _ in range(2))
     async with at(first) as client:
@@ -200,7 +202,7 @@ def signed(**changes: Any) -> tuple[dict[str, Any], CardKey]:
         (("iconUrl",), "https://evil.example.com/icon.png"),
     ],
 )
-def test_changed_card_does_not_verify(path: tuple[Any, ...], value: Any) -> None:
+def test_changed_card_has_invalid_signature(path: tuple[Any, ...], value: Any) -> None:
     card, key = signed()
     verify_card(card, lambda _: [key])
     holder: Any = card
@@ -217,8 +219,8 @@ def test_verification_reports_change_in_v03_card_fields() -> None:
     assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": ""}
 
 
-def test_card_with_empty_scopes_verifies_in_each_reader() -> None:
-    """The SDK omits empty values before it verifies; by proto presence (A2A 5.7) empty scopes are signed."""
+def test_signed_card_with_empty_scopes_has_valid_signature() -> None:
+    """The SDK omits empty values before it verifies a card; a reader by A2A 5.7 does not: both must accept it."""
     card, key = signed(securityRequirements=[{"schemes": {"bearer": {"list": []}}}])
     jwk = key.public_jwk()
     v1 = document_v1(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
@@ -228,7 +230,7 @@ def test_card_with_empty_scopes_verifies_in_each_reader() -> None:
 
 
 @pytest.mark.parametrize("signatures", [None, [], {}, "x"])
-def test_card_without_signatures_is_unsigned(signatures: Any) -> None:
+def test_verification_reports_card_without_signatures_as_unsigned(signatures: Any) -> None:
     card, key = signed()
     with pytest.raises(NotVerified, match="is not signed"):
         verify_card({**card, "signatures": signatures}, lambda _: [key])
@@ -254,8 +256,8 @@ def test_invalid_card_signature_is_ignored(odd: Any) -> None:
         verify_card({**card, "signatures": [odd]}, lambda _: [key])
 
 
-def test_untrusted_key_does_not_verify() -> None:
-    """The key determines the algorithm: a public key is no shared secret, and alg "none" is no signature."""
+def test_card_signed_with_untrusted_key_is_refused() -> None:
+    """Trust another key or none; then forge a signature with the public key as HMAC secret: all are refused."""
     card, key = signed()
     other, _ = CardKey.generate()
     with pytest.raises(NotVerified, match=key.id):
@@ -272,7 +274,7 @@ def test_untrusted_key_does_not_verify() -> None:
 
 
 def test_card_may_have_signatures_of_two_keys() -> None:
-    """A2A 8.4.3: several signatures support key rotation."""
+    """Sign with two keys, as during a key rotation (A2A 8.4.3)."""
     card, old = signed()
     new, _ = CardKey.generate("EdDSA")
     both = document(sign_card(ParseDict(copy.deepcopy(card), AgentCard(), ignore_unknown_fields=True), new))
@@ -282,8 +284,8 @@ def test_card_may_have_signatures_of_two_keys() -> None:
 
 
 @pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
-def test_card_signature_of_other_tool_verifies(field: str, way: str) -> None:
-    """The card has unknown fields; the signature of another tool covers its JSON."""
+def test_card_signature_by_other_tool_is_valid(field: str, way: str) -> None:
+    """Another tool signs a card with fields that we do not know: the signature covers them too."""
     card, key = signed()
     foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
     foreign |= {"defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"], "x-rating": {"stars": 5}}
@@ -299,8 +301,8 @@ def test_card_signature_of_other_tool_verifies(field: str, way: str) -> None:
         verify_card(foreign, lambda _: [key])
 
 
-def test_sdk_verifier_refuses_changed_card() -> None:
-    """If the verifier accepted a changed card, the tests above would prove nothing."""
+def test_sdks_signature_verifier_refuses_changed_card() -> None:
+    """Change a signed card: the SDK must refuse it, or the tests above would prove nothing."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     parsed.name = "B"
@@ -312,8 +314,8 @@ def test_sdk_verifier_refuses_changed_card() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: str) -> None:
-    """RFC 7638 defines the thumbprint of a key."""
+def test_id_of_signing_key_is_its_thumbprint(pems: dict[str, str], algorithm: str) -> None:
+    """Load one key from PEM and from JWK: both have the thumbprint of RFC 7638 as id."""
     key = CardKey.read(pems[algorithm])
     jwk = key.public_jwk()
     assert key.algorithm == algorithm
@@ -325,7 +327,7 @@ def test_key_id_is_thumbprint_in_pem_and_jwk(pems: dict[str, str], algorithm: st
     assert public.public == key.public
     assert CardKey.read(json.dumps({**jwk, "kid": "named"})).id == "named"
     assert CardKey.read(pems[algorithm], key_id="given").id == "given"
-    # The key's text forms contain no private part.
+    # The key's repr contains no private part.
     assert "PRIVATE" not in repr(key)
 
 

@@ -40,7 +40,7 @@ def test_v03_whole_numbers_are_rendered_as_integers() -> None:
 
 @pytest.mark.parametrize("data", [[1, 2], "text", 7, True, None])
 def test_v03_data_other_than_object_is_wrapped(data: Any) -> None:
-    """The SDK's marker stays out of the metadata; the author's metadata remains."""
+    """Convert data such as a list to v0.3: only the author's metadata remains, without the SDK's marker."""
     (part,) = v03_json(conversions.to_compat_artifact(artifact(data)))["parts"]
     assert part == {"kind": "data", "data": {"value": data}, "metadata": {"row": 3}}
     alone = Artifact(artifact_id="a", parts=[ParseDict({"data": data}, Part())])
@@ -49,7 +49,7 @@ def test_v03_data_other_than_object_is_wrapped(data: Any) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 @pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
-def test_number_unknown_to_json_is_refused(number: float, place: str) -> None:
+def test_infinite_or_nan_number_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     require_json(made)
     part = made.parts[0]

@@ -59,7 +59,7 @@ class Pushing:
         return task
 
     async def later(self, seconds: float, task: dict[str, Any]) -> None:
-        """Move the clock and run the sweep."""
+        """Move the clock by this number of seconds, and deliver the task's due notifications."""
         self.clock.move(seconds)
         await self.parts.push.delivery.deliver(PushWakeUp(TaskKey("anonymous", task["id"])))  # type: ignore[union-attr]
 
@@ -83,24 +83,24 @@ class Pushing:
         await asyncio.wait_for(self.parts.push.queue.quiet(), 60)
 
     def count_wake_ups(self) -> list[PushWakeUp]:
-        """Return a list of the enqueued messages; later messages are added to this list."""
+        """Return a list of the messages enqueued from now on; each new message is appended to it."""
         assert self.parts.push is not None
         return noted(self.parts.push.queue, "enqueue", lambda wake_up, **_: wake_up)
 
     def count_calls(self) -> list[str]:
-        """Return a list of the task store's calls, without those of deliveries; later calls are added to this list."""
+        """Return a list of the task store's calls from now on, without those made by deliveries."""
         calls: list[str] = []
         for name in ("create", "begin", "append", "finish", "append_deltas", "log", "known"):
             noted(self.parts.store, name, lambda *_, name=name, **__: name, calls)
         return calls
 
     async def state(self, task: dict[str, Any]) -> Sequence[Delivery]:
-        """Return the delivery of each config."""
+        """Return the delivery state of each of the task's configs."""
         assert self.parts.push is not None
         return await self.parts.push.configs.deliveries(TaskKey("anonymous", task["id"]))
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
-        """Wait until the task's only config has this state and no claim; return its delivery."""
+        """Wait until the delivery of the task's only config satisfies the condition and has no claim; return it."""
         for _ in range(20_000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):
@@ -109,7 +109,7 @@ class Pushing:
         raise AssertionError(deliveries)
 
     async def all_rest(self, task: dict[str, Any], cursor: int) -> None:
-        """Wait until every config has passed this event."""
+        """Wait until every config of the task has been notified up to this event."""
         for _ in range(20_000):
             if all(each.cursor == cursor and each.claimed_until is None for each in await self.state(task)):
                 return
@@ -118,7 +118,7 @@ class Pushing:
 
 
 def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None = None) -> list[Any]:
-    """Return a list of the method's calls; later calls are added to this list."""
+    """Return a list to which each later call of the method is appended."""
     made, notes = getattr(of, name), notes if notes is not None else []
 
     async def call(*arguments: Any, **options: Any) -> Any:
@@ -130,5 +130,5 @@ def noted(of: Any, name: str, what: Callable[..., Any], notes: list[Any] | None 
 
 
 def ids(task: dict[str, Any], *generations: int, config: str = "p") -> list[str]:
-    """Return the notification ids of these events."""
+    """Return the ids that the notifications of these events have."""
     return [f"{task['id']}_{generation}_{config}" for generation in generations]

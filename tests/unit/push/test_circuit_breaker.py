@@ -1,4 +1,4 @@
-"""Circuit breaker: skipped attempts to slow receivers, and their effect on others."""
+"""Circuit breaker of webhook delivery: it skips attempts to slow receivers, so that they do not delay others."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -22,8 +22,8 @@ def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann"
         breaker.record(owner, url, SILENT, 20.0, NOW)
 
 
-def test_slow_failures_open_receivers_circuit_temporarily() -> None:
-    """The circuit covers all paths of the host; after a while one probe is allowed."""
+def test_slow_webhook_failures_open_hosts_circuit_temporarily() -> None:
+    """The open circuit skips attempts for all paths of the host; after a while it allows one probe."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
     assert not breaker.is_open("ann", HOOK, NOW)
@@ -40,7 +40,7 @@ def test_slow_failures_open_receivers_circuit_temporarily() -> None:
     [("bob", HOOK), ("ann", "https://other.example.org/a?b"), ("ann", "https://hooks.example.org:8443/a?b")],
 )
 def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
-    """Another owner's webhook at the same host, and other hosts and ports, are not affected."""
+    """A circuit belongs to one owner, host and port: others are not affected."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN)
     assert not breaker.is_open(owner, url, NOW)
@@ -50,7 +50,7 @@ def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
     ("outcome", "seconds"),
     [(Delivered(), 19.0), (WebhookGone(), 19.0), (PostRefused(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip
-def test_success_or_fast_failure_resets_count(outcome: PostOutcome, seconds: float) -> None:
+def test_success_or_fast_failure_resets_circuit_breaker(outcome: PostOutcome, seconds: float) -> None:
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)
     breaker.record("ann", HOOK, outcome, seconds, NOW)
@@ -58,7 +58,7 @@ def test_success_or_fast_failure_resets_count(outcome: PostOutcome, seconds: flo
     assert not breaker.is_open("ann", HOOK, NOW)
 
 
-def test_number_of_circuits_is_bounded() -> None:
+def test_number_of_remembered_circuits_is_bounded() -> None:
     breaker = CircuitBreaker()
     for number in range(3 * MAX_RECEIVERS):
         waits_for_nothing(breaker, 1, url=f"https://h{number}.example.org/")
@@ -66,7 +66,7 @@ def test_number_of_circuits_is_bounded() -> None:
 
 
 def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
-    """Return a behaviour that never answers, and moves the service's clock."""
+    """Return a behaviour that never answers, and meanwhile moves the service's clock."""
 
     async def behave(_: ReceivedPost, __: asyncio.StreamReader, ___: asyncio.StreamWriter) -> None:
         pushing[0].clock.move(seconds)
@@ -75,7 +75,7 @@ def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
 
 
 async def test_hanging_receiver_delays_no_other_receiver() -> None:
-    """Skipped attempts are counted, the last attempt is made, and each event is delivered in the end."""
+    """Skipped attempts count as attempts, but the last attempt is made, so that each event can still be delivered."""
     made: list[Pushing] = []
     well = answers(200)
     async with receiving(hangs(made)) as hung, receiving(well) as other:
@@ -85,7 +85,7 @@ async def test_hanging_receiver_delays_no_other_receiver() -> None:
         for number in range(4 * FAILURES_TO_OPEN):
             tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
             await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # Allow more posts than FAILURES_TO_OPEN, because attempts that began before the circuit opened are not skipped.
+        # Allow more posts than FAILURES_TO_OPEN, because attempts that began before the circuit opened are still sent.
         in_vain = len(hung.posts)
         assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
         assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}
@@ -107,14 +107,14 @@ def tried_again(tries: int, delivery: Delivery) -> bool:
     return delivery.tries > tries or delivery.cursor == 3
 
 
-async def test_last_attempt_is_made_with_open_circuit() -> None:
-    """The open circuit of the host skips earlier attempts only."""
+async def test_last_delivery_attempt_ignores_open_circuit() -> None:
+    """The open circuit skips only earlier attempts: without its last one, an event would be given up unsent."""
     made: list[Pushing] = []
     async with receiving(hangs(made)) as hung:
         pushing = Pushing()
         made.append(pushing)
         task = await pushing.send({"id": "p", "url": hung.url()}, "first")
-        # Wait for at least one attempt: each post moves the clock, so a second attempt may follow before the check.
+        # Wait for one or more attempts, because each post moves the clock and may make the next attempt expire.
         state = await pushing.rests(task, lambda delivery: delivery.tries >= 1)
         while state.next_at is not None:
             for number in range(FAILURES_TO_OPEN):

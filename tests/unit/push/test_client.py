@@ -82,12 +82,12 @@ async def test_webhook_post_arrives_unchanged() -> None:
     ],
 )  # fmt: skip
 async def test_webhook_post_returns_outcome_of_response(behaviour: Behaviour, outcome: PostOutcome) -> None:
-    """A received status is the outcome, even if the body fails."""
+    """The status decides the outcome, even if reading the response's body fails."""
     async with receiving(behaviour) as receiver:
-        # Only the receiver that sends no response reaches the time limit.
+        # Use a short time limit only for the receiver that sends no response.
         is_late = outcome == Unreachable("no answer in time")
         assert await posted(receiver, seconds=0.5 if is_late else 60.0) == outcome
-    # On a busy machine, the time may be over before the request is sent.
+    # On a busy machine, the short time limit may end before the request is sent.
     assert len(receiver.posts) == 1 or (is_late and not receiver.posts)
 
 
@@ -119,7 +119,7 @@ async def test_closed_webhook_port_is_unreachable() -> None:
     assert await posted(receiver) == Unreachable("no connection")
 
 
-async def test_only_start_of_large_body_is_read() -> None:
+async def test_only_start_of_webhooks_response_body_is_read() -> None:
     written: list[int] = []
     async with receiving(floods(OK, 1024, written)) as receiver:
         assert await posted(receiver, body_seconds=60.0) == Delivered()
@@ -134,8 +134,8 @@ async def test_webhook_redirect_is_failure_and_not_followed(status: int) -> None
     assert inner.connections == 0
 
 
-async def test_webhook_posts_share_no_state() -> None:
-    """Posts share no cookies and no connection."""
+async def test_webhook_posts_share_no_cookie_or_connection() -> None:
+    """Post twice: the second post sends no cookie of the first, and uses a new connection."""
     async with receiving(answers(200, Set_Cookie="a=b; Path=/", Connection="keep-alive")) as receiver:
         same = client()
         for _ in range(2):
@@ -145,7 +145,7 @@ async def test_webhook_posts_share_no_state() -> None:
 
 
 async def test_webhook_posts_ignore_proxy_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment's proxies and credentials are ignored."""
+    """Set proxies and credentials in the environment: a post uses neither."""
     async with receiving() as proxy, receiving() as receiver:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url(""))
@@ -155,7 +155,7 @@ async def test_webhook_posts_ignore_proxy_environment(monkeypatch: pytest.Monkey
 
 
 class Names:
-    """DNS resolver with the given answers; the last answer repeats."""
+    """DNS resolver that returns these answers in turn; the last answer repeats."""
 
     def __init__(self, *answers: Sequence[str] | Exception) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, int]]()
@@ -169,7 +169,7 @@ class Names:
 
 
 async def test_webhook_host_name_is_resolved_once() -> None:
-    """A DNS answer that changes after the check has no effect."""
+    """The post uses the checked address: a later change of the DNS answer has no effect."""
     names = Names(["127.0.0.1"], ["169.254.169.254"])
     async with receiving() as receiver:
         url = receiver.url(host="hooks.example.org")
@@ -177,13 +177,13 @@ async def test_webhook_host_name_is_resolved_once() -> None:
         assert await hook.post(url, {}, b"{}") == Delivered()
         assert names.asked == [("hooks.example.org", receiver.port)]
         assert receiver.posts[0].headers["host"] == f"hooks.example.org:{receiver.port}"
-        # Post again: the next attempt resolves the name and checks its addresses again.
+        # Post again: the client must resolve the name anew, and check the new addresses.
         assert isinstance(await hook.post(url, {}, b"{}"), Blocked)
     assert receiver.connections == 1
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
-async def test_one_blocked_address_blocks_the_host(addresses: list[str]) -> None:
+async def test_host_with_one_blocked_address_gets_no_post(addresses: list[str]) -> None:
     async with receiving() as receiver:
         outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
     assert isinstance(outcome, Blocked)
@@ -198,7 +198,7 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 async def test_public_name_of_private_address_is_blocked(address: str) -> None:
-    """A public name may resolve to an address in the deployment's own network."""
+    """The name's owner chooses its address, which may be one in the deployment's own network."""
     names = Names(["93.184.215.14", address])
     hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)
     for _ in range(2):
@@ -208,19 +208,19 @@ async def test_public_name_of_private_address_is_blocked(address: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
-async def test_url_is_checked_at_each_post(url: str) -> None:
-    """The deployment's settings may be stricter since the registration."""
+async def test_webhook_url_is_checked_at_each_post(url: str) -> None:
+    """The settings may have become stricter after the registration of the URL."""
     assert isinstance(await client().post(url, {}, b"{}"), Blocked)
 
 
-async def test_next_address_is_tried_after_connection_failure() -> None:
+async def test_webhook_post_tries_next_address_after_connection_failure() -> None:
     both = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.0/8"])
     async with receiving() as receiver:
         hook = client(both, resolve=Names(["127.0.0.9", "127.0.0.1"]))
         assert await hook.post(receiver.url(host="hooks.example.org"), {}, b"{}") == Delivered()
 
 
-async def test_unknown_name_is_unreachable() -> None:
+async def test_webhook_with_unknown_host_name_is_unreachable() -> None:
     hook = client(resolve=Names(OSError("no such name")))
     assert await hook.post("http://hooks.example.org/", {}, b"{}") == Unreachable("no connection")
     assert isinstance(await client().post("http://localhost:1/", {}, b"{}"), Unreachable | Blocked)
@@ -246,7 +246,7 @@ async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
 
 
 async def test_header_with_line_break_is_not_posted() -> None:
-    """A registration may have accepted the value."""
+    """An earlier version may have registered a config with such a value."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []

@@ -1,4 +1,4 @@
-"""Push configs: registration, reads, lists and deletion by clients of both versions, and the requests to webhooks."""
+"""Push configs: clients of both versions register, read, list and delete them; webhooks get their requests."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: 
     }
 
 
-async def test_owner_reads_config_as_registered() -> None:
+async def test_owner_reads_push_config_as_registered() -> None:
     pushing = Pushing()
     task = (await pushing.send())["id"]
     given = {
@@ -61,8 +61,8 @@ async def test_owner_reads_config_as_registered() -> None:
     assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
 
 
-async def test_config_without_id_and_token_gets_both() -> None:
-    """Each config of a task has its own id and signing key."""
+async def test_server_generates_push_config_id_and_token() -> None:
+    """Register two configs without id and token: each gets its own id and its own signing key."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     made = [await pushing.rpc(CREATE, {"taskId": task, "url": HOOK}) for _ in range(2)]
@@ -75,7 +75,7 @@ async def test_config_without_id_and_token_gets_both() -> None:
 
 
 async def test_v03_config_without_id_has_id_of_task() -> None:
-    """A second registration without an id replaces the config, and a request without an id reads it."""
+    """A v0.3 client without config ids has one config for each task: a second registration replaces it."""
     pushing = Pushing()
     task = (await pushing.rpc("message/send", old_send(config={"url": HOOK, "token": "one"})))["id"]
     first = await pushing.rpc(GET_OLD, {"id": task})
@@ -90,7 +90,7 @@ async def test_v03_config_without_id_has_id_of_task() -> None:
 
 
 async def test_errors_for_unknown_config_and_unknown_task_differ() -> None:
-    """Both errors have the same code and different messages, in both versions."""
+    """The errors have one code, but different messages, in both versions."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
@@ -104,7 +104,7 @@ async def test_errors_for_unknown_config_and_unknown_task_differ() -> None:
 
 
 async def test_replaced_push_config_keeps_its_signing_key() -> None:
-    """A second registration without a token keeps the token."""
+    """Register the config again without a token: its stored token stays the signing key."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     first = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
@@ -117,7 +117,7 @@ async def test_replaced_push_config_keeps_its_signing_key() -> None:
 
 
 async def test_task_has_at_most_ten_configs() -> None:
-    """The eleventh is refused in every operation; an existing config may be replaced."""
+    """Every operation refuses the eleventh config, but may replace an existing one."""
     pushing = Pushing()
     task = (await pushing.send(None, "ask"))["id"]
     for number in range(10):
@@ -133,7 +133,7 @@ async def test_task_has_at_most_ten_configs() -> None:
 
 
 async def test_push_config_list_has_pages_with_own_tokens() -> None:
-    """Each config is listed once, sorted by id."""
+    """Read the list page by page: it has each config once, sorted by id."""
     pushing = Pushing()
     task, other = (await pushing.send())["id"], (await pushing.send(None, "other"))["id"]
     for of in (task, other):
@@ -158,7 +158,7 @@ async def test_push_config_list_has_pages_with_own_tokens() -> None:
 
 
 async def test_configs_of_other_owners_task_are_unknown() -> None:
-    """The response equals that for a missing task, and nothing changes."""
+    """Use another owner's task id: the response equals that for a missing task, and nothing changes."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     kept = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK, "token": "secret"})
@@ -176,7 +176,7 @@ async def test_configs_of_other_owners_task_are_unknown() -> None:
 
 
 async def test_configs_of_other_agents_task_are_unknown() -> None:
-    """Both agents belong to the caller, and one store has their tasks."""
+    """Use the task id of another agent of the same caller: the task is unknown, although one store has both."""
     made = Pushing().parts
     assert made.push is not None
     served = {name: ServedAgent(made.agent, made.card) for name in ("test", "other")}
@@ -195,8 +195,8 @@ async def test_configs_of_other_agents_task_are_unknown() -> None:
         assert "result" in await rpc("test", CREATE, {"taskId": task, "url": HOOK})
 
 
-async def test_config_of_refused_message_is_not_stored() -> None:
-    """A message to an ended task stores nothing."""
+async def test_push_config_of_refused_message_is_not_stored() -> None:
+    """Send a message with a config to an ended task: both are refused, and nothing is stored."""
     pushing = Pushing()
     task = await pushing.send()
     message = {"messageId": "m-2", "role": "ROLE_USER", "parts": [{"text": "more"}], "taskId": task["id"]}
@@ -207,7 +207,7 @@ async def test_config_of_refused_message_is_not_stored() -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
 async def test_message_registers_config_in_each_version(method: str) -> None:
-    """The webhook receives all events of the task."""
+    """Send the config with the first message: the webhook receives all events of the task."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=PushEvents.ALL)
         config = {"id": "p", "url": receiver.url(), "token": "t"}
@@ -222,8 +222,8 @@ async def test_message_registers_config_in_each_version(method: str) -> None:
     assert receiver.ids == ids(task, 1, 2, 3)
 
 
-async def test_config_receives_only_events_after_its_registration() -> None:
-    """A config receives only the events after its registration, also if a follow-up message has registered it."""
+async def test_webhook_receives_only_events_after_its_registration() -> None:
+    """Register a config later, by itself or with a follow-up message: it receives no earlier event."""
     async with receiving(answers(200)) as late, receiving(answers(200)) as later:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -233,7 +233,7 @@ async def test_config_receives_only_events_after_its_registration() -> None:
         done = (await pushing.rpc("SendMessage", {"message": message, "configuration": answer}))["task"]
         assert done["status"]["state"] == "TASK_STATE_COMPLETED"
         await pushing.all_rest(task, 5)
-    # Events: 1 submitted, 2 working, 3 input required; then 4 working, 5 completed.
+    # Numbers of the events: 1 submitted, 2 working, 3 input required, and after the answer 4 working, 5 completed.
     assert late.ids == ids(task, 4, 5)
     assert set(later.ids) <= set(ids(task, 4, 5, config="q"))
     assert later.ids[-1:] == ids(task, 5, config="q")
@@ -275,7 +275,7 @@ async def test_webhook_post_has_registered_credentials(authentication: Any, head
 
 
 async def test_every_webhook_post_is_signed_and_omits_key() -> None:
-    """Any token is the signing key; a token without the key prefix is also sent."""
+    """The token is the signing key. Only a token without the key prefix is also sent in a header."""
     key = signing.new_token()
     keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
     assert keyed.is_signed_by(key)
@@ -305,7 +305,7 @@ async def test_webhook_body_follows_protocol_version() -> None:
 
 
 async def told(config: dict[str, Any]) -> ReceivedPost:
-    """Send a message with this config; return the last post to its webhook."""
+    """Send a message with this push config; return the last post that its webhook received."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing()
         task = await pushing.send({"id": "p", "url": receiver.url(), **config})
@@ -314,7 +314,7 @@ async def told(config: dict[str, Any]) -> ReceivedPost:
 
 
 async def test_blocked_url_is_not_registered() -> None:
-    """Every operation refuses the URL, in both versions."""
+    """Each operation that stores a config refuses the URL, in both versions."""
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com/a2a"))
     task = (await pushing.send())["id"]
     for number, url in enumerate(url for urls in BAD.values() for url in urls):
@@ -333,7 +333,7 @@ async def test_blocked_url_is_not_registered() -> None:
 
 
 async def test_webhook_at_own_address_is_refused() -> None:
-    """The address may come from the settings or from AWS's HTTP entry point; in both versions."""
+    """The server knows its own address from its settings, or from the event of AWS's HTTP entry point."""
     name = "abc.lambda-url.eu-west-1.on.aws"
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com"))
     task = (await pushing.send())["id"]
@@ -352,7 +352,7 @@ async def test_webhook_at_own_address_is_refused() -> None:
 
 
 async def test_no_push_config_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Stored, refused and failing configs leave no secret in the log."""
+    """Store a config, have one refused, and let deliveries fail: the log has no secret."""
     caplog.set_level("DEBUG")
     secrets = ("s3cret-token", "s3cret-credentials", "s3cret-query")
     config = {"id": "p", "token": secrets[0], "authentication": {"scheme": "Bearer", "credentials": secrets[1]}}
@@ -367,8 +367,8 @@ async def test_no_push_config_secret_is_logged(caplog: pytest.LogCaptureFixture)
         assert secret not in caplog.text
 
 
-async def test_config_is_stored_if_queue_fails() -> None:
-    """An error would make the client register the config again, under a second id."""
+async def test_push_config_is_stored_although_queue_fails() -> None:
+    """An error response would make the client register the config a second time, under another id."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
     assert pushing.parts.push is not None
@@ -378,8 +378,8 @@ async def test_config_is_stored_if_queue_fails() -> None:
     assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [created]
 
 
-def test_expired_secret_stays_expired_after_replacement() -> None:
-    """A leaked and rotated token does not sign again."""
+def test_expired_webhook_secret_stays_expired_after_replacement() -> None:
+    """Rotate the secret, wait until the old one expires, and replace the config: the old one does not sign."""
 
     def kept(token: str, days: float, before: PushConfig | None = None) -> PushConfig:
         config, at = TaskPushNotificationConfig(url=HOOK, token=token), START + timedelta(days=days)

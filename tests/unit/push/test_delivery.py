@@ -42,7 +42,7 @@ def config(receiver: WebhookReceiver, **more: object) -> dict[str, object]:
     return {"id": "p", "url": receiver.url(), "token": SECRET, **more}
 
 
-async def test_events_arrive_once_in_order_and_signed() -> None:
+async def test_webhook_events_arrive_once_in_order_and_signed() -> None:
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -66,10 +66,10 @@ async def test_events_arrive_once_in_order_and_signed() -> None:
         (drips(b"", 0.05), "no answer in time"),
     ],
 )  # fmt: skip
-async def test_failed_event_is_retried_under_its_id(bad: Behaviour, failure: str) -> None:
-    """After several failures the next attempt succeeds."""
+async def test_failed_webhook_event_is_retried_with_same_id(bad: Behaviour, failure: str) -> None:
+    """Refuse several attempts: each retry has the same notification id."""
     async with receiving(bad, bad, OK) as receiver:
-        # Only the slow receivers may reach the time limit, even on a slow machine.
+        # Use a short time limit only for slow receivers, so that others do not reach it on a slow machine.
         pushing = Pushing(seconds=1.0 if failure == "no answer in time" else 10.0)
         task = await pushing.send(config(receiver))
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -86,8 +86,8 @@ async def test_failed_event_is_retried_under_its_id(bad: Behaviour, failure: str
     assert (last.tries, last.failure, last.next_at) == (0, "", None)
 
 
-async def test_recovered_receiver_gets_all_events() -> None:
-    """Refused connections count as attempts."""
+async def test_webhook_receives_all_events_after_refused_connections() -> None:
+    """Stop the receiver, then start it: refused connections counted as attempts, and no event is lost."""
     async with receiving(OK) as down:
         pass
     pushing = Pushing()
@@ -112,8 +112,8 @@ async def test_recovered_receiver_gets_all_events() -> None:
     ],
     ids=["one byte a second", "a gigabyte"],
 )
-async def test_endless_response_body_counts_as_webhook_response(behaviour: Behaviour) -> None:
-    """The status is the outcome; only the start of the body is read."""
+async def test_webhook_status_counts_despite_endless_response_body(behaviour: Behaviour) -> None:
+    """The response's status decides; the server reads only the start of the body."""
     async with receiving(behaviour) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -124,7 +124,7 @@ async def test_endless_response_body_counts_as_webhook_response(behaviour: Behav
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirect_is_failure_without_second_request(status: int) -> None:
-    """The client follows a redirect neither to the metadata service nor to another server."""
+    """Redirect to the metadata service or to another server: the client sends no second request."""
     async with receiving(OK) as neighbour, receiving(redirects(status, neighbour.url()), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -137,8 +137,8 @@ async def test_redirect_is_failure_without_second_request(status: int) -> None:
     assert neighbour.connections == 0
 
 
-async def test_receiver_answering_gone_gets_no_more_posts() -> None:
-    """The receiver answers with status 410."""
+async def test_webhook_responding_with_410_gets_no_more_posts() -> None:
+    """Answer one post with status 410 (Gone)."""
     async with receiving(answers(410), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -152,7 +152,7 @@ async def test_receiver_answering_gone_gets_no_more_posts() -> None:
 
 
 async def test_retry_after_longer_than_schedule_is_honoured() -> None:
-    """A 429 answer has a Retry-After longer than the schedule's delay."""
+    """Answer with 429 and a Retry-After longer than the schedule's delay: the next attempt waits that long."""
     async with receiving(answers(429, Retry_After="600"), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -169,7 +169,7 @@ async def test_retry_after_longer_than_schedule_is_honoured() -> None:
 
 
 async def test_dns_rebinding_is_blocked() -> None:
-    """The name resolves to another address at the second lookup."""
+    """The host's name has an allowed address at the first attempt, and also a private one at the second."""
     addresses = [["127.0.0.1"], ["127.0.0.1", "10.0.0.7"], ["169.254.169.254"], ["127.0.0.1"]]
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -190,7 +190,7 @@ async def test_dns_rebinding_is_blocked() -> None:
     assert receiver.ids == ids(task, 2, 2, 3)
 
 
-async def test_config_deleted_between_attempts_gets_no_post() -> None:
+async def test_webhook_deleted_between_attempts_gets_no_post() -> None:
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -202,8 +202,8 @@ async def test_config_deleted_between_attempts_gets_no_post() -> None:
     assert receiver.ids == ids(task, 2)
 
 
-async def test_config_deleted_during_post_gets_no_more() -> None:
-    """The running post ends; the next event is not posted."""
+async def test_webhook_deleted_during_post_gets_no_more() -> None:
+    """Delete the config while a post runs: this post ends, and no further event is posted."""
     release = asyncio.Event()
     async with receiving(holds(release), OK) as receiver:
         pushing = Pushing()
@@ -219,8 +219,8 @@ async def test_config_deleted_during_post_gets_no_more() -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
-    """The deletion is between the claim and the connection; after a replacement the new config receives the event."""
+async def test_webhook_deleted_during_name_resolution_gets_one_post(how: str) -> None:
+    """Delete the config after its claim but before the connection; then a replacement gets later events."""
     pushing: Pushing
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -248,14 +248,14 @@ async def test_config_deleted_after_claim_gets_one_post(how: str) -> None:
         if how == "replaced":
             await pushing.rests(asking, lambda delivery: delivery.cursor == 5)
     assert len(receiver.posts) == 1
-    # A config registered after four events receives the fifth event, or no event if the fifth is already recorded.
+    # The replaced config may be registered after event 4 or after event 5: it receives event 5, or no event.
     assert set(other.ids) <= set(ids(asking, 5))
     assert other.posts or how == "deleted" or registered == [5]
     assert how == "replaced" or not other.posts
 
 
 async def test_task_without_configs_sets_no_timers() -> None:
-    """One delivery finds no config; later events set no timers and enqueue no messages."""
+    """Delete the only config: the next event still enqueues a message, later events neither that nor a timer."""
     async with receiving(OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(None, "ask")
@@ -275,8 +275,8 @@ async def test_task_without_configs_sets_no_timers() -> None:
     assert receiver.posts == []
 
 
-async def test_rotated_secret_signs_together_with_old_secret() -> None:
-    """During a rotation the receiver may know the old or the new secret, but no older one."""
+async def test_webhooks_are_signed_with_new_and_previous_secret() -> None:
+    """Sign with the new and the previous secret, because the receiver may know only one of them."""
     async with receiving(answers(503), OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -295,8 +295,8 @@ async def test_rotated_secret_signs_together_with_old_secret() -> None:
         assert not any(secret in str(post) for post in receiver.posts for secret in (SECRET, OTHER))
 
 
-async def test_old_secret_stops_signing_after_a_day() -> None:
-    """This holds for retries too; a repeated registration does not prolong the day."""
+async def test_previous_webhook_secret_stops_signing_after_a_day() -> None:
+    """Retries follow this rule too, and registering the same secret again does not prolong the day."""
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -323,7 +323,7 @@ async def test_old_secret_stops_signing_after_a_day() -> None:
     assert {(post.is_signed_by(OTHER), post.is_signed_by(SECRET)) for post in after} == {(True, False)}
 
 
-async def test_oldest_of_three_secrets_stops_signing() -> None:
+async def test_oldest_of_three_webhook_secrets_stops_signing() -> None:
     third = "whsec_" + "R0hJ" * 11
     async with receiving(answers(500)) as receiver:
         pushing = Pushing()
@@ -337,10 +337,10 @@ async def test_oldest_of_three_secrets_stops_signing() -> None:
     assert known == [[True, False, False], [True, True, False], [False, True, True]]
 
 
-async def test_undeliverable_event_is_given_up(
+async def test_undeliverable_event_does_not_block_later_events(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The attempts take more than a day; then the event is a dead letter and does not block later events."""
+    """After a day of failed attempts the event is a dead letter, and later events are delivered."""
     async with receiving(*[answers(500)] * 8, OK) as receiver:
         pushing = Pushing()
         task = await pushing.send(config(receiver))
@@ -358,7 +358,7 @@ async def test_undeliverable_event_is_given_up(
     assert len(fnmatch.filter(said, apart)) == 1, "it is no error of the function's, whose alarm leaves its line out"
 
 
-async def test_hanging_receiver_delays_no_other_config() -> None:
+async def test_hanging_webhook_delays_no_other_push_config() -> None:
     release = asyncio.Event()
     async with receiving(holds(release)) as hung, receiving(OK) as well:
         pushing = Pushing(seconds=30)
@@ -399,8 +399,8 @@ async def test_slow_webhook_does_not_delay_its_task() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_long_task_is_delivered_from_its_beginning(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """Readers of a long task start at a snapshot; webhooks receive every event."""
+async def test_webhook_receives_long_task_from_its_first_event(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """A long task has a snapshot, at which readers start; a webhook must still receive every event."""
     monkeypatch.setattr(turn, "SNAPSHOT_EVERY", 1)
     async with receiving(answers(500), OK) as receiver:
         pushing = Pushing()

@@ -144,7 +144,7 @@ async def test_guides_python_receiver_works(token: str) -> None:
 
 
 async def test_redriven_event_is_accepted_after_later_ones() -> None:
-    """The example and the guide's receivers accept the earlier event; a check for rising numbers would lose it."""
+    """Redrive an earlier event: a receiver that expects rising numbers would ignore it."""
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
     with example(SECRET, heard) as url:
@@ -192,7 +192,7 @@ async def test_guides_go_receiver_works(token: str) -> None:
 
 
 async def hears_each_once_and_no_forgery(*command: str | Path, token: str) -> None:
-    """Run a receiver program; it prints its address, then the state of each event."""
+    """Run a receiver program and check its output: its address, then each event's state once."""
     receiver = await asyncio.create_subprocess_exec(
         *command, env={"PATH": _path(), "WEBHOOK_TOKEN": token}, stdout=subprocess.PIPE
     )

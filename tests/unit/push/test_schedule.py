@@ -35,7 +35,7 @@ HOURS_DOWN = 12
 
 
 class EnqueuedRetries:
-    """Queue with delayed messages."""
+    """Queue for delayed wake-up messages of push delivery."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -56,7 +56,7 @@ class EnqueuedRetries:
 
 
 class Receivers:
-    """Webhooks that fail until a given time; they count the posts."""
+    """Webhooks that refuse each post until a given time, and count the posts."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.up_at = clock, clock.now() + timedelta(hours=HOURS_DOWN)
@@ -86,7 +86,7 @@ class PushDeployment:
         self.pushes_at_once = pushes_at_once
 
     async def listens(self, owner: str, number: int) -> TaskKey:
-        """Create a task with an event for its owner's webhook."""
+        """Create a task whose owner has a webhook, and record an event for this webhook."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, "echo", f"c-{number}")
         new = admission.new_task(
@@ -97,7 +97,7 @@ class PushDeployment:
         return new.key
 
     async def a_minute(self) -> int:
-        """Move the clock by a minute, sweep, and handle all messages; return the number of the sweep's messages."""
+        """Move the clock by a minute, run the sweep, and handle all messages; return how many the sweep enqueued."""
         self.clock.move(60)
         swept = await self.sweep.once(at_once=0, pushes_at_once=self.pushes_at_once)
         for wake_up in self.queue.heard():
@@ -106,7 +106,7 @@ class PushDeployment:
 
 
 async def test_many_failed_webhooks_follow_the_schedule() -> None:
-    """A round of retries takes ten minutes; every webhook gets its attempts, and its event after the recovery."""
+    """A round of retries for all webhooks takes ten minutes: each gets its attempts, and its event at last."""
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
     deployment = PushDeployment(pushes_at_once=at_once)
     for each in range(number):
@@ -119,18 +119,19 @@ async def test_many_failed_webhooks_follow_the_schedule() -> None:
     assert busiest == at_once
     assert most_in_a_row <= number / at_once
     assert len(deployment.receivers.told) == number
-    # The seventh attempt is the first after the recovery: the delays are 5 s, 5 and 30 minutes, 2, 5 and 10 hours.
+    # Expect success at the seventh attempt, the first after the recovery. The delays before it are 5 s, 5 and
+    # 30 minutes, 2, 5 and 10 hours.
     assert set(deployment.receivers.tries.values()) == {7}
     by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
     late = max(deployment.receivers.told.values()) - by_schedule
-    # Allow some minutes for each of the four attempts that sweeps wake, because such an attempt waits for the sweep of
-    # its minute and for its round.
+    # Allow some minutes for each of the last four attempts: such an attempt begins with a sweep, which runs once a
+    # minute and wakes only some of the webhooks.
     assert late <= 4 * (number / at_once + 2) * 60
     assert await deployment.configs.expired_timers(limit=MANY) == []
 
 
-async def test_single_webhook_is_not_delayed_by_thousands() -> None:
-    """The first sweep wakes the single webhook, although its timer expired last."""
+async def test_owners_thousand_webhooks_do_not_delay_other_owner() -> None:
+    """The single webhook's timer expires after thousands of another owner: the first sweep wakes both."""
     deployment = PushDeployment(pushes_at_once=10)
     for each in range(MANY // SMALL):
         await deployment.listens("many", each)
@@ -144,7 +145,7 @@ async def test_single_webhook_is_not_delayed_by_thousands() -> None:
 @pytest.mark.parametrize(
     ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
 )
-def test_owners_take_turns_longest_overdue_first(limit: int, found: list[str]) -> None:
+def test_expired_push_timers_alternate_between_owners(limit: int, found: list[str]) -> None:
     now = ManualClock().now()
     ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
     expired_timers = [

@@ -34,8 +34,8 @@ def test_refused_blocks_are_in_the_registry() -> None:
 
 
 @pytest.mark.parametrize("block", SPECIAL_PURPOSE, ids=str)
-def test_neighbours_of_refused_block_are_public(block: Network) -> None:
-    """The neighbours of a block are public, except those in another refused block."""
+def test_addresses_beside_refused_block_are_public(block: Network) -> None:
+    """Check the addresses just before and after each block, unless they are in another refused block."""
     kind = type(block[0])
     for number in (int(block[0]) - 1, int(block[-1]) + 1):
         if 0 < number < 2**block.max_prefixlen:
@@ -51,7 +51,7 @@ def test_public_address_is_allowed(address: str) -> None:
 
 
 def notations(address: ipaddress.IPv4Address) -> list[str]:
-    """Return IPv6 addresses from which a host, a translator or a tunnel reaches the IPv4 address."""
+    """Return IPv6 addresses that a host, a translator or a tunnel converts to this IPv4 address."""
     dotted, bits = str(address), int(address)
     high, low = f"{bits >> 16:x}", f"{bits & 0xFFFF:x}"
     inverted = bits ^ 0xFFFFFFFF

@@ -25,7 +25,7 @@ GOOD = {
     "https://8.8.8.8/": "https://8.8.8.8/",
     "https://[2606:4700:4700:0::1111]/": "https://[2606:4700:4700::1111]/",
     "https://hooks.example.org/" + "x" * 2022: "https://hooks.example.org/" + "x" * 2022,
-    # Allow another port of the same host, because it is another service.
+    # Allow another port of our own host, because another service listens there.
     "https://agents.example.com:8443/hook": "https://agents.example.com:8443/hook",
 }
 
@@ -98,7 +98,7 @@ def test_unsafe_webhook_urls_are_refused(url: str) -> None:
 )
 @example("https://a.b:443")
 def test_httpx_parses_allowed_webhook_url_identically(url: str) -> None:
-    """A disagreement of two URL parsers must not send a post elsewhere."""
+    """If our check read another host than httpx, a post could reach a forbidden address."""
     try:
         target = check_url(url, ALLOWED)
     except WebhookBlocked:
@@ -111,7 +111,7 @@ def test_httpx_parses_allowed_webhook_url_identically(url: str) -> None:
         address = socket.inet_aton(target.host)
     except OSError:
         return
-    # The check must parse this host name as an address, because the C library does so.
+    # The C library reads this host name as an address, so the check must read the same address.
     assert target.address is not None
     assert target.address.packed == address
     assert is_allowed_address(target.address)
@@ -130,7 +130,7 @@ def test_only_public_addresses_are_allowed(
 
 
 def test_host_name_with_one_private_address_is_refused() -> None:
-    """The next lookup may return the other address."""
+    """The name has a public and a private address: a connection might use either."""
     target = check_url("https://hooks.example.org/", ALLOWED)
     assert check_addresses(target, ["93.184.215.14", "2606:4700:4700::1111"], ALLOWED) == [
         "93.184.215.14",
@@ -161,8 +161,8 @@ def test_development_may_allow_http_and_private_addresses() -> None:
             check_url(url, LOCAL)
 
 
-def test_own_service_is_refused_under_any_spelling() -> None:
-    """The service would post to itself forever."""
+def test_webhook_at_own_service_is_refused_in_any_spelling() -> None:
+    """A webhook at the service's own URL would make it post to itself forever."""
     for host in ("127.0.0.1", "localhost", "LocalHost", "agents.localhost", "[::1]", "[0:0:0:0:0:0:0:1]"):
         with pytest.raises(WebhookBlocked, match="itself"):
             check_url(f"http://{host}:8000/agents/x/", LOCAL)
@@ -172,7 +172,7 @@ def test_own_service_is_refused_under_any_spelling() -> None:
 
 @pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
 @pytest.mark.parametrize("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
-def test_own_service_is_refused_in_unicode_and_punycode(base: str, url: str) -> None:
+def test_webhook_at_own_internationalized_domain_is_refused(base: str, url: str) -> None:
     with pytest.raises(WebhookBlocked, match="itself"):
         check_url(url, WebhookPolicy.for_service(base))
 

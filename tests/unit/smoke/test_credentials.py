@@ -23,7 +23,7 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 @asynccontextmanager
 async def asking(app: AuthApp, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    """Yield the HTTP client of `aion smoke`, after it has read a card that names this header for API keys."""
+    """Yield the HTTP client of `aion smoke`; it has read a card that names this header for the API key."""
     credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:

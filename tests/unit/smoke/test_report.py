@@ -19,7 +19,7 @@ def smoked(*arguments: str) -> Result:
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Serve the same response to every request; yield the URL and the received requests."""
+    """Serve one response to all requests; yield the URL, and the list of requests."""
     asked: list[str] = []
 
     class ReportHandler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""SQLite file: kills, several processes, locks, schema versions and expiry."""
+"""SQLite file: killed processes, several processes, locks, schema versions and expiry."""
 
 import asyncio
 import sqlite3
@@ -44,7 +44,7 @@ table = SQLiteTable(path, SystemClock())
 
 
 def started(program: str, path: Path) -> subprocess.Popen[str]:
-    """Return a process running this program with the path of the file."""
+    """Start a process that runs this program with the file's path; return the process."""
     program = f"import sys; from pathlib import Path; path = Path(sys.argv[1])\n{program}"
     command = [sys.executable, "-c", program, str(path)]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -53,7 +53,7 @@ def started(program: str, path: Path) -> subprocess.Popen[str]:
 # ── Durability ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_items_survive_restart(path: Path, clock: ManualClock) -> None:
+async def test_sqlite_items_survive_restart(path: Path, clock: ManualClock) -> None:
     before = SQLiteTable(path, clock)
     await before.write(Put(KEY, {"bytes": b"\xff", TIMERS.partition: "D", TIMERS.sort: 1}))
     before.close()
@@ -63,7 +63,7 @@ async def test_items_survive_restart(path: Path, clock: ManualClock) -> None:
     after.close()
 
 
-async def test_transaction_token_survives_restart(path: Path, clock: ManualClock) -> None:
+async def test_sqlite_transaction_token_survives_restart(path: Path, clock: ManualClock) -> None:
     before = SQLiteTable(path, clock)
     await before.transact([Put(KEY, {"n": 1})], token="t")
     await before.write(Delete(KEY))
@@ -165,7 +165,7 @@ async def test_sixteen_concurrent_writers_all_succeed(table: SQLiteTable) -> Non
 # ── Locks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_reads_do_not_wait_for_other_process(table: SQLiteTable, path: Path) -> None:
+async def test_sqlite_reads_do_not_wait_for_other_processs_write(table: SQLiteTable, path: Path) -> None:
     await table.write(Put(KEY, {"n": 1}))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -203,7 +203,7 @@ def test_failed_transaction_is_rolled_back(path: Path) -> None:
     database.close()
 
 
-async def test_write_refuses_number_too_large_for_index(table: SQLiteTable) -> None:
+async def test_sqlite_table_refuses_number_above_64_bits(table: SQLiteTable) -> None:
     with pytest.raises(StoreError, match="OverflowError"):
         await table.write(Put(KEY, {TIMERS.partition: "D", TIMERS.sort: 2**63}))
     assert await table.get(KEY) is None
@@ -265,7 +265,7 @@ async def test_broken_file_raises_store_corrupt(path: Path, clock: ManualClock) 
 # ── Cleaning ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_expired_items_are_deleted_late(table: SQLiteTable, clock: ManualClock) -> None:
+async def test_expired_sqlite_items_are_deleted_after_grace_period(table: SQLiteTable, clock: ManualClock) -> None:
     now = int(clock.now().timestamp())
     of_index = {TIMERS.partition: "D", TIMERS.sort: 1}
     await table.write(Put(Key("p", "early"), {TTL_ATTRIBUTE: now, **of_index}))
@@ -286,7 +286,7 @@ async def test_expired_items_are_deleted_late(table: SQLiteTable, clock: ManualC
     assert await keys() == ["never"]
 
 
-async def test_blobs_of_folders_with_retention_are_deleted(path: Path, clock: ManualClock) -> None:
+async def test_sqlite_blobs_are_deleted_after_retention_except_permanent(path: Path, clock: ManualClock) -> None:
     blobs = SQLiteBlobs(path, clock, retention=timedelta(days=7))
     await blobs.put(f"{ARTIFACTS}/a", b"1")
     await blobs.put(f"{PERMANENT_FOLDER}/a", b"2")

@@ -168,7 +168,7 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # Enqueue another message: the silent process must not delete this message when its own work ends.
+    # Enqueue another message, to show that the silent process does not delete it when its own work ends.
     await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
@@ -224,7 +224,7 @@ async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) ->
     assert sorted(wake_up.fence for wake_up in one.handled) == list(range(5, 20))
 
 
-async def test_two_consumers_share_a_queue(one: QueueProcess, other: QueueProcess) -> None:
+async def test_two_consumers_of_queue_handle_each_message_once(one: QueueProcess, other: QueueProcess) -> None:
     for fence in range(200):
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
 
@@ -254,8 +254,8 @@ async def test_consumer_limits_concurrent_handlers(path: Path, clock: ManualCloc
     process.file.close()
 
 
-async def test_message_of_own_process_wakes_consumer(one: QueueProcess) -> None:
-    """The clock does not move, so only the message can wake the consumer."""
+async def test_message_enqueued_in_same_process_wakes_consumer(one: QueueProcess) -> None:
+    """The clock stands still, so the consumer does not poll: only the message can wake it."""
     running = asyncio.create_task(one.consumer.run())
     for _ in range(3):
         before = len(one.handled)
@@ -269,7 +269,7 @@ async def test_message_of_own_process_wakes_consumer(one: QueueProcess) -> None:
     await one.consumer.join()
 
 
-async def test_message_of_other_process_wakes_consumer(
+async def test_message_enqueued_by_other_process_wakes_consumer(
     one: QueueProcess, other: QueueProcess, clock: ManualClock
 ) -> None:
     running = asyncio.create_task(one.consumer.run())

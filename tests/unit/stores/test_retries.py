@@ -1,4 +1,4 @@
-"""Retries of transactions: new plans, tokens and limits."""
+"""Retries of transactions: each retry plans its writes anew; idempotency tokens; limits of attempts and time."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -34,7 +34,7 @@ BOTH = (Put(A, {"n": 1}), Put(B, {"n": 1}))
 
 
 class PlannedTable(TableFaults):
-    """Faults of the first calls, in order: one of `fine`, `conflict`, `throttled` and `lost` for each."""
+    """Table whose first calls have these outcomes in order: `fine`, `conflict`, `throttled` or `lost`."""
 
     def __init__(self, *faults: str) -> None:
         self._faults = list(faults)
@@ -59,7 +59,7 @@ class PlannedTable(TableFaults):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
-    """Return the result, and the seconds by which the manual clock has moved."""
+    """Run the coroutine in virtual time; return its result and the seconds that it took."""
     loop = SimLoop(Random(0))
     try:
         return loop.run_until_complete(coroutine), loop.time()
@@ -68,7 +68,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> tuple[T, float]:
 
 
 def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[TransactionPlan[str]]], list[int]]:
-    """Return a planner of these plans, and the list of its attempts; the last plan repeats."""
+    """Return a planner that returns these plans in turn, and the list of its attempts."""
     attempts: list[int] = []
 
     async def plan(attempt: int) -> TransactionPlan[str]:
@@ -90,14 +90,14 @@ def committed(faults: PlannedTable, *plans: TransactionPlan[str]) -> tuple[str, 
     ids=["two", "one", "check", "none"],
 )
 def test_planned_writes_use_cheapest_table_operation(writes: Sequence[Write], operation: str) -> None:
-    """A single write is not sent as a transaction: that costs twice as much."""
+    """Commit a single write: it is not sent as a transaction, which would cost twice as much."""
     faults = PlannedTable()
     outcome, attempts, _ = committed(faults, TransactionPlan("done", writes))
     assert (outcome, attempts) == ("done", [0])
     assert [call.operation for call in faults.calls] == ([operation] if operation else [])
 
 
-def test_refused_writes_are_planned_again() -> None:
+def test_writes_with_failed_condition_are_planned_again() -> None:
     faults = PlannedTable()
     refused = TransactionPlan("never", [Put(A, {}, Exists()), BOTH[1]])
     outcome, attempts, table = committed(faults, refused, refused, TransactionPlan("done", BOTH))
@@ -105,14 +105,14 @@ def test_refused_writes_are_planned_again() -> None:
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_preparatory_writes_are_followed_by_another_plan() -> None:
+def test_preparatory_transaction_is_followed_by_another_plan() -> None:
     outcome, attempts, _ = committed(
         PlannedTable(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
     )
     assert (outcome, attempts) == ("done", [0, 1])
 
 
-def test_plan_after_preparatory_writes_starts_without_delay() -> None:
+def test_plan_after_preparatory_transaction_starts_without_delay() -> None:
     plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
     assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
@@ -123,7 +123,7 @@ def adding(number: int) -> list[Write]:
 
 @pytest.mark.parametrize(("second", "counted"), [(adding(1), 1), (adding(2), 3)], ids=["same writes", "other writes"])
 def test_transaction_token_depends_on_its_writes(second: list[Write], counted: int) -> None:
-    """After a lost response the same writes are not made twice; other writes have their own token."""
+    """After a lost response, the same writes have the same token and happen once; other writes get another token."""
     _, attempts, table = committed(
         PlannedTable("lost"), TransactionPlan("first", adding(1)), TransactionPlan("second", second)
     )
@@ -134,7 +134,7 @@ def test_transaction_token_depends_on_its_writes(second: list[Write], counted: i
 
 
 @pytest.mark.parametrize("fault", ["throttled", "lost"])
-def test_third_throttled_or_lost_transaction_raises(fault: str) -> None:
+def test_third_throttled_or_lost_transaction_raises_store_unavailable(fault: str) -> None:
     faults = PlannedTable(*[fault] * 9)
     with pytest.raises(StoreUnavailable, match=fault):
         committed(faults, TransactionPlan("never", BOTH))
@@ -146,7 +146,7 @@ def test_two_throttled_transactions_are_retried() -> None:
     assert committed(faults, TransactionPlan("done", BOTH))[1] == [0, 1, 2, 3, 4]
 
 
-def test_eighth_refused_transaction_raises() -> None:
+def test_eighth_conflict_of_transaction_raises_store_unavailable() -> None:
     faults = PlannedTable(*["conflict"] * 9)
     with pytest.raises(StoreUnavailable, match=r"^busy$"):
         committed(faults, TransactionPlan("never", BOTH))
@@ -154,7 +154,7 @@ def test_eighth_refused_transaction_raises() -> None:
     assert committed(PlannedTable(*["conflict"] * 7), TransactionPlan("done", BOTH))[1] == [*range(8)]
 
 
-def test_refused_transaction_waits_before_next_attempt() -> None:
+def test_conflicting_transaction_is_retried_after_short_pause() -> None:
     plan, _ = planning(TransactionPlan("done", BOTH))
     _, seconds = run(commit(MemoryTable(ManualClock(), faults=PlannedTable("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
@@ -174,7 +174,7 @@ COUNT = Update(A, Change(add={"n": 1}))
 
 
 def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> MemoryTable:
-    """Return the table after these writes under this fence, or without a fence; the fence of the context is 3."""
+    """Commit the writes under this fence or without one, where the context's newest fence is 3; return the table."""
     table = MemoryTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
     table.faults = faults
@@ -216,7 +216,7 @@ def test_empty_fenced_commit_sends_no_request() -> None:
     assert faults.calls == []
 
 
-def test_writes_of_another_fence_are_refused() -> None:
+def test_fenced_writes_with_outdated_fence_raise_lease_lost() -> None:
     faults = PlannedTable()
     with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
         fenced(faults, COUNT, number=2)
@@ -247,7 +247,7 @@ def test_each_fenced_commit_has_own_token() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_first_step_stores_progress_mark_in_its_transaction(number: int | None) -> None:
+def test_turns_first_step_stores_progress_mark_without_extra_request(number: int | None) -> None:
     faults = PlannedTable()
     table = fenced(faults, COUNT, number=number)
     writes = FencedWrites(table, Fence(CONTEXT, number) if number is not None else None)
@@ -258,7 +258,7 @@ def test_first_step_stores_progress_mark_in_its_transaction(number: int | None) 
     assert context.get("advanced") == number
 
 
-def test_only_first_step_stores_progress_mark() -> None:
+def test_only_turns_first_step_stores_progress_mark() -> None:
     table = fenced(PlannedTable(), COUNT)
     writes, key = FencedWrites(table, Fence(CONTEXT, 3)), keys.context_key(CONTEXT)
     run(writes.commit_step(COUNT))
@@ -268,7 +268,7 @@ def test_only_first_step_stores_progress_mark() -> None:
     assert "advanced" not in (table.get_blocking(key) or {})
 
 
-def test_step_under_former_fence_stores_no_progress_mark() -> None:
+def test_step_of_former_lease_holder_stores_no_progress_mark() -> None:
     table = fenced(PlannedTable(), COUNT)
     with pytest.raises(LeaseLost):
         run(FencedWrites(table, Fence(CONTEXT, 2)).commit_step(COUNT))
@@ -289,7 +289,7 @@ def test_eighth_conflict_of_fenced_writes_raises() -> None:
 
 
 def unless_refused(faults: PlannedTable, write: Put) -> tuple[MemoryTable, float]:
-    """Return the table after `write_unless_refused`, and the passed seconds."""
+    """Call `write_unless_refused`; return the table, and the seconds that the call took."""
     table = MemoryTable(ManualClock(), faults=faults)
     return table, run(write_unless_refused(partial(table.write, write)))[1]
 
@@ -300,11 +300,11 @@ def test_conflict_of_single_write_is_retried(faults: tuple[str, ...], calls: int
     table, seconds = unless_refused(planned, Put(A, {"n": 1}))
     assert ([item["n"] for item in table.items()], len(planned.calls)) == ([1], calls)
     assert (seconds > 0) == bool(faults)
-    # Limit the total wait: with full jitter, each wait is between zero and its exponential backoff.
+    # Expect at most the sum of the backoffs, because each wait is a random part of its backoff.
     assert seconds <= sum(0.02 * 2**attempt for attempt in range(len(faults)))
 
 
-def test_refused_conditional_write_is_skipped_without_retry() -> None:
+def test_write_with_failed_condition_is_not_retried() -> None:
     planned = PlannedTable()
     table, seconds = unless_refused(planned, Put(A, {"n": 1}, only_if=Exists()))
     assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)

@@ -1,4 +1,4 @@
-"""Task store writes that lose their response and take effect only between the reads of a retry."""
+"""Task store: a write whose response is lost, and that takes effect only between the reads of a retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -37,7 +37,7 @@ ARRIVALS = range(8)
 
 
 class LateTable(MemoryTable):
-    """Table that loses the response to one write, and makes this write some reads later."""
+    """Table that loses the response to a write, and executes the write only after some later reads."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock())
@@ -45,7 +45,7 @@ class LateTable(MemoryTable):
         self._late: Callable[[], Awaitable[Any]] | None = None
 
     def lose_write(self, reads: int, *, after: int = 0) -> None:
-        """Lose the response to the next write, or to a later one."""
+        """Lose the response to the next write, or to a later one, and delay this write."""
         self._loses, self._reads_left, self._writes_left = True, reads, after
 
     async def get(self, key: Key) -> Item | None:
@@ -75,7 +75,7 @@ class LateTable(MemoryTable):
         self._reads_left -= 1
         if self._reads_left < 0:
             self._late, self._loses = None, False
-            with suppress(WriteRefused):  # another attempt may have made the write already
+            with suppress(WriteRefused):  # a retry may have made the write already
                 await make()
 
 
@@ -95,7 +95,7 @@ def status(state: str) -> TaskStatusUpdateEvent:
 
 
 class Story:
-    """Task store over a LateTable."""
+    """Task store whose table is a LateTable, and the steps of a test on it."""
 
     def __init__(self) -> None:
         self.table = LateTable()
@@ -150,7 +150,7 @@ def test_finish_with_lost_response_returns_next_turn(reads: int, run_next: bool)
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
-        # Lose the second attempt's response. The first attempt is refused: it does not know the queued turn.
+        # Lose the response of the second attempt: the first one fails, because it does not expect the queued turn.
         story.table.lose_write(reads, after=1)
         return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), run_next=run_next)
 

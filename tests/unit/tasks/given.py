@@ -43,7 +43,7 @@ def lease(number: int = 1, *, holder: str = "me", fence: int = 3, **more: Any) -
 
 
 def head(**more: Any) -> Head:
-    """Return a working task after two events."""
+    """Return the head of a working task that has two events."""
     return replace(Head(TASK, CONTEXT, TaskState.TASK_STATE_WORKING, AT, generation=2, fence=3), **more)
 
 
@@ -53,12 +53,12 @@ def accepted_in(change: Change, items: Items) -> set[str]:
 
 
 def made(change: Change, item: Item | None) -> Item:
-    """Return the attributes of the item after the change."""
+    """Apply the change to the item, and return the item's attributes."""
     return {name: value for name, value in applied(change, KEY, item).items() if name not in KEY_ATTRIBUTES}
 
 
 def needless(condition: Condition | None, items: Items) -> list[Condition]:
-    """Return the parts of the condition whose removal changes nothing for these states."""
+    """Return the parts of the condition without which the same states would meet it."""
     holding = _holding(condition, items)
     return [part for part, rest in _without(condition or Both(())) if _holding(rest, items) == holding]
 
@@ -91,7 +91,7 @@ def status(state: str = "WORKING", *, seconds: int = 1) -> TaskStatusUpdateEvent
 
 
 def at(state: str, when: datetime = AT) -> TaskStatus:
-    """Return a status at a time of whole milliseconds."""
+    """Return a status whose time is a whole number of milliseconds."""
     made = TaskStatus(state=STATES[state])
     made.timestamp.FromDatetime(when)
     return made

@@ -1,4 +1,4 @@
-"""Helpers of the tests of reply modes."""
+"""Helpers for tests of the setting `reply`, which selects a task or a Message as response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> ServiceParts
 
 
 def another_process(made: ServiceParts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> ServiceParts:
-    """Return a service over the same store; its agent must not run."""
+    """Return a service of another process over the same store; its agent must not run."""
     return parts(Teller(), store, clock, reply=reply)
 
 

@@ -19,7 +19,7 @@ from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
 
 class Teller:
-    """Agent with the answer `answer to …`, and the other events named in the text."""
+    """Agent that answers `answer to …`, and before that emits the events named in the message's text."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Admission of a message: its turn begins or is queued; and the writes of these two outcomes."""
+"""Admission of a message: either its turn begins or it is queued; the writes of both cases."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_new_task_is_queued_in_busy_context(
 
 
 @pytest.mark.parametrize("when_busy", [ENQUEUE, REJECT])
-def test_task_queued_in_expired_context_replaces_its_queue(when_busy: WhenBusy) -> None:
+def test_task_queued_in_expired_context_starts_new_queue(when_busy: WhenBusy) -> None:
     created = admission.created(new(), GONE, holder=None, when_busy=when_busy, times=TIMES)
     assert created.context == contexts.queued_anew(turn(), GONE, TIMES)
 
@@ -167,11 +167,11 @@ def message(before: Head, **more: Any) -> FollowUp:
 def test_answer_or_interrupting_message_takes_over_turn(
     before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool
 ) -> None:
-    """The task requires input, or the message interrupts its running turn."""
+    """Send the answer to an interrupt, or a message that replaces a running turn of the same task."""
     assert admission.takes_over(message(before), record, when_busy) is takes
 
 
-def test_answer_to_interrupt_detects_running_turn() -> None:
+def test_turn_running_in_interrupted_context_is_detected() -> None:
     assert admission.another_runs(message(INPUT), RUNS)
     assert not admission.another_runs(message(INPUT), ASKS)
     assert not admission.another_runs(message(head()), RUNS)
@@ -218,10 +218,10 @@ def test_message_without_push_config_registers_no_subscriber() -> None:
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("holder", [None, "me"])
 @pytest.mark.parametrize(("before", "record"), [(INPUT, ASKS), (head(), RUNS)], ids=["answer", "interrupting"])
-def test_follow_up_message_starts_or_queues_turn_immediately(
+def test_follow_up_starts_turn_or_is_queued_first(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
-    """The message's turn begins or is first in the queue; the task's head changes under any fence."""
+    """The message's turn begins or is first in the queue; the head's change does not depend on the fence."""
     followed = message(before, push=push)
     subscribed = replace(before, push_epoch=1, push_events=PUSH.events) if push else before
     after = replace(lifecycle.advance(subscribed, followed.event), fence=4)
@@ -247,7 +247,7 @@ def test_follow_up_message_starts_or_queues_turn_immediately(
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
 def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConfig | None) -> None:
-    """The message sets no timer if another task of the context requires input."""
+    """The queued message sets a timer, unless another task of the context requires input."""
     followed = message(head(), push=push)
     asks = record.interrupted is not None
     only_if = contexts.HAS_ROOM if asks else contexts.MAY_WAIT
@@ -265,8 +265,8 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
     [(3600, 1801, False), (3600, 1800, False), (3600, 1799, True), (3 * 86400, 2 * 86400, False),
      (3 * 86400, 2 * 86400 - 1, True)],
 )  # fmt: skip
-def test_expiry_moves_only_if_retention_grows_noticeably(retention: int, lives_still: int, moves: bool) -> None:
-    """The expiry moves if it gains more than a day, or more than half of a shorter retention."""
+def test_tasks_expiry_is_written_only_if_noticeably_later(retention: int, lives_still: int, moves: bool) -> None:
+    """Write a later expiry only for a gain of a day, or of half of a shorter retention."""
     times = replace(TIMES, retention=retention)
     expected = times.seconds + retention if moves else None
     assert admission.new_expiry(times.seconds + lives_still, times) == expected

@@ -1,4 +1,4 @@
-"""Conversion of a message to a NewTask or a FollowUp, and recognition of repeated messages."""
+"""Conversion of a message to a NewTask or FollowUp, and recognition of a message that was sent before."""
 
 import hashlib
 from typing import Any
@@ -29,7 +29,7 @@ PUSH = PushConfig("p", "https://example.com")
 
 
 def named(**more: Any) -> Message:
-    """Return the message as stored in its task's log."""
+    """Return the message as the log of its task stores it."""
     copy = Message()
     copy.CopyFrom(MESSAGE)
     for name, value in {"task_id": "t-1", "context_id": "c", **more}.items():
@@ -80,7 +80,7 @@ def test_new_tasks_head_follows_its_recorded_events() -> None:
     assert admission.first_head(new()) == head(fence=0)
 
 
-def test_new_tasks_log_contains_request_message_once() -> None:
+def test_first_event_of_task_log_contains_request() -> None:
     made = new(request={"a": 1})
     assert admission.first_log(made) == (Numbered(1, made.events[0], request={"a": 1}), Numbered(2, made.events[1]))
 
@@ -146,7 +146,7 @@ def test_message_content_hash_differs_with_content(other: dict[str, Any]) -> Non
 
 
 def test_message_content_hash_is_deterministic() -> None:
-    """Metadata of a part is a map; protobuf serialises maps in any order by default."""
+    """protobuf may serialise the map of a part's metadata in any order: the hash must not depend on it."""
     part = Part(text="hi")
     part.metadata.update(dict.fromkeys("abcdefgh", "x"))
     content = Message(role=Role.ROLE_USER, parts=[part])

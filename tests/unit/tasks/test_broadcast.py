@@ -1,4 +1,4 @@
-"""Streams despite refused writes: a resuming reader receives the rest of the text, or the text from its start."""
+"""Streams whose writes are refused: a reader that resumes gets the rest of the text, or the text from its start."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +21,7 @@ from tests.support.streams import faults_of_text
 
 
 class Stream:
-    """One task with a streaming turn, and readers in other processes."""
+    """Task with a streaming turn in one process, and with readers in other processes."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def holder(self) -> str:
-        """Return the prefix of the chunk ids of the current lease holder."""
+        """Return the generation and fence with which the current holder's chunk ids begin."""
         return f"{self.head.generation}.{self.lease.fence}."
 
     def says(self, *words: str, anew: bool = False) -> str:
@@ -63,25 +63,25 @@ class Stream:
         return self.texts[id_] == text
 
     async def records(self) -> None:
-        """Record an event, perhaps while a text is open."""
+        """Record an event; a text may be open, and then continues after the event."""
         await self.writer.flush()
         self.head = await self.store.append(self.lease, self.head, self.chat.says(self.head))
         self.writer.follow(self.head.generation)
 
     async def dies(self) -> None:
-        """Kill the process: its unwritten chunks are lost, and another process begins the turn."""
+        """Kill the process: chunks not yet stored are lost, and another process begins the turn."""
         await self.writer.stop()
         self.clock.move(LEASE_SECONDS + 1)
         self._holds(await self.chat.begins())
 
     def reader(self, last: str = "") -> "StreamReader":
-        """Return a reader that has received every item up to this id."""
+        """Return a new reader that has already received every item up to this id."""
         self.readers.append(StreamReader(self, cursor_of(last) or Cursor(self.head.generation)))
         return self.readers[-1]
 
 
 class StreamReader:
-    """A client that follows the task in another process."""
+    """Client that follows the task's stream in another process."""
 
     def __init__(self, stream: Stream, after: Cursor) -> None:
         self.received: list[tuple[str, Any]] = []
@@ -127,8 +127,8 @@ def words(count: int, first: int = 0) -> list[str]:
     return [f"w{number}" for number in range(first, first + count)]
 
 
-async def test_reconnected_reader_continues_before_its_chunks_are_stored() -> None:
-    """The reader received w0 to w3 from the turn's own process; only w0 is stored."""
+async def test_reader_with_cursor_beyond_stored_chunks_continues() -> None:
+    """The turn's own process streamed w0 to w3, but stored only w0: another process continues after w3."""
     async with streaming() as stream:
         stream.says("w0")
         await stream.clock.passes(0.05)
@@ -141,7 +141,7 @@ async def test_reconnected_reader_continues_before_its_chunks_are_stored() -> No
         assert reader.words == words(6, 4)
 
 
-async def test_reconnected_reader_continues_within_stored_batch() -> None:
+async def test_reader_with_cursor_within_stored_batch_continues() -> None:
     async with streaming() as stream:
         stream.says(*words(4))
         await stream.clock.passes(1)
@@ -152,8 +152,8 @@ async def test_reconnected_reader_continues_within_stored_batch() -> None:
         assert reader.words == words(4, 2)
 
 
-async def test_stored_chunks_are_read_once() -> None:
-    """An up-to-date reader does not read the first batches of the event again."""
+async def test_reader_reads_stored_chunks_only_once() -> None:
+    """A reader asks the store only for chunks after those it has, not for all of the event."""
     async with streaming() as stream:
         since = list[Cursor]()
         reads = stream.store.deltas
@@ -166,7 +166,7 @@ async def test_stored_chunks_are_read_once() -> None:
         assert since.count(Cursor(2)) <= 2
 
 
-async def test_failed_delta_batch_is_written_before_next_batch() -> None:
+async def test_failed_delta_batch_is_retried_before_next_batch() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says("w0")
@@ -180,7 +180,7 @@ async def test_failed_delta_batch_is_written_before_next_batch() -> None:
 
 
 async def test_lost_response_leaves_delta_batch_unchanged() -> None:
-    """A reader may have read the batch already, and would not find the end of a longer batch."""
+    """Write the same batch after a lost response: a reader that has read it would miss chunks added to it."""
     async with streaming() as stream:
         reader = stream.reader()
         stream.store.lose_answers(append_deltas=3)
@@ -194,7 +194,7 @@ async def test_lost_response_leaves_delta_batch_unchanged() -> None:
         assert late.words == words(20)
 
 
-async def test_store_outage_leaves_prefix_of_streamed_text() -> None:
+async def test_reader_receives_whole_text_after_store_outage() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(2))
@@ -242,7 +242,7 @@ async def test_reader_receives_long_delta_batch_page_by_page() -> None:
         assert late.words == texts[4:]
 
 
-async def test_next_lease_holder_streams_text_from_its_start() -> None:
+async def test_next_lease_holder_streams_text_from_beginning() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(5))
@@ -255,8 +255,8 @@ async def test_next_lease_holder_streams_text_from_its_start() -> None:
 
 
 @pytest.mark.parametrize("last", ["2", "2.1.1"], ids=["no chunk", "a chunk of the holder before"])
-async def test_text_without_stored_first_chunk_is_not_streamed(last: str) -> None:
-    """The first batch of a fence has expired or was lost: the reader waits for the next start of a text."""
+async def test_reader_skips_text_whose_first_chunk_is_missing(last: str) -> None:
+    """The first batch of a fence has expired or was lost: a new reader waits for the start of the next text."""
     async with streaming() as stream:
         key, more = stream.head.key, tuple(Delta(word, append=True) for word in words(2, 1))
         await stream.store.append_deltas(key, DeltaBatch(2, 1, 0, (Delta("old", append=False), *more)))
@@ -339,7 +339,7 @@ STEPS = st.lists(
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_resumed_reader_always_has_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
-    """A client leaves the turn's own process at any chunk, and resumes in another process."""
+    """Leave the turn's own process after any chunk, and resume in another process."""
     asyncio.run(_plays(steps))
 
 
@@ -385,13 +385,12 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
                 case "comes back":
                     reader = stream.reader(await leaves())
                 case "leaves":
-                    # Let the reader receive some chunks that are not stored yet, because the turn's own process streams
-                    # chunks before it stores them.
+                    # Let the reader have some chunks that are not stored yet: the turn's own process streams chunks
+                    # before it stores them.
                     last, holder = cursor_of(await leaves()) or Cursor(), stream.holder
                     first = last.n if holder == f"{last.generation}.{last.fence}." else 0
                     live = [id_ for n in range(amount) if (id_ := f"{holder}{first + n}") in stream.streamed]
-                    # A reader that lacks the text before the event cannot have been connected to the turn's own
-                    # process.
+                    # A reader without the text before the event has received no chunks from the turn's own process.
                     in_step = first > 0 or (live and not stream.streamed[live[0]].append)
                     if last.generation == stream.head.generation and in_step:
                         received.extend((id_, stream.streamed[id_]) for id_ in live)
@@ -405,8 +404,8 @@ async def _plays(steps: Sequence[tuple[str, int]]) -> None:
         assert events == list(range(3, stream.head.generation + 1))
 
 
-async def test_text_continues_after_recorded_event() -> None:
-    """A reader of the chunks before the event receives only new text; other readers receive the whole text so far."""
+async def test_streamed_text_continues_after_recorded_event() -> None:
+    """A reader of the earlier chunks gets only the new ones; a later reader gets the whole text so far."""
     async with streaming() as stream:
         reader = stream.reader()
         stream.says(*words(2))
@@ -423,7 +422,7 @@ async def test_text_continues_after_recorded_event() -> None:
         assert list(faults_of_text(late.received, stream.showed)) == []
 
 
-async def test_late_reader_receives_speaker_of_open_text() -> None:
+async def test_late_reader_receives_open_text_with_its_speaker() -> None:
     async with streaming() as stream:
         speaker = {"messageId": "m", "node": "plan"}
         stream.writer.add(Delta("w0", append=False, speaker=speaker))
@@ -434,8 +433,8 @@ async def test_late_reader_receives_speaker_of_open_text() -> None:
         assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
 
 
-async def test_reader_joining_long_text_receives_next_text_only() -> None:
-    """A later reader waits for the next text."""
+async def test_late_reader_of_long_text_receives_next_text_only() -> None:
+    """Record an event after a text longer than OPEN_CHARACTERS: a new reader waits for the next text."""
     async with streaming() as stream:
         stream.says("w" * (OPEN_CHARACTERS + 1))
         await stream.records()

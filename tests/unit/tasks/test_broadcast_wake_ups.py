@@ -1,4 +1,4 @@
-"""Wake-up messages for push delivery after commits of tasks with subscribers."""
+"""Push wake-up messages: each commit of a task with push configs enqueues one."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ SUBSCRIBER = PushConfig("p-1", "https://hooks.test/")
 
 
 class RecordingPushQueue:
-    """A push queue that stores the event numbers of its messages; it can be slow or refuse."""
+    """Push queue that records the event number of each message; it can be slow or refuse messages."""
 
     def __init__(self) -> None:
         self.enqueued: list[int] = []
@@ -54,7 +54,7 @@ async def says(chat: StoreConversation, begun: TurnStarted, times: int = 1) -> T
     return begun
 
 
-async def test_each_event_commit_enqueues_push_message(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_each_commit_of_events_enqueues_push_message(chat: StoreConversation, queue: RecordingPushQueue) -> None:
     begun = await says(chat, await starts(chat))
     await asyncio.sleep(0)
     assert queue.enqueued == [2, 3]
@@ -87,7 +87,7 @@ async def test_task_without_subscribers_enqueues_no_push_message(
     assert queue.enqueued == []
 
 
-async def test_events_committed_during_enqueue_share_next_push_message(
+async def test_events_committed_during_enqueue_share_one_push_message(
     chat: StoreConversation, queue: RecordingPushQueue
 ) -> None:
     begun = await starts(chat)
@@ -99,7 +99,7 @@ async def test_events_committed_during_enqueue_share_next_push_message(
 
 
 async def test_suspension_waits_for_push_message_enqueue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
-    """Lambda freezes the process between invocations: a message still on its way would wait for the sweep."""
+    """Lambda freezes the process after the suspension: a message still on its way would not arrive."""
     begun = await starts(chat)
     queue.answers.clear()
     begun = await says(chat, begun)

@@ -1,4 +1,4 @@
-"""Writes of stream deltas to a slow store: a batch in progress is neither lost, repeated nor overtaken."""
+"""Stream deltas written to a slow store: no batch is lost, written twice, or overtaken by a later batch."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from tests.support.clock import ManualClock, settle
 
 
 class SlowStore:
-    """Store of stream deltas that completes a write when the test allows it."""
+    """Store of stream deltas; each write completes when the test allows it."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -23,7 +23,7 @@ class SlowStore:
 
 
 def writing() -> tuple[SlowStore, DeltaWriter]:
-    """Return a store and a writer with a first chunk."""
+    """Return a slow store, and a writer that has received a first chunk."""
     store: Any = SlowStore()
     writer = DeltaWriter(store, TaskKey("ann", "t-1"), ManualClock(), fence=1)
     writer.follow(2)
@@ -31,7 +31,7 @@ def writing() -> tuple[SlowStore, DeltaWriter]:
     return store, writer
 
 
-async def test_flush_waits_for_batch_in_progress() -> None:
+async def test_flush_of_deltas_waits_for_batch_in_progress() -> None:
     store, writer = writing()
     await settle()
     writer.add(Delta("two", append=True))
@@ -44,8 +44,8 @@ async def test_flush_waits_for_batch_in_progress() -> None:
     assert store.requests == ["one ", "two"]
 
 
-async def test_batch_of_cancelled_flush_is_written_again() -> None:
-    """The store may or may not have the batch of the cancelled write; writing the same batch again changes nothing."""
+async def test_delta_batch_of_cancelled_flush_is_written_again() -> None:
+    """The store may have executed the cancelled write: writing the same batch a second time changes nothing."""
     store, writer = writing()
     await settle()
     store.answers.release()
@@ -66,7 +66,7 @@ async def test_batch_of_cancelled_flush_is_written_again() -> None:
     assert store.requests == ["one ", "two ", "two ", "three"]
 
 
-async def test_buffer_filled_during_write_is_written_without_pause() -> None:
+async def test_delta_buffer_filled_during_write_is_written_immediately() -> None:
     store, writer = writing()
     await settle()
     page = "x" * PAGE_CHARACTERS

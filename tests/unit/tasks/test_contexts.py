@@ -148,19 +148,19 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_context_update_applies_only_in_expected_states(name: str) -> None:
+def test_context_update_is_accepted_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_context_condition_has_no_needless_part(name: str) -> None:
+def test_each_part_of_context_condition_is_needed(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
 
 def leased(number: int = 1, fence: int = 3) -> Item:
-    """Return the attributes of a lease acquired now."""
+    """Return the attributes of a context whose lease is acquired now."""
     running = turn_value(turn(number))
     return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running}
 
@@ -236,8 +236,8 @@ TIMER = {"due_at": UNTIL}
         ),
     ],
 )
-def test_removal_of_tasks_turns_keeps_other_tasks_turns(before: Item, after: Item) -> None:
-    """The timer stays if another turn runs, is set if another turn waits, and is removed otherwise."""
+def test_removing_turns_of_task_keeps_other_tasks_turns(before: Item, after: Item) -> None:
+    """Cancel a task: the context's timer stays for a running turn, is set for a queued one, else is removed."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
 
@@ -280,14 +280,14 @@ def test_invalid_context_item_raises_store_corrupt(broken: Item) -> None:
         record_of({**context(), **broken}, SECONDS)
 
 
-def test_turn_round_trips_through_item_value() -> None:
+def test_turn_is_stored_in_item_and_read_back() -> None:
     value = turn_value(turn(4, message_generation=5, tries=6, handoffs=7))
     assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
     assert contexts.turn_of(value) == turn(4, message_generation=5, tries=6, handoffs=7)
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
-def test_turns_stop_cause_round_trips_through_item_value() -> None:
+def test_cause_of_turns_suspension_is_stored_and_read() -> None:
     for cause in StoppedBy:
         assert turn_value(turn(stopped_by=cause)) == {**T1, "stopped_by": cause.value}
         assert contexts.turn_of({**T1, "stopped_by": cause.value}) == turn(stopped_by=cause)
@@ -326,7 +326,7 @@ def test_task_key_of_turn_has_owner_of_context() -> None:
     assert contexts.task_of(CONTEXT, turn(7)) == TaskKey("owner", "t-7")
 
 
-def test_context_time_has_whole_milliseconds() -> None:
+def test_context_times_are_stored_in_whole_milliseconds() -> None:
     assert contexts.milliseconds(AT.replace(microsecond=678_999)) == 1_767_323_045_678
     assert contexts.moment(1_767_323_045_678) == AT
 
@@ -359,7 +359,7 @@ def test_clock_times_are_converted_to_units_of_table() -> None:
 # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_claimed_context_timer_is_set_again() -> None:
+def test_timer_of_claimed_context_is_set_to_lease_expiry() -> None:
     item = {"due_at": TIMES.now, "due_shard": "s"}
     change = contexts.claimed_timer(item, TIMES, is_alive=True)
     assert change == Change({"due_at": TIMES.lease_until}, only_if=Equals("due_at", TIMES.now))

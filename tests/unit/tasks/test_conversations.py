@@ -70,8 +70,8 @@ async def desk(clock: ManualClock) -> AsyncIterator[ConversationClient]:
 # ── GetContext ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_conversation_spans_tasks_of_context(desk: ConversationClient) -> None:
-    """The messages are oldest first and of this context only; the status is that of the newest task."""
+async def test_get_context_returns_messages_of_all_tasks(desk: ConversationClient) -> None:
+    """The oldest message is first; the conversation's status is that of the newest task."""
     await desk.say("hi")
     await desk.say("chunks meanwhile file")
     await desk.say("elsewhere", context_id="another")
@@ -94,7 +94,7 @@ async def test_conversation_spans_tasks_of_context(desk: ConversationClient) -> 
 
 
 async def test_v03_context_method_returns_v03_format(desk: ConversationClient) -> None:
-    """The method's name selects the version; both spellings of params are accepted."""
+    """The method's name selects the version; params may be spelled as in either version."""
     await desk.say("file")
     found = (await desk.call("context/get", context_id="c", history_length=1))["result"]
     (message,) = found["history"]
@@ -120,7 +120,7 @@ async def test_v03_context_method_returns_v03_format(desk: ConversationClient) -
         ({"historyLength": None, "historyOffset": None, "metadata": {"any": 1}}, None),
     ],
 )
-async def test_history_length_counts_from_newest_message(
+async def test_history_length_selects_newest_messages(
     desk: ConversationClient, params: dict[str, Any], expected: list[str] | None
 ) -> None:
     for text in ("one", "two", "three"):
@@ -165,7 +165,7 @@ async def test_agents_answer_is_in_conversation_history_once(answer: AnswerAs, c
 
 
 async def test_foreign_context_is_unknown(desk: ConversationClient) -> None:
-    """The response equals that for an unknown context byte for byte (A2A 3.3.2)."""
+    """Read another owner's context: the response has the same bytes as for an unknown context (A2A 3.3.2)."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     foreign = await desk.call("GetContext", contextId="theirs")
     assert foreign == await desk.call("GetContext", contextId="nobody-s")
@@ -176,8 +176,8 @@ async def test_foreign_context_is_unknown(desk: ConversationClient) -> None:
         await desk.made.conversations.get(CallContext("another owner", "other"), "theirs", length=None, offset=0)
 
 
-async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
-    """The messages of the other tasks are returned."""
+async def test_get_context_omits_unreadable_task(clock: ManualClock) -> None:
+    """One task of the context cannot be read: the messages of the others are returned."""
     broken: set[str] = set()
 
     class Breaking(MemoryTaskStore):
@@ -195,8 +195,10 @@ async def test_conversation_omits_unreadable_task(clock: ManualClock) -> None:
         assert await desk.said() == ["one", "answer to one"]
 
 
-async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversation has the newest tasks that fit into a buffered response, but at least one whole task."""
+async def test_get_context_response_is_limited_in_size(
+    desk: ConversationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Return as many of the newest tasks as fit into a buffered response, but at least one."""
     for number in range(10):
         await desk.say(f"n{number}")
     whole = await desk.said()
@@ -211,7 +213,7 @@ async def test_conversation_is_limited_in_size(desk: ConversationClient, monkeyp
 
 
 async def test_contexts_are_listed_by_their_newest_task(desk: ConversationClient) -> None:
-    """The newest context is first; each context is listed once, without other owners' contexts."""
+    """The context with the newest task is first; each context appears once, those of other owners do not."""
     await send_task(desk.made.service, CallContext("another owner", "test"), request(context_id="theirs"))
     assert (await desk.call("GetContexts"))["result"] == []
     for context_id in ("a", "b", "c"):
@@ -239,8 +241,8 @@ async def test_context_list_reads_limited_number_of_tasks(
 # ── A lagging index ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_conversation_ignores_stale_index_entries(clock: ManualClock) -> None:
-    """The index may list a task twice, a deleted task, or a task of another context."""
+async def test_get_context_ignores_stale_index_entries(clock: ManualClock) -> None:
+    """A lagging index returns a task twice, a deleted task, and a task of another context."""
 
     class Stale(MemoryTaskList):
         extra: tuple[ListCursor, ...] = ()
@@ -298,7 +300,7 @@ async def test_invalid_conversation_params_are_named_in_error(
     assert len(error["message"]) > 20, "a sentence, not a label"
 
 
-async def test_offset_beyond_history_finds_no_messages(desk: ConversationClient) -> None:
+async def test_history_offset_beyond_history_returns_no_messages(desk: ConversationClient) -> None:
     await desk.say("hi")
     assert await desk.said(historyOffset=2**31 - 1) == []
     assert await desk.said(historyLength=2**31 - 1) == ["hi", "answer to hi"]
@@ -347,7 +349,7 @@ async def test_unexpected_error_hides_its_cause_from_client(clock: ManualClock) 
 
 
 async def test_table_and_memory_stores_return_same_conversations(stack: Stack, clock: ManualClock) -> None:
-    """Both stores read the indexes of the tasks' heads."""
+    """Compare both stores, which read conversations from the index of task heads."""
     owner, store = new_owner(), dynamodb_store(stack, clock)
     task_list = dynamodb_list(stack, clock)
     made = parts(Teller(), store, clock, task_list=task_list, answer=AnswerAs.ARTIFACT, reply=ReplyAs.MESSAGE)
@@ -383,7 +385,7 @@ ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three
     ],
 )
 async def test_message_history_spans_all_tasks_of_context(limit: int, before: str | None, expected: list[str]) -> None:
-    """`history(limit, before)` returns the newest messages, oldest first."""
+    """`history(limit, before)` returns the newest messages before that one; the oldest of them is first."""
     clock = SystemClock()
     store = MemoryTaskStore(clock)
     agent = GatedAgent()

@@ -89,7 +89,7 @@ PLAIN_ITEM = {
         ),
     ],
 )  # fmt: skip
-def test_delivery_step_changes_expected_fields(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
+def test_delivery_transition_changes_expected_fields(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
     assert step() == replace(DELIVERY, **changes)
 
 

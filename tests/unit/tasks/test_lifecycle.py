@@ -41,7 +41,7 @@ def test_task_state_has_allowed_next_states(before: str) -> None:
     assert following == FOLLOWS.get(before, set())
 
 
-def test_event_advances_task_head() -> None:
+def test_task_event_updates_head() -> None:
     event = status("INPUT_REQUIRED")
     later = AT + timedelta(seconds=1)
     assert lifecycle.advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
@@ -67,7 +67,7 @@ def test_invalid_state_transition_is_refused() -> None:
 
 @pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
 def test_status_timestamp_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
-    """A whole second would have another JSON format."""
+    """Convert a time of a whole second: its JSON has milliseconds too."""
     zone = timezone(timedelta(hours=2))
     made = lifecycle.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
     assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))
@@ -175,7 +175,7 @@ WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETE
 
 
 def test_task_history_excludes_current_status_message() -> None:
-    """The history contains each message once."""
+    """The current message is in `status` only; `history` has each earlier message once."""
     task = fold([submitted(), entered(WORKING, "one"), entered(WORKING, "two"), entered(COMPLETED, "answer")])
     assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
     assert task.status.message == said("answer")
@@ -196,7 +196,7 @@ def test_task_metadata_is_merged_key_by_key() -> None:
 
 
 def test_artifact_event_replaces_or_extends_artifact() -> None:
-    """The field `append` of the event decides (A2A 4.2.2)."""
+    """`append` of the event decides whether it replaces the artifact or adds parts to it (A2A 4.2.2)."""
     events: list[Event] = [
         submitted(),
         artifact("one"),
@@ -221,7 +221,7 @@ def test_projection_does_not_change_its_arguments() -> None:
     assert [event.SerializeToString(deterministic=True) for event in events] == packed
 
 
-def test_folding_log_equals_applying_each_event() -> None:
+def test_fold_of_log_equals_applying_each_event() -> None:
     events: list[Event] = [submitted(), entered(WORKING, "one"), artifact("a"), said("two"), entered(COMPLETED, "end")]
     task: Task | None = None
     for event in events:
@@ -259,7 +259,7 @@ def test_interrupted_task_may_return_to_working(state: TaskState) -> None:
 
 
 def test_history_has_answer_once_after_its_interrupt() -> None:
-    """An answer follows its interrupt; the history contains each message once."""
+    """Fold an interrupt and its answer: the history has each once, in this order."""
     asked = fold([submitted(), entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
     task = lifecycle.apply(asked, Numbered(3, entered(WORKING), message=answer))

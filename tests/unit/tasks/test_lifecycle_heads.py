@@ -1,4 +1,4 @@
-"""Heads, the stored states of tasks: their items, the changes allowed in each state, and their subscribers."""
+"""Heads, which store the current state of tasks: their items, permitted changes, and whether they have push configs."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +17,7 @@ MILLISECONDS = 1_767_323_045_678
 
 
 def stored(state: str = "WORKING", **more: object) -> Item:
-    """Return the item of the head after two events."""
+    """Return the item of a head whose task has two events."""
     item = {"agent": "agent", "context_id": "c", "timestamp": MILLISECONDS, "generation": 2, "fence": 3, **more}
     return {**item, "state": f"TASK_STATE_{state}"}
 
@@ -67,13 +67,13 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_task_head_update_applies_only_in_expected_states(name: str) -> None:
+def test_task_head_update_is_accepted_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_task_head_condition_has_no_needless_part(name: str) -> None:
+def test_each_part_of_task_head_condition_is_needed(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -171,7 +171,7 @@ def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | No
         ("status", "status+artifact", "status+artifact"),
     ],
 )
-def test_task_head_stores_widest_subscribed_event_kinds(before: str | None, events: str, after: str) -> None:
+def test_task_head_stores_widest_event_filter_of_webhooks(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
     subscribed = lifecycle.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))

@@ -29,14 +29,14 @@ BUCKETS = {
 }
 
 
-def test_full_rate_limit_bucket_grants_token() -> None:
+def test_full_rate_limit_bucket_allows_request() -> None:
     change, _ = limits.takes(AT, 7)
     assert accepted_in(change, BUCKETS) == {"absent", "no bucket", "full"}
     assert needless(change.only_if, BUCKETS) == []
     assert made(change, None) == {"full_at": NOW + STEP, "v": 2, "expires": SECONDS + 120}
 
 
-def test_rate_limit_bucket_grants_its_last_token() -> None:
+def test_rate_limit_bucket_with_last_token_allows_request() -> None:
     _, change = limits.takes(AT, 7)
     assert accepted_in(change, BUCKETS) == {"full", "not full", "one token"}
     assert made(change, {"full_at": NOW + 9}) == {"full_at": NOW + 9 + STEP, "expires": SECONDS + 120}
@@ -61,21 +61,21 @@ A, B = stream("a", seconds=5), stream("b", seconds=2, task_id="")
 A_MEMBER, B_MEMBER = '[1767323050678,"a","t-1"]', '[1767323047678,"b",""]'
 
 
-def test_new_stream_is_counted_only_below_limit() -> None:
+def test_new_stream_is_accepted_only_below_limit() -> None:
     change = limits.opened(A, most=2, now=AT)
     items = {"absent": None, "one": {"open": frozenset({"x"})}, "two": {"open": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
     assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "open": frozenset({A_MEMBER})}
 
 
-def test_closed_streams_no_longer_count() -> None:
+def test_closed_streams_do_not_count_for_limit() -> None:
     item = {"open": frozenset({A_MEMBER, B_MEMBER, "x"})}
     change = limits.closed([A, B])
     assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
     assert made(change, item) == {"open": frozenset({"x"})}
 
 
-def test_counted_streams_are_read_back() -> None:
+def test_open_streams_are_parsed_from_table_item() -> None:
     found = limits.open_streams({"open": frozenset({A_MEMBER, B_MEMBER})})
     assert sorted(found, key=lambda stream: stream.id) == [A, B]
     assert limits.open_streams(None) == []
@@ -87,7 +87,7 @@ MINE, THEIRS = OpenTask(TASK, AT), OpenTask(TaskKey("tenant", "t-2"), AT)
 MEMBERS = frozenset({'[1767323045678,"t-1"]', '[1767323045678,"t-2","tenant"]'})
 
 
-def test_new_task_is_counted_only_below_limit() -> None:
+def test_new_task_is_accepted_only_below_limit() -> None:
     change = limits.counted("owner", MINE, most=2, expires=77)
     items = {"absent": None, "one": {"tasks": frozenset({"x"})}, "two": {"tasks": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
@@ -101,13 +101,13 @@ def test_forgotten_tasks_no_longer_count_as_open() -> None:
     assert made(change, item) == {"tasks": frozenset({"x"})}
 
 
-def test_counted_open_tasks_are_read_back() -> None:
+def test_open_tasks_are_parsed_from_table_item() -> None:
     found = limits.open_tasks("owner", {"tasks": MEMBERS})
     assert sorted(found, key=lambda task: task.key.task_id) == [MINE, THEIRS]
     assert limits.open_tasks("owner", None) == limits.open_tasks("owner", {}) == []
 
 
-def test_open_task_member_names_owner_only_within_tenant() -> None:
+def test_open_task_entry_contains_owner_only_within_tenant() -> None:
     assert {limits.owner_named_in(member) for member in MEMBERS} == {"", "tenant"}
 
 
@@ -122,6 +122,6 @@ def test_open_task_member_names_owner_only_within_tenant() -> None:
     ],
 )
 def test_ended_or_missing_task_no_longer_counts_as_open(state: str | None, seconds: int, ended: bool) -> None:
-    """A missing task may be in creation for a minute."""
+    """A task missing from the store still counts for a minute, because it may be in creation."""
     found = head(state=TaskState.Value(f"TASK_STATE_{state}")) if state else None
     assert limits.has_ended(MINE, found, AT + timedelta(seconds=seconds)) is ended

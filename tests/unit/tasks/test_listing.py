@@ -27,7 +27,7 @@ STATES = [name for name, state in TaskState.items() if state]
 
 
 class Clerk:
-    """Agent that follows the message: it requires input, fails, rejects, emits a file, or just answers."""
+    """Agent whose message selects the outcome: it requires input, fails, rejects, emits a file, or answers."""
 
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
@@ -116,7 +116,7 @@ async def test_owner_without_tasks_gets_empty_list(desk: ListClient) -> None:
 
 
 async def test_tasks_are_listed_by_their_last_status(desk: ListClient) -> None:
-    """Most recently updated first (A2A 3.1.4)."""
+    """The task with the newest status is first (A2A 3.1.4)."""
     first = await desk.ask("ask", contextId="c-1")
     second, third = await desk.ask(), await desk.ask("fail")
     assert await desk.ids() == [third, second, first]
@@ -129,7 +129,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: ListClient) -> None:
 
 
 async def test_listed_task_equals_get_task(desk: ListClient) -> None:
-    """The ids, the status time, the history and the artifacts are equal."""
+    """Compare a list's entry with GetTask: ids, status time, history and artifacts."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
     read = (await desk.http.post("/", json=get)).json()["result"]
@@ -154,7 +154,7 @@ async def test_task_list_has_artifacts_on_request_only(desk: ListClient) -> None
 
 
 async def test_listed_tasks_history_has_requested_length(desk: ListClient) -> None:
-    """The request has `historyLength` (A2A 3.2.4)."""
+    """Set `historyLength` in ListTasks (A2A 3.2.4)."""
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
     lengths = {}
@@ -177,7 +177,7 @@ async def test_context_filter_lists_only_its_tasks(desk: ListClient) -> None:
 
 @pytest.mark.parametrize("context_id", ["unknown", "other-3", "c-", "x" * 128])
 async def test_unknown_context_filter_lists_no_tasks(desk: ListClient, context_id: str) -> None:
-    """The context `other-3` belongs to another owner."""
+    """Filter by contexts that do not exist; `other-3` exists, but belongs to another owner."""
     await desk.ask(contextId="c-1")
     await desk.keep(3, owner="somebody", context_id="other-3")
     listed = await desk.list(contextId=context_id)
@@ -259,7 +259,7 @@ async def test_hundred_tasks_are_listed_in_pages(desk: ListClient) -> None:
     assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
 
 
-async def test_full_last_page_has_no_next_token(desk: ListClient) -> None:
+async def test_last_task_list_page_has_no_token_although_full(desk: ListClient) -> None:
     for number in range(4):
         await desk.keep(number)
     token = (await desk.list(pageSize=2))["nextPageToken"]

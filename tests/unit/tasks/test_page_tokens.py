@@ -1,4 +1,4 @@
-"""Page tokens: a token is valid only unchanged, and only for its own list."""
+"""Page tokens of lists: a token is refused if it was changed, or comes from another list."""
 
 import base64
 from datetime import UTC, datetime, timedelta, timezone

@@ -56,7 +56,7 @@ def in_a_tool(asynchronous: bool) -> Any:
 
     @tool
     async def leave_later() -> str:
-        """End the process after a pause."""
+        """Wait a moment, then end the process."""
         return str(await exits_later())
 
     leaves = leave_later if asynchronous else leave
@@ -157,7 +157,7 @@ async def test_exit_guard_covers_only_asyncio_tasks_of_turns() -> None:
     assert loop.get_task_factory() is None
 
 
-async def test_exit_guard_uses_existing_task_factory() -> None:
+async def test_exit_guard_uses_existing_asyncio_task_factory() -> None:
     made: list[str] = []
 
     def factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
@@ -175,7 +175,7 @@ async def test_exit_guard_uses_existing_task_factory() -> None:
         loop.set_task_factory(None)
 
 
-async def test_exit_guard_keeps_task_factory_set_later() -> None:
+async def test_exit_guard_keeps_asyncio_task_factory_set_later() -> None:
     loop = asyncio.get_running_loop()
     with exit_guard():
         ours: Any = loop.get_task_factory()
@@ -197,8 +197,8 @@ async def test_guarded_asyncio_task_returns_and_cancels_normally() -> None:
         assert await asyncio.create_task(asyncio.sleep(0, 3)) == 3
 
 
-async def test_exit_guard_ends_if_closed_in_another_context() -> None:
-    """The garbage collector closes a turn that never ended."""
+async def test_exit_guard_ends_if_garbage_collector_closes_turn() -> None:
+    """The garbage collector closes an abandoned turn in another context: the guard must still remove itself."""
 
     async def turn() -> None:
         with exit_guard():

@@ -1,4 +1,4 @@
-"""Lease heartbeat: renewals, checks, the wake-up message of the first step, and the pause between them."""
+"""Lease heartbeat: when it renews the lease, checks for its loss, and enqueues a wake-up message."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ def renewal(chat: StoreConversation, queue: Any, lease: Lease) -> LeaseRenewal:
 
 
 def steps(chat: StoreConversation, beat: LeaseRenewal, seconds: int) -> list[bool]:
-    """Return the result of each step after a pause of these seconds."""
+    """Run this number of heartbeat steps, each after the heartbeat's own pause; return the results."""
     held = []
     for _ in range(seconds):
         chat.clock.move(beat.pause)
@@ -74,7 +74,7 @@ async def test_renewed_lease_outlives_original_expiry(chat: StoreConversation, q
     assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
 
 
-async def test_turn_begun_again_enqueues_wake_up_at_once(chat: StoreConversation, queue: Any) -> None:
+async def test_heartbeat_of_retried_turn_enqueues_wake_up_immediately(chat: StoreConversation, queue: Any) -> None:
     first = (await chat.starts()).lease
     assert renewal(chat, queue, first).pause == WATCH_SECONDS
     chat.clock.move(LEASE_SECONDS + 1)
@@ -97,7 +97,7 @@ async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation,
 async def test_slow_store_delays_no_lease_renewal(
     chat: StoreConversation, queue: Any, store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The renewal depends on the time, not on the number of checks: this store takes 2 s for each check."""
+    """Each check takes 2 s here: the renewal follows the clock, not the number of checks."""
     beat = renewal(chat, queue, (await chat.starts()).lease)
     renewed, holds = [chat.clock.now()], store.holds
 
@@ -153,7 +153,7 @@ async def test_failed_store_call_does_not_end_lease_renewals(
 
 
 async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversation, queue: Any, store: Failing) -> None:
-    """One throttled call must not end the heartbeat: the turn would run twice."""
+    """Let a store call fail: without a heartbeat the lease would expire, and the turn would run twice."""
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
     async with asyncio.timeout(60):
@@ -174,8 +174,8 @@ async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversat
             assert not {name for name in started if name.startswith("lease-turn")}
 
 
-async def test_later_step_of_other_lease_delays_no_heartbeat(chat: StoreConversation, queue: Any) -> None:
-    """The timer already waits for a later step of another lease."""
+async def test_heartbeat_with_longer_interval_delays_no_other_heartbeat(chat: StoreConversation, queue: Any) -> None:
+    """The timer waits for one heartbeat; a heartbeat with an earlier step must wake it."""
     lease = (await chat.starts()).lease
     async with (
         asyncio.timeout(60),
@@ -186,10 +186,10 @@ async def test_later_step_of_other_lease_delays_no_heartbeat(chat: StoreConversa
             await asyncio.sleep(0.01)
 
 
-async def test_timer_removes_ended_heartbeats_at_its_wake_up(
+async def test_heartbeat_timer_thread_removes_ended_heartbeats_later(
     chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waking the timer's thread for each ended turn would interrupt the event loop."""
+    """Ended heartbeats stay in the timer until it next wakes: waking it for each would interrupt the event loop."""
     monkeypatch.setattr(process, "WATCH_SECONDS", 3600.0)
     lease = (await chat.starts()).lease
     ended = [Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]
@@ -238,7 +238,7 @@ async def test_renewal_of_lost_lease_enqueues_no_message(chat: StoreConversation
     assert queue.enqueued == []
 
 
-async def test_many_turns_of_process_share_heartbeat_check_rate(chat: StoreConversation, queue: Any) -> None:
+async def test_heartbeats_of_many_turns_check_leases_less_often(chat: StoreConversation, queue: Any) -> None:
     count = 200
     lease = Lease(ContextKey("o", "a", "c"), Turn("turn", "t", 1), "holder", 1)
     assert watch_seconds() == WATCH_SECONDS

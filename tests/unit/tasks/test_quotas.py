@@ -1,4 +1,4 @@
-"""Limit of a caller's open tasks: running tasks and new ones count, ended ones do not."""
+"""Limit of a caller's open tasks: running tasks and those being created count, ended ones do not."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def new(chat: StoreConversation, number: int) -> NewTask:
 
 
 async def test_task_being_created_counts_as_open(chat: StoreConversation, tasks: OpenTasks) -> None:
-    """Concurrent messages must not exceed the limit together."""
+    """Admit two messages before either task is stored: together they must not exceed the limit."""
     await tasks.admit("caller", new(chat, 1))
     with pytest.raises(TooManyRequests):
         await tasks.admit("caller", new(chat, 2))

@@ -21,7 +21,7 @@ from tests.unit.tasks.wire import texts
 @both_dialects
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, dialect: str) -> None:
-    """The message has role agent, an id and a context id, and no task id; v1 wraps it, in v0.3 it has a kind."""
+    """The Message has role agent, an id and a context id. v1 wraps it in `message`; in v0.3 it has a kind."""
     async with client_of(made_with(reply), dialect) as client:
         kind, message = await client.send("decorated", contextId="c")
     assert kind == "message"
@@ -37,7 +37,7 @@ async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
 async def test_message_mode_streams_exactly_one_message(text: str, dialect: str) -> None:
-    """Exactly one Message, then the stream closes (A2A 3.1.2)."""
+    """Stream with `reply: message`: one Message arrives, then the stream closes (A2A 3.1.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
     assert (sse_id, kind) == ("", "message")
@@ -46,7 +46,7 @@ async def test_message_mode_streams_exactly_one_message(text: str, dialect: str)
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 async def test_rest_response_and_stream_contain_same_message(prefix: str) -> None:
-    """Both versions of HTTP+JSON wrap the message."""
+    """Call HTTP+JSON in both versions, blocking and streaming: each wraps the same Message."""
     parts_of = {("content" if prefix else "parts"): [{"text": "hi"}]}
     body = {"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c", **parts_of}}
     async with http(made_with(ReplyAs.AUTO).app()) as client:
@@ -61,7 +61,7 @@ async def test_rest_response_and_stream_contain_same_message(prefix: str) -> Non
 
 
 async def test_message_mode_includes_artifacts_and_metadata() -> None:
-    """The parts of the artifacts follow those of the answer; the metadata of the answer overrides that of the task."""
+    """The Message has the answer's parts, then those of artifacts; the answer's metadata overrides the task's."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
         assert message["parts"][2:] == [{"raw": "AP8=", "mediaType": "image/png"}]
@@ -71,7 +71,7 @@ async def test_message_mode_includes_artifacts_and_metadata() -> None:
 
 
 async def test_task_of_message_reply_is_listed() -> None:
-    """docs/decisions/0011 explains the stored task."""
+    """The task of a Message is stored nevertheless, so ListTasks returns it (docs/decisions/0011)."""
     made = made_with(ReplyAs.MESSAGE)
     async with client_of(made) as client:
         _, message = await client.send("file")
@@ -83,13 +83,13 @@ async def test_task_of_message_reply_is_listed() -> None:
 
 
 async def test_message_mode_ignores_return_immediately() -> None:
-    """A message has no state to wait for, so the field has no effect (A2A 3.2.2)."""
+    """Set `returnImmediately`: the Message still arrives, because it has no state to poll (A2A 3.2.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 
 
 async def test_auto_mode_returns_task_immediately() -> None:
-    """The answer is still unknown; a repeat gets the task again."""
+    """With `returnImmediately` the answer is not known yet: the response is the task, also for a repeat."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         first = await client.at_once("hi", contextId="c")
@@ -100,7 +100,7 @@ async def test_auto_mode_returns_task_immediately() -> None:
 
 
 async def test_conversation_continues_after_message_replies() -> None:
-    """The context's history is the same in each mode."""
+    """Send further messages to the context: its history is the same with each setting of `reply`."""
 
     def count(state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"message {len(state['messages'])}")]}
@@ -127,8 +127,10 @@ async def test_conversation_continues_after_message_replies() -> None:
         ("empty", "completed"),
     ],
 )
-async def test_turns_without_completed_answer_return_task(text: str, state: str, reply: ReplyAs, dialect: str) -> None:
-    """A Message cannot express these outcomes; the stream has all events."""
+async def test_response_is_task_unless_turn_completes_with_answer(
+    text: str, state: str, reply: ReplyAs, dialect: str
+) -> None:
+    """Fail, reject or interrupt the turn: a Message cannot express this, so the response is the task."""
     async with client_of(made_with(reply), dialect) as client:
         kind, task = await client.send(text, message_id="m-1")
         frames = await client.stream(text, message_id="m-2")
@@ -144,7 +146,7 @@ async def test_turns_without_completed_answer_return_task(text: str, state: str,
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
 async def test_auto_mode_returns_task_for_events_beside_answer(text: str) -> None:
-    """The other events are artifacts, metadata and earlier messages."""
+    """Emit artifacts, metadata or earlier messages beside the answer: the response is the task."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
         frames = await client.stream(text, message_id="m-2")
@@ -154,15 +156,15 @@ async def test_auto_mode_returns_task_for_events_beside_answer(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_auto_mode_returns_message_for_early_reply(text: str) -> None:
-    """`thread.reply` records the reply before the end of the turn: the response is this reply."""
+async def test_auto_mode_returns_message_for_thread_reply(text: str) -> None:
+    """Reply by `thread.reply` before the end of the turn: the response is the Message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
 async def test_auto_mode_streams_task_for_chunks() -> None:
-    """Each chunk has its id; a repeat gets a task too."""
+    """Stream chunks: each has its SSE id, and the response to a repeat is a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
         frames = await client.stream("chunks", contextId="c")
@@ -176,7 +178,7 @@ async def test_auto_mode_streams_task_for_chunks() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
-    """The client knows the task and must receive its end: with a taskId or without, and for a repeated answer."""
+    """Answer an interrupt with or without a taskId, or twice: the client gets the end of the task that it knows."""
     for naming in (True, False):
         made = made_with(reply)
         async with client_of(made) as client:
@@ -194,8 +196,8 @@ async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_message_mode_interrupt_answer_may_return_immediately(naming: bool) -> None:
-    """The response to the client's answer is the task."""
+async def test_message_mode_answer_to_interrupt_may_return_immediately(naming: bool) -> None:
+    """Answer an interrupt with `returnImmediately`: the response is the task, still working."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
     asking = await made.service.send(call, request("asks"))

@@ -40,7 +40,7 @@ def shape(task: Task) -> dict[str, Any]:
 @both_dialects
 @pytest.mark.parametrize("answer", AnswerAs)
 async def test_stream_has_answer_as_configured_artifact_or_status(answer: AnswerAs, dialect: str) -> None:
-    """The whole artifact precedes the last status."""
+    """If the answer is an artifact, the whole artifact comes before the last status."""
     artifact_update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
     async with http(parts(Teller(), answer=answer).app()) as http_client:
         client = WireClient(http_client, dialect)
@@ -74,7 +74,7 @@ async def test_stream_has_answer_as_configured_artifact_or_status(answer: Answer
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 @pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
 async def test_interrupt_or_failure_message_stays_in_status(text: str, answer: AnswerAs) -> None:
-    """Clients find an interrupt or a failure in the status, under every `answer` setting."""
+    """Interrupt or fail with each setting of `answer`: clients look for this message in the status."""
     task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert task.status.HasField("message")
@@ -83,7 +83,7 @@ async def test_interrupt_or_failure_message_stays_in_status(text: str, answer: A
 
 @pytest.mark.parametrize("text", ["silent", "empty"])
 async def test_answer_without_parts_creates_no_artifact(text: str) -> None:
-    """An artifact has at least one part (A2A 4.1.7)."""
+    """Answer without parts: no artifact, because it needs at least one part (A2A 4.1.7)."""
     task = await parts(Teller(), answer=AnswerAs.ARTIFACT).service.send(CallContext("owner", "test"), request(text))
     assert isinstance(task, Task)
     assert (task.status.state, list(task.artifacts)) == (COMPLETED, [])
@@ -101,8 +101,8 @@ async def test_stream_delta_is_closed_before_answer_artifact() -> None:
     ]
 
 
-async def test_early_reply_is_in_history_once() -> None:
-    """`thread.reply` is recorded during the turn; the artifact is the same answer, by its id."""
+async def test_thread_reply_is_in_history_once() -> None:
+    """Reply by `thread.reply` during the turn: with each setting of `answer`, the task has the reply once."""
     for answer in AnswerAs:
         made = parts(Teller(), answer=answer)
         task = await made.service.send(CallContext("owner", "test"), request("replied"))
@@ -132,7 +132,7 @@ async def test_message_reply_is_equal_for_every_answer_setting(answer: AnswerAs,
 
 @pytest.mark.parametrize("answer", AnswerAs)
 async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
-    """The context has two tasks, one of which is interrupted."""
+    """Run two tasks in a context, one with an interrupt."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, answer=answer)
@@ -158,7 +158,7 @@ async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
 async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> None:
-    """A message is queued as the first turn ends, so the first answer becomes a message of the working task."""
+    """Queue a message while the first turn ends: the first answer becomes a message of the continued task."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, answer=answer)
@@ -197,7 +197,7 @@ class Fickle:
 
 
 class DiesAtTheEnd:
-    """Task store that fails to record the end of a turn, this number of times."""
+    """Task store that fails this many times to record the end of a turn."""
 
     def __init__(self, store: TaskStore, times: int = 1) -> None:
         self._store, self._times = store, times
@@ -217,7 +217,7 @@ class DiesAtTheEnd:
 async def test_answer_of_interrupted_turn_is_recorded_once(
     answer: AnswerAs, kept_in: str, request_stack: Stack | None, clock: ManualClock
 ) -> None:
-    """The turn runs again and gives another answer, but the first answer is recorded already."""
+    """Run the turn a second time with another answer: the first answer, already recorded, stays."""
     whole: TaskStore = dynamodb_store(request_stack, clock) if request_stack else MemoryTaskStore(clock)
     owner, agent = new_owner(), Fickle()
     dying = parts(agent, DiesAtTheEnd(whole), clock, answer=answer)
@@ -245,13 +245,13 @@ async def done(work: "asyncio.Task[Any]", clock: ManualClock) -> Any:
     async with asyncio.timeout(60):
         while not work.done():
             clock.move(0.5)
-            # Sleep in real time, because DynamoDB's client runs in threads.
+            # Sleep in real time, because DynamoDB's client does its requests in threads, independent of this clock.
             await asyncio.sleep(0.002)
     return await work
 
 
 async def test_answer_of_failed_turn_is_kept() -> None:
-    """The task fails with its reason; the artifact stays."""
+    """Record the answer, then fail the turn: the status has the reason, and the artifact stays."""
     clock = ManualClock()
     store = DiesAtTheEnd(MemoryTaskStore(clock), times=4)
     made = parts(Fickle(), store, clock, answer=AnswerAs.ARTIFACT)

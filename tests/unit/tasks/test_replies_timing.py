@@ -42,7 +42,7 @@ from tests.unit.tasks.wire import texts
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
 async def test_auto_mode_slow_stream_begins_with_task(text: str) -> None:
-    """The stream is empty for a second, then has all events so far, then the later ones; a repeat gets the task."""
+    """Answer slowly: the stream waits a second, then sends the task and its events; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     stream = made.service.stream(caller(), request(text))
@@ -73,7 +73,7 @@ async def test_auto_mode_slow_send_returns_task() -> None:
 
 
 async def test_message_mode_returns_task_after_maximum_wait() -> None:
-    """The maximum wait is `blocking_wait`; a repeat gets the answer."""
+    """Answer later than `blocking_wait`: the response is the task; a later repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
     call = caller()
@@ -91,7 +91,7 @@ async def test_message_mode_returns_task_after_maximum_wait() -> None:
 
 
 async def test_message_mode_streams_task_at_deadline() -> None:
-    """The client can resume the task; a repeat gets the Message."""
+    """End the invocation before the answer: the stream ends with the task; a later repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
     ends_soon = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=100)))
@@ -110,7 +110,7 @@ async def test_message_mode_streams_task_at_deadline() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
-    """With `reply: auto` the time in the queue counts as waiting."""
+    """Queue the turn behind another: with `reply: auto` its time in the queue counts as waiting."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
     first = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -132,7 +132,7 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
 
 
 async def test_auto_mode_reply_waits_until_answer_is_recorded() -> None:
-    """However slow the store is, the client, a repeat and a reader of the log get the Message."""
+    """Record the answer slowly: client, repeat and reader of the log get the Message nevertheless."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
 
@@ -161,7 +161,7 @@ async def test_auto_mode_reply_waits_until_answer_is_recorded() -> None:
 
 
 async def test_message_mode_stream_opens_before_answer() -> None:
-    """The head and a comment are sent at once, so that no entry point closes the stream; one frame follows."""
+    """Send headers and a comment at once, so that no entry point closes the stream; one frame follows."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
     said: list[Any] = []
@@ -194,7 +194,7 @@ async def test_message_mode_stream_opens_before_answer() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_repeated_request_gets_same_message_in_another_process(reply: ReplyAs) -> None:
-    """The Message comes from the stored records; no turn runs."""
+    """Repeat the request in another process: it reads the Message from the store, and runs no turn."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=reply)
@@ -208,8 +208,8 @@ async def test_repeated_request_gets_same_message_in_another_process(reply: Repl
     assert not other.agent.runs
 
 
-async def test_auto_mode_repeated_request_gets_task_again() -> None:
-    """The stream has already streamed the task."""
+async def test_auto_mode_returns_task_to_repeated_request() -> None:
+    """A stream has begun with the task: a repeat of its request must not get a Message."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(Teller(), store, clock, reply=ReplyAs.AUTO)
@@ -221,7 +221,7 @@ async def test_auto_mode_repeated_request_gets_task_again() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs) -> None:
-    """With `reply: auto` the repeated request waits as long as a Message is possible."""
+    """Repeat a request during its turn: with `reply: auto` the repeat waits while a Message is still possible."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)
@@ -239,8 +239,8 @@ async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> None:
-    """The reply is a Message with `message`, and with `auto` a task, because it took long."""
+async def test_next_lease_holder_replies_to_dead_processs_request(reply: ReplyAs) -> None:
+    """Another process ends the turn: its reply is a Message with `message`, and a task with `auto`."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     dies, agent = parts(Teller(), store, clock, reply=reply), Teller()
@@ -261,7 +261,7 @@ async def test_next_lease_holder_replies_for_dead_process(reply: ReplyAs) -> Non
 
 
 async def test_message_mode_replies_with_task_after_follow_up() -> None:
-    """A caller that lists the task may send another message to it: then there are two answers."""
+    """Send a second message to the task: two answers do not fit into one Message."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=ReplyAs.MESSAGE, task_list=MemoryTaskList(store))
@@ -286,8 +286,8 @@ async def test_message_mode_replies_with_task_after_follow_up() -> None:
 
 
 async def test_each_agent_has_its_own_reply_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One agent is that of the documentation's example, the other has no `reply` setting."""
-    # Raise the limit for a quick answer, because the first turn loads the agent, which takes longer on a slow machine.
+    """Serve the documentation's example with its `reply`, and an agent without `reply`."""
+    # Raise the time limit of a quick answer, because the first turn also loads the agent, slowly on some machines.
     monkeypatch.setattr(replies, "QUICK_SECONDS", 60.0)
     (tmp_path / "agent.py").write_text(AGENT)
     (example,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "replies.md").read_text(), re.DOTALL)
@@ -317,8 +317,8 @@ graph.add_edge(START, "say")
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_queued_message_makes_message_reply_a_task(reply: ReplyAs, clock: ManualClock) -> None:
-    """A message is queued for the task, which therefore continues: readers must not wait for a Message."""
+async def test_response_is_task_if_message_is_queued(reply: ReplyAs, clock: ManualClock) -> None:
+    """Queue a second message for the task: the task continues, so readers must not wait for a Message."""
     chat = StoreConversation(MemoryTaskStore(clock), clock)
     begun = await chat.starts()
     log = await chat.store.log(begun.head.key)

@@ -32,7 +32,7 @@ COMPLETED = TaskState.TASK_STATE_COMPLETED
 
 
 class Deaf(MemoryWorkQueue):
-    """A work queue that records its messages and delivers none."""
+    """Work queue that records its messages and delivers none."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -175,7 +175,7 @@ INVOCATION = timedelta(minutes=15)
 
 
 async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, step: float = 5.0) -> None:
-    """Move the clock until the task is done."""
+    """Move the clock until the asyncio task is done."""
     for _ in range(5000):
         if until.done():
             return
@@ -185,14 +185,14 @@ async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, st
 
 
 async def let_all_end(made: ServiceParts, call: CallContext, clock: ManualClock) -> None:
-    """Move the clock until the processes of the call and of all wake-up messages have ended."""
+    """Move the clock until the process of the call and those of all wake-up messages have ended."""
     for work in list(call.background):
         await let_time_pass(clock, work)
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
 
 
 def with_invocations(made: ServiceParts, clock: ManualClock) -> None:
-    """Handle each wake-up message in a process of 15 minutes."""
+    """Handle each wake-up message in a process of its own, which ends after 15 minutes."""
     made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 
 
@@ -261,8 +261,8 @@ async def test_error_of_canceled_agent_does_not_fail_task() -> None:
     assert agent.asked == ["hi", "hi"]
 
 
-async def test_handoffs_of_turn_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that pauses at once each time makes no progress."""
+async def test_turn_fails_after_maximum_handoffs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand the turn off at each step without progress: after the maximum the task fails."""
     monkeypatch.setattr(runner, "MAX_HANDOFFS", 5)
     clock = ManualClock()
     agent = Stepping(1000, 600.0, clock)
@@ -302,7 +302,7 @@ async def test_client_resumes_stream_that_ended_before_process_stop() -> None:
 
 
 async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
-    """`aion dev` stops a worker in this way after an edit: at any time, with a grace period of its own."""
+    """Stop the process during a turn, as `aion dev` stops a worker after an edit."""
     clock = ManualClock()
     agent = Stepping(6, 60.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -344,7 +344,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
 
 
 async def test_turn_is_suspended_after_store_error() -> None:
-    """A store error costs one try, not the task."""
+    """Let a store call fail: this uses up one try, but does not fail the task."""
     from aion_core.errors import StoreUnavailable
 
     clock = ManualClock()
@@ -375,7 +375,7 @@ async def test_turn_is_suspended_after_store_error() -> None:
     ("seconds", "drained", "cut"),
     [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
 )
-def test_turn_is_drained_then_canceled_before_deadline(seconds: float, drained: float, cut: float) -> None:
-    """A turn stopped by the runtime's timeout, 3 s before the end, would keep its lease until the lease expires."""
+def test_turn_gets_drain_request_then_cancellation_before_deadline(seconds: float, drained: float, cut: float) -> None:
+    """The turn must release its lease: a stop by the runtime's timeout would leave the lease until it expires."""
     now = ManualClock().now()
     assert margins(Deadline(now + timedelta(seconds=seconds)), now) == (drained, cut)

@@ -54,7 +54,7 @@ def free(agent: GatedAgent) -> GatedAgent:
 
 
 class Enqueued(MemoryWorkQueue):
-    """A work queue that records its messages."""
+    """Work queue that only records its messages."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -66,7 +66,7 @@ class Enqueued(MemoryWorkQueue):
 
 
 async def test_turn_publishes_its_end_after_late_store_response() -> None:
-    """The heartbeat finds the lease released before the turn receives the response of its own release."""
+    """The heartbeat finds the lease released before the turn gets the response to its own release."""
 
     class Late(MemoryTaskStore):
         async def finish(
@@ -84,8 +84,8 @@ async def test_turn_publishes_its_end_after_late_store_response() -> None:
     assert items[-1].payload.status.state == COMPLETED  # type: ignore[union-attr]
 
 
-async def test_queued_turn_gets_wake_up_at_deadline() -> None:
-    """No sweep runs here."""
+async def test_wake_up_is_enqueued_for_queued_turn_at_deadline() -> None:
+    """The process has no time for the second turn: it enqueues a wake-up message. No sweep runs here."""
     clock = ManualClock()
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
@@ -106,7 +106,7 @@ async def test_queued_turn_gets_wake_up_at_deadline() -> None:
 
 @pytest.mark.parametrize("how", ["behind it", "again"])
 async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None:
-    """No wake-up message arrives and no sweep runs here."""
+    """Repeat the message after the lease has expired: it runs the turn without a wake-up message or sweep."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = free(GatedAgent())
@@ -120,7 +120,7 @@ async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None
     answering = asyncio.create_task(send_task(made.service, call, next_one))
     async with asyncio.timeout(60):
         while not answering.done():
-            # Sleep in real time, because the store retries a refused transaction after a short pause in real time.
+            # Sleep in real time, because the store pauses in real time before it retries a refused transaction.
             await asyncio.sleep(0.001)
             clock.move(0.1)
     assert (await answering).status.state == COMPLETED
@@ -148,7 +148,7 @@ class Draining:
 
 
 async def test_suspended_turn_closes_its_stream_delta() -> None:
-    """Readers in other processes receive a last chunk with the reason `interrupted`."""
+    """Suspend the turn during a text: readers get a last chunk with the reason `interrupted`."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = Draining()
@@ -171,7 +171,7 @@ async def test_suspended_turn_closes_its_stream_delta() -> None:
 
 
 class Ordered(MemoryTaskStore):
-    """Task store that records the order in which deltas and events are written."""
+    """Task store that records in which order deltas and events are written."""
 
     def __init__(self, clock: Any) -> None:
         super().__init__(clock)
@@ -187,7 +187,7 @@ class Ordered(MemoryTaskStore):
 
 
 async def test_chunks_are_stored_before_the_next_event() -> None:
-    """A reader of the event already has the chunks before it."""
+    """Store chunks, then the event: a reader of the event can always read the chunks before it."""
 
     class Streams(GatedAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -202,8 +202,8 @@ async def test_chunks_are_stored_before_the_next_event() -> None:
     assert "".join(store.order) == "one two event"
 
 
-async def test_reader_receives_event_before_its_chunks() -> None:
-    """The event and its chunk are written between the reader's two reads: the reader takes both at its next read."""
+async def test_reader_receives_event_before_chunks_written_after_it() -> None:
+    """Write an event and its chunk between the reader's two reads: the next read returns both, in order."""
 
     class Between(MemoryTaskStore):
         written = False
@@ -240,7 +240,7 @@ async def test_reader_receives_event_before_its_chunks() -> None:
     await tail.aclose()
 
 
-async def test_sweep_skips_timers_of_another_sweep() -> None:
+async def test_sweep_skips_timers_claimed_by_another_sweep() -> None:
     clock = ManualClock()
 
     class Claimed(MemoryTaskStore):
@@ -258,7 +258,7 @@ async def test_sweep_skips_timers_of_another_sweep() -> None:
 
 
 @pytest.mark.parametrize("gone", ["the log", "the message"])
-async def test_unreadable_task_fails_without_blocking_its_context(gone: str) -> None:
+async def test_unreadable_task_does_not_block_next_turn_of_context(gone: str) -> None:
     clock = SystemClock()
 
     class BrokenTurn(MemoryTaskStore):
@@ -348,7 +348,7 @@ async def test_reader_survives_short_outage_of_store() -> None:
 
 
 async def test_blocking_send_returns_before_its_deadline() -> None:
-    """The response has the current task if the deadline is sooner than `blocking_wait`."""
+    """The deadline is sooner than `blocking_wait`: the response has the task as it is then."""
     clock = ManualClock()
     agent = GatedAgent()
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -365,8 +365,8 @@ async def test_blocking_send_returns_before_its_deadline() -> None:
     made.work_queue.close()
 
 
-async def test_history_identifies_repeated_answer_without_task_id() -> None:
-    """The message's own key has expired; the task's history has the message."""
+async def test_repeated_answer_is_recognised_by_task_history() -> None:
+    """Repeat an answer whose message key has expired: the task's history still identifies it."""
     taken = Message(message_id="m-2", role=Role.ROLE_USER, task_id="t", context_id="c", parts=[Part(text="yes")])
     task = Task(id="t", context_id="c", history=[taken])
     for task_id in ("", "t"):
@@ -376,7 +376,7 @@ async def test_history_identifies_repeated_answer_without_task_id() -> None:
 
 @pytest.mark.parametrize(("left", "answered"), [(50, ["one"]), (3600, ["one", "two"])])
 async def test_next_turn_begins_only_with_enough_remaining_time(left: float, answered: list[str]) -> None:
-    """No wake-up message arrives: the first turn's process runs the second turn, or leaves it."""
+    """No wake-up message arrives: with enough time the first turn's process runs the second turn, else not."""
     clock = ManualClock()
     agent = free(GatedAgent())
     agent.go.clear()
@@ -396,7 +396,7 @@ async def test_next_turn_begins_only_with_enough_remaining_time(left: float, ans
 
 
 async def test_agent_raising_cancelled_error_fails_its_turn() -> None:
-    """A library's cancel scope may raise it. No sweep runs here."""
+    """Raise CancelledError as a library's cancel scope may do: the turn fails without a sweep."""
 
     class CancelsItself(GatedAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:

@@ -1,4 +1,4 @@
-"""Store errors: they cost no needless tries, and one failure does not hide other results."""
+"""Store errors during turns: they use up no tries needlessly, and one error does not hide another result."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ DENIED = StoreError("Query: AccessDeniedException")
 
 
 class AgentWithRefusedCheckpoints:
-    """An agent with checkpoints that the store refuses for a while, before or after its first chunk."""
+    """Agent whose checkpoints the store refuses for a while, before or after the first chunk."""
 
     def __init__(self, times: int, *, speaks: bool = False) -> None:
         self.left, self._streams = times, speaks
@@ -67,7 +67,7 @@ class AgentWithRefusedCheckpoints:
 
 
 class HangingAgent:
-    """An agent that never ends after its first chunk, or whose output the store refuses."""
+    """Agent that never ends after its first chunk; on request the store refuses its output."""
 
     refused = False
 
@@ -82,7 +82,7 @@ class HangingAgent:
 
 
 async def _unsaved(made: ServiceParts, method: str) -> list[Any]:
-    """Send a message while the store accepts no write of its turn; return the JSON-RPC responses."""
+    """Send a message while the store refuses every write of its turn; return the JSON-RPC responses."""
     store: Any = made.store
     store.refuse(append=MANY, finish=MANY, pause=MANY)
     async with http(made.app()) as client, asyncio.timeout(60):
@@ -91,7 +91,7 @@ async def _unsaved(made: ServiceParts, method: str) -> list[Any]:
 
 
 def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., Any]:
-    """Return the store operation that cannot read one task."""
+    """Return a replacement of the store's operation that cannot read one of the tasks."""
 
     def call(key: TaskKey, **options: Any) -> Any:
         if key.task_id == task_id:
@@ -102,7 +102,7 @@ def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., An
 
 
 def _keeps(messages: list[Any]) -> Any:
-    """Return a queue operation that stores the messages."""
+    """Return a queue operation that appends the messages to a list."""
 
     async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
         messages.append(wake_up)
@@ -111,7 +111,7 @@ def _keeps(messages: list[Any]) -> Any:
 
 
 async def outcome(made: ServiceParts, clock: ManualClock) -> str:
-    """Return the state of a task after handling all of its wake-up messages, despite store errors."""
+    """Handle all wake-up messages of the task despite store errors; return the task's state."""
     made.work_queue.close()
     task = await send_task(made.service, CALL, request(return_immediately=True))
     for _ in range(MANY + 2):
@@ -120,12 +120,12 @@ async def outcome(made: ServiceParts, clock: ManualClock) -> str:
     return str((await made.service.get(CALL, task.id)).status)
 
 
-async def test_store_error_before_agent_runs_counts_no_try(clock: ManualClock) -> None:
+async def test_store_error_before_agent_output_does_not_increment_tries(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
     assert "COMPLETED" in await outcome(made, clock)
 
 
-async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> None:
+async def test_store_error_after_agent_output_increments_tries(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY, speaks=True), MemoryTaskStore(clock), clock)
     status = await outcome(made, clock)
     assert "FAILED" in status
@@ -137,7 +137,7 @@ async def test_store_error_after_agent_output_counts_try(clock: ManualClock) -> 
 async def test_failure_reason_names_cause_of_last_stop(
     last: StoppedBy, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The tries before the last one stopped for the other two causes."""
+    """Each of three tries stops for another cause: the task's failure names the last one."""
     agent = HangingAgent()
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
@@ -160,7 +160,7 @@ async def test_failure_reason_names_cause_of_last_stop(
     assert LAST_STOP[last].strip() in caplog.text
 
 
-async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:
+async def test_unreadable_task_log_does_not_increment_tries(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
@@ -175,7 +175,7 @@ async def test_unreadable_task_log_counts_no_try(clock: ManualClock) -> None:
 
 
 async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None:
-    """Another process can begin the turn at once, before the expiry of the lease."""
+    """Suspend the turn and release its lease, so that another process can begin the turn at once."""
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
@@ -189,7 +189,7 @@ async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None
 async def test_lost_lease_is_logged_once(
     noticed_by: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The line names the lease. The agent does not stop, and its later write is refused, too."""
+    """The agent ignores the stop, and its later write is refused too: the lost lease is logged only once."""
     if noticed_by == "heartbeat":
         monkeypatch.setattr(process, "WATCH_SECONDS", 0.01)
     agent = Stubborn()
@@ -241,13 +241,13 @@ async def test_context_of_unreadable_task_is_not_listed(clock: ManualClock) -> N
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
-async def test_unsaved_turn_ends_response_with_unavailable_error(method: str, clock: ManualClock) -> None:
-    """The store accepts neither the answer nor the suspension, as on a full disk."""
+async def test_response_ends_with_error_if_turn_is_unsaved(method: str, clock: ManualClock) -> None:
+    """The store accepts neither the answer nor the suspension of the turn, as on a full disk."""
     responses = await _unsaved(parts(AgentWithRefusedCheckpoints(0), Failing(MemoryTaskStore(clock)), clock), method)
     assert responses[-1]["error"]["code"] == SERVICE_UNAVAILABLE
 
 
-async def test_sweep_resumes_unsaved_turn(clock: ManualClock) -> None:
+async def test_sweep_resumes_turn_unsaved_by_store_outage(clock: ManualClock) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)

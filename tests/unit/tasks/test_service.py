@@ -58,7 +58,7 @@ def configured(**configuration: Any) -> SendMessageRequest:
 
 
 async def test_return_immediately_returns_working_task() -> None:
-    """The turn continues after the response."""
+    """The response has the task in the state working; its turn continues afterwards."""
     agent = StreamingAgent()
     made = parts(agent)
     service = made.service
@@ -72,7 +72,7 @@ async def test_return_immediately_returns_working_task() -> None:
 
 
 async def test_blocking_send_returns_current_task_after_wait() -> None:
-    """The maximum wait is `blocking_wait`."""
+    """The turn is longer than `blocking_wait`: the response has the task in its current state."""
     agent, clock = StreamingAgent(), ManualClock()
     service = parts(agent, clock=clock).service
     call = CallContext("owner", "test")
@@ -99,8 +99,8 @@ async def test_task_is_unknown_to_other_owner_or_agent() -> None:
             _ = [batch async for batch in service.subscribe(stranger, task.id)]
 
 
-async def test_send_returns_task_end_recorded_by_another_holder() -> None:
-    """The first holder is slow and loses its lease; the first holder's caller receives the recorded end of the task."""
+async def test_send_returns_task_ended_by_next_lease_holder() -> None:
+    """The first holder loses its lease: its caller gets the end that the second holder records."""
     clock = ManualClock()
     store = MemoryTaskStore(clock, lease_seconds=30)
     agent = StreamingAgent()
@@ -128,7 +128,7 @@ async def test_send_returns_task_end_recorded_by_another_holder() -> None:
     assert task.status.message.parts[0].text == "by the heir"
 
 
-async def test_stream_of_idle_task_ends() -> None:
+async def test_stream_of_silent_task_ends_after_idle_time() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     service = parts(StreamingAgent(), store, clock).service
@@ -151,8 +151,8 @@ async def test_stream_of_idle_task_ends() -> None:
         work.cancel()
 
 
-async def test_streaming_and_webhooks_not_offered_are_refused() -> None:
-    """Streaming without the card's capability, and a webhook without push notifications."""
+async def test_streaming_and_webhooks_absent_from_card_are_refused() -> None:
+    """The card offers neither streaming nor push notifications: both are refused."""
     made = parts(StreamingAgent())
     made.streaming = False
     async with http(made.app()) as client:
@@ -217,7 +217,7 @@ async def test_cancel_takes_effect_although_agent_keeps_running() -> None:
 
 
 async def test_cancel_of_queued_task_prevents_its_turn() -> None:
-    """A queued task is already `working` for its client. After the cancel its turn never runs."""
+    """Cancel a task whose turn is queued; for its client it is already `working`."""
     agent = GatedAgent()
     made = parts(agent)
     call = CallContext("owner", "test")
@@ -261,7 +261,7 @@ async def test_queued_turn_runs_after_running_task_is_canceled() -> None:
 
 
 async def test_ten_concurrent_cancels_succeed_once() -> None:
-    """A2A 3.1.5: each later cancellation gets TaskNotCancelable."""
+    """One cancellation succeeds, the others get TaskNotCancelable (A2A 3.1.5)."""
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
     sending = asyncio.create_task(send_task(made.service, CallContext("owner", "test"), request()))
@@ -290,7 +290,7 @@ async def test_cancel_of_foreign_task_is_refused() -> None:
 
 @pytest.mark.parametrize(("method", "get"), [("CancelTask", "GetTask"), ("tasks/cancel", "tasks/get")])
 async def test_both_protocol_versions_cancel_task(method: str, get: str) -> None:
-    """A2A 3.1.5: TaskNotCancelable (-32002) for an ended task, TaskNotFound (-32001) for an unknown one."""
+    """An ended task gives TaskNotCancelable (-32002), an unknown one TaskNotFound (-32001) (A2A 3.1.5)."""
     clock = SystemClock()
     made = parts(AskingAgent(), MemoryTaskStore(clock), clock)
     async with http(made.app()) as client:
@@ -346,7 +346,7 @@ async def test_idempotency_key_identifies_repeated_message_without_context_id() 
 
 
 async def test_idempotency_key_header_must_be_valid_id() -> None:
-    """draft-ietf-httpapi-idempotency-key-header puts the text in quotes."""
+    """Accept a key with or without quotes (draft-ietf-httpapi-idempotency-key-header); refuse one that is too long."""
     agent = GatedAgent()
     agent.go.set()
     async with http(parts(agent).app()) as client:
@@ -362,7 +362,7 @@ async def test_idempotency_key_header_must_be_valid_id() -> None:
 
 
 async def test_idempotency_key_header_is_read_as_utf8() -> None:
-    """Bytes of UTF-8 that are white space in Latin-1, and a single quote mark, belong to the key."""
+    """Use keys with bytes that are white space in Latin-1, and a key with one quote mark: each is a key of its own."""
     agent = GatedAgent()
     agent.go.set()
     keys = ["k\u00e0", "k\u00c5", "k\u00c3", "k", '"k', "\N{GRINNING FACE}" * 128]
@@ -384,10 +384,10 @@ async def test_repeated_message_without_context_or_key_creates_task() -> None:
 
 
 async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
-    """Another message has answered the interrupt, and the first copy has created a task."""
+    """A repeat finds an interrupted task, but meanwhile the interrupt is answered, and the first copy has a task."""
 
     class Overtaken(MemoryTaskStore):
-        """Task store that freezes after it has read that a task of the context requires input."""
+        """Task store that pauses after it has found an interrupted task in the context."""
 
         meanwhile: Callable[[], Awaitable[Any]] | None = None
 
@@ -427,7 +427,7 @@ class Insists(AskingAgent):
 
 
 async def test_repeated_message_with_expired_key_runs_once() -> None:
-    """The task outlives the key of the message: each event extends its TTL."""
+    """Events extend the task's TTL beyond that of the message key: the task's history identifies the repeat."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
     made, call = parts(agent, store, clock), CallContext("owner", "test")
@@ -456,7 +456,7 @@ async def test_repeated_message_with_expired_key_runs_once() -> None:
     ids=lambda other: next(iter(other)),
 )
 def test_message_content_hash_differs_by_field(other: dict[str, Any]) -> None:
-    """A message with the same id and other content is no repeat."""
+    """Change one field under the same messageId: the message is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)
     assert admission.content_hash(message) == admission.content_hash(Message(**content, metadata={"trace": "1"}))

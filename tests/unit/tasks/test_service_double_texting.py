@@ -20,7 +20,7 @@ COMPLETED, CANCELED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCE
 
 
 async def running(policy: WhenBusy) -> tuple[ServiceParts, GatedAgent, CallContext, "asyncio.Task[object]", str]:
-    """Return a service, its agent in the turn of the message `one`, the call, the pending send, and the task's id."""
+    """Start the turn of message `one`; return the service, its agent, the call, the pending send, and the task's id."""
     agent = GatedAgent()
     made = parts(agent, double_texting=policy, lease_seconds=3)
     call = CallContext("owner", "test")
@@ -42,7 +42,7 @@ async def test_queued_message_gets_its_own_task() -> None:
 
 
 async def test_message_to_running_task_is_answered_in_that_task() -> None:
-    """The task does not end before the answer to the second message."""
+    """Send a second message to a running task: the task ends only after both answers."""
     made, agent, call, first, task_id = await running(WhenBusy.ENQUEUE)
     second = asyncio.create_task(send_task(made.service, call, request("two", message_id="m-2", task_id=task_id)))
     await settle()
@@ -111,10 +111,10 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
 
 
 async def test_second_answer_without_task_id_creates_new_task() -> None:
-    """Another message has answered the interrupt first."""
+    """Another message answers the interrupt first: a later answer without a taskId starts a task."""
 
     class SlowTexting(MemoryTaskStore):
-        """Task store that sends the other answer between the read of the context and the follow-up."""
+        """Task store that sends the other answer after the context was read, before the follow-up is written."""
 
         between: "Coroutine[Any, Any, object] | None" = None
 

@@ -50,14 +50,14 @@ class ObedientTurns:
 
 
 class Clients(RuleBasedStateMachine):
-    """Clients, with the tasks that they know from responses."""
+    """Clients that know the tasks in their responses, and send random requests."""
 
     policy = WhenBusy.ENQUEUE
     messages = Bundle("messages")
 
     def __init__(self) -> None:
         super().__init__()
-        # Use virtual time, so that the poll of a later reader does not wait.
+        # Use virtual time, so that a waiting reader does not make the test slow.
         self.loop = SimLoop(Random(0), most_steps=10_000_000)
         self.agent = ObedientTurns()
         self.made: ServiceParts = parts(
@@ -149,7 +149,7 @@ class Clients(RuleBasedStateMachine):
         message = {"messageId": f"m-{self.number}", "role": "ROLE_USER", **message}
         answer = self._send(message)
         if "error" in answer:
-            # Only an ended task, or a full context, refuses a message.
+            # Expect the refusal of an ended task or of a full context: no other state refuses a message.
             assert answer["error"]["code"] == -32004
             return multiple()
         task = answer["result"]["task"]
@@ -184,12 +184,12 @@ class Clients(RuleBasedStateMachine):
         return read
 
     def _stream(self, task_id: str, last: str) -> list[int]:
-        # Use the v0.3 method, because its stream also ends at an interrupt.
+        # Use the method of v0.3, because its stream ends at an interrupt, and the stream of v1.0 does not.
         body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task_id}}
         _, answer = self.loop.run_until_complete(post(self.app, body, {"Last-Event-ID": last}))
         ids = [line.removeprefix("id: ") for line in answer.decode().splitlines() if line.startswith("id: ")]
         whole = [int(id_) for id_ in ids if id_.isdecimal()]
-        # Return no events if the stream starts with the current task, because the server then does not know the cursor.
+        # Return no events if the server does not know the cursor: the stream then starts with the current task.
         return whole if not whole or whole[0] == int(last) + 1 else []
 
     def _pause(self) -> None:
@@ -199,7 +199,7 @@ class Clients(RuleBasedStateMachine):
         """Let all turns end, and check that each message is in its task."""
         self.agent.go.set()
         for number in range(50):
-            # Sleep first, because the queue may be empty while a store waits before it retries a conflict.
+            # Sleep first: while a store waits to retry a conflict, the queue may be empty although work remains.
             await asyncio.sleep(5)
             await self.made.work_queue.quiet()
             asking = None

@@ -1,4 +1,4 @@
-"""Subscriptions: readers of a log, shared reads, and resumed streams."""
+"""Subscriptions: several readers of a log share its reads, and streams are resumed."""
 
 import asyncio
 import json
@@ -46,20 +46,20 @@ def test_subscriber_receives_chunks_after_their_event() -> None:
     assert after == Cursor(3, 1, 1)
 
 
-def test_chunks_are_withheld_until_their_event_is_read() -> None:
+def test_chunks_are_streamed_only_after_their_event() -> None:
     items, after, shown = merge([event(1)], [batch(1, 1, 0, "a"), batch(2, 1, 0, "b")], Cursor(), Cursor())
     assert ids(items) == ["1", "1.1.0"]
     items, after, _ = merge([event(2)], [batch(2, 1, 0, "b")], after, shown)
     assert ids(items) == ["2", "2.1.0"]
 
 
-def test_reader_receives_rest_of_started_batch() -> None:
+def test_reader_receives_rest_of_partly_read_delta_batch() -> None:
     items, after, _ = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2), Cursor(2, 1, 2))
     assert [item.payload for item in items] == [Delta("c", append=True)]
     assert after == Cursor(2, 1, 3)
 
 
-def test_chunks_of_new_fence_replace_older_chunks() -> None:
+def test_chunks_of_next_lease_holder_replace_older_chunks() -> None:
     batches = [batch(2, 1, 0, "old"), batch(2, 1, 1, "older still"), batch(2, 2, 0, "new"), batch(2, 2, 1, "er")]
     items, after, shown = merge([], batches, Cursor(2, 1, 1), Cursor(2, 1, 1))
     assert ids(items) == ["2.2.0", "2.2.1"]
@@ -75,7 +75,7 @@ LOG = st.lists(st.lists(st.text(max_size=3), max_size=6), min_size=1, max_size=5
 
 @given(log=LOG, cuts=st.lists(st.integers(0, 30), max_size=8), data=st.data())
 def test_reader_receives_each_item_once_in_order(log: list[list[str]], cuts: list[int], data: Any) -> None:
-    """A growing log, read at any times, with batches split anywhere."""
+    """Read a growing log at any times, with its batches split at any place."""
     whole: list[tuple[Numbered | None, DeltaBatch | None]] = []
     expected: list[str] = []
     for generation, texts in enumerate(log, start=1):
@@ -122,7 +122,7 @@ class ReadCountingStore(MemoryTaskStore):
 
 
 async def reads_of(readers: int, steps: int = 20) -> int:
-    """Return how often this many readers of a task with this many steps read the store."""
+    """Return the number of store reads for this many readers of a task with this many steps."""
     clock = ManualClock()
     store = ReadCountingStore(clock)
     made = parts(Stepping(steps, 1.0, clock), store, clock, lease_seconds=10_000)
@@ -155,7 +155,7 @@ async def test_hundred_readers_cost_about_one_readers_requests() -> None:
 
 
 async def test_one_process_serves_thousand_readers() -> None:
-    """Each of the thousand readers receives all events."""
+    """Subscribe a thousand readers to one task: each receives all its events."""
     one, thousand = await reads_of(1, steps=3), await reads_of(1000, steps=3)
     assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 
@@ -185,7 +185,7 @@ async def test_leaving_reader_does_not_cancel_others_shared_read() -> None:
 
 
 class Subscriber:
-    """Reader of a task in another call, with the states that it has received."""
+    """Subscriber to a task, with the task states that it has received."""
 
     def __init__(self, made: Any, task_id: str, **options: Any) -> None:
         self.states: list[str] = []
@@ -205,7 +205,7 @@ class Subscriber:
 
 
 async def test_subscription_continues_after_interrupt_until_terminal_state() -> None:
-    """A2A 3.1.6: the stream ends in a terminal state only."""
+    """Interrupt the task and answer: the stream ends only in a terminal state (A2A 3.1.6)."""
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
     task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
@@ -230,7 +230,7 @@ async def test_subscription_to_unanswered_interrupt_ends_after_idle_time() -> No
 
 
 async def test_v03_subscription_ends_at_interrupt() -> None:
-    """In v0.3 the event of an interrupted state is the last one."""
+    """Interrupt the task: in v0.3 this event is the last one of the stream."""
     clock = ManualClock()
     made = parts(Obedient(), clock=clock)
     task = await send_task(made.service, CallContext("owner", "test"), request("ask"))
@@ -288,7 +288,7 @@ async def streamed_from(made: Any, task_id: str, last: str) -> list[str]:
     ],
 )
 async def test_subscriber_receives_everything_after_last_event_id(last: str, expected: list[str]) -> None:
-    """For any Last-Event-ID the reader receives a part of the log without gap or repeat."""
+    """Resume after any Last-Event-ID: the received items have no gap and no repeat."""
     made, agent, task_id, sending = await held()
     stream = made.service.subscribe(CallContext("owner", "test", last_event_id=last), task_id)
     batches = [await anext(stream)]
@@ -299,7 +299,7 @@ async def test_subscriber_receives_everything_after_last_event_id(last: str, exp
 
 
 async def test_last_event_id_resumes_stream_of_ended_task() -> None:
-    """A reader without the last event receives it; a reader of the whole task gets an error."""
+    """Resume before the task's last event: it arrives. Resume after it: the server returns an error."""
     agent = GatedAgent()
     agent.go.set()
     async with http(parts(agent).app()) as client:
@@ -311,6 +311,6 @@ async def test_last_event_id_resumes_stream_of_ended_task() -> None:
             ids = [line.removeprefix("id: ") for line in rest.text.splitlines() if line.startswith("id: ")]
             assert ids == ["2.1.0", "2.1.1", "3"]
             all_items = await client.post("/", json=body, headers={"Last-Event-ID": "3"})
-            # Read the error from the last frame, because a v0.3 client gets it as a frame of the stream.
+            # v0.3 refuses a subscription by a stream whose only frame is the error.
             refusal = all_items.text.rpartition("data: ")[2]
             assert json.loads(refusal)["error"]["code"] == -32004

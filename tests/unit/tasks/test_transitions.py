@@ -72,8 +72,8 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
 @pytest.mark.parametrize(
     ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
 )
-def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tries: int, handoffs: int) -> None:
-    """The dead holder's try counts for its unfinished step; the sum of tries and handoffs stays the same."""
+def test_tries_restart_if_dead_holder_stored_a_step(holder: str, advanced: int, tries: int, handoffs: int) -> None:
+    """A step stored by the dead holder makes its try the first; the earlier tries become handoffs."""
     before = turn(tries=3, handoffs=4, stopped_by=DEADLINE)
     record = replace(HELD, running=before, holder=holder, advanced=advanced)
     stopped_by = WORKER if holder else DEADLINE
@@ -82,7 +82,7 @@ def test_stored_step_of_dead_holder_resets_tries(holder: str, advanced: int, tri
 
 @pytest.mark.parametrize("queued", [QueuedMessage(Message(message_id="m"), {"a": 1}), None], ids=["stored", "gone"])
 def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage | None) -> None:
-    """The message's event has the next number and the time of the attempt, and notifies subscribers."""
+    """The event gets the next number and the time of the attempt; push configs are notified of it."""
     event = status()
     event.status.CopyFrom(lifecycle.status_at(TaskState.TASK_STATE_WORKING, contexts.moment(TIMES.now)))
     after = replace(lifecycle.advance(SUBSCRIBED, event), fence=4)
@@ -115,7 +115,7 @@ def test_appended_event_has_token_and_notifies_subscribers() -> None:
     assert not transitions.appended(lease(), head(), event, key="k").events[0].notifies
 
 
-def test_append_token_differs_by_holder_fence_number_and_event() -> None:
+def test_append_token_depends_on_holder_fence_and_event() -> None:
     event, other = status(), status(seconds=2)
     assert transitions.token_of(lease(), 3, event) == token(event)
     tokens = {
@@ -168,7 +168,7 @@ def test_suspended_turns_tries_are_never_negative() -> None:
     ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_task_state_decides_effects_of_turn_end(state: str, requires_input: bool, stops_task: bool) -> None:
+def test_final_task_state_decides_whether_task_continues(state: str, requires_input: bool, stops_task: bool) -> None:
     end = ending(state)
     assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
@@ -240,7 +240,7 @@ def test_lease_holder_begins_next_turn_of_another_task() -> None:
 
 
 def test_lease_holder_continues_task_with_its_queued_message() -> None:
-    """One change of the head covers both events."""
+    """One transaction ends the turn and begins the queued one: it changes the head once for both events."""
     end = ending("WORKING", run_next=True)
     record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
@@ -288,7 +288,7 @@ NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
     ],
 )
 def test_finished_turn_is_recognised_after_lost_store_response(record: ContextRecord, waiting: bool | None) -> None:
-    """`waiting` is None if the same holder runs the next turn."""
+    """The transaction was executed: `waiting` is None if the same holder runs the next turn."""
     end = ending()
     found = transitions.finished_before(end, record, SECOND_HEAD)
     if waiting is None:
@@ -297,7 +297,7 @@ def test_finished_turn_is_recognised_after_lost_store_response(record: ContextRe
         assert found == TurnFinished(end.after, waiting=waiting)
 
 
-def test_retried_finish_skips_next_turn_of_missing_task() -> None:
+def test_retried_finish_succeeds_if_next_task_is_missing() -> None:
     assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
@@ -317,7 +317,7 @@ def test_retried_finish_skips_next_turn_of_missing_task() -> None:
     ],
 )
 def test_cancel_removes_all_turns_of_its_task(record: ContextRecord, fence: int, waiting: bool) -> None:
-    """The fence grows unless another task's turn runs."""
+    """The fence increases, except while a turn of another task is running."""
     event = status("CANCELED")
     canceled = transitions.canceled(SUBSCRIBED, event, record, token="t", times=TIMES)
     after = replace(lifecycle.advance(SUBSCRIBED, event), fence=fence)
@@ -329,7 +329,7 @@ def test_cancel_removes_all_turns_of_its_task(record: ContextRecord, fence: int,
     )
 
 
-def test_cancel_never_lowers_tasks_fencing_number() -> None:
+def test_cancel_does_not_lower_tasks_fence() -> None:
     canceled = transitions.canceled(head(fence=9), status("CANCELED"), HELD, token="t", times=TIMES)
     assert canceled.outcome.head.fence == 9
 

@@ -1,4 +1,4 @@
-"""Metrics of turns and sweeps: values, counted once, by the engine's clock."""
+"""Metrics of turns and sweeps: each is counted once, with durations by the engine's clock."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -73,8 +73,8 @@ async def answered(made: ServiceParts) -> None:
         await made.work_queue.quiet()
 
 
-async def test_turn_is_counted_once(clock: ManualClock) -> None:
-    """Chunks have no metric of their own."""
+async def test_each_metric_of_turn_is_recorded_once(clock: ManualClock) -> None:
+    """Stream chunks in a turn: they add nothing to the metrics of the turn."""
     metrics = MemoryMetrics()
     await answered(parts(StreamingTurnAgent(clock), clock=clock, metrics=metrics))
     # Allow a millisecond, because a message's time has a resolution of a millisecond.
@@ -88,14 +88,14 @@ async def test_turn_is_counted_once(clock: ManualClock) -> None:
     assert set().union(*metrics.agents.values()) == {"test"}
 
 
-async def test_failed_turn_counts_turn_and_failure(clock: ManualClock) -> None:
+async def test_failed_turn_adds_to_turn_and_failure_metrics(clock: ManualClock) -> None:
     metrics = MemoryMetrics()
     await answered(parts(FailingAgent(), clock=clock, metrics=metrics))
     assert (metrics.total(Metric.TURNS), metrics.total(Metric.TURNS_FAILED)) == (1, 1)
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
 
 
-async def test_handed_off_turn_is_counted_once(clock: ManualClock) -> None:
+async def test_metrics_count_handed_off_turn_once(clock: ManualClock) -> None:
     metrics, agent = MemoryMetrics(), DrainingAgent(clock)
     made = parts(agent, clock=clock, metrics=metrics)
     await answered(made)
@@ -106,8 +106,8 @@ async def test_handed_off_turn_is_counted_once(clock: ManualClock) -> None:
     assert Metric.TURN_RETRIES not in metrics.values, "a handoff is no failure"
 
 
-async def test_sweep_metric_omits_planned_push_retries(clock: ManualClock) -> None:
-    """A webhook that is down for an hour must not trigger SweepFoundWorkAlarm."""
+async def test_sweep_metric_does_not_count_planned_push_retries(clock: ManualClock) -> None:
+    """A webhook that is down for an hour causes planned retries, which must not trigger SweepFoundWorkAlarm."""
     push, metrics = on_table(None, clock), MemoryMetrics()
     begun = await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="h")
     assert isinstance(begun, TurnStarted)
@@ -128,7 +128,7 @@ async def test_sweep_metric_omits_planned_push_retries(clock: ManualClock) -> No
     assert (metrics.total(Metric.SWEEP_FOUND), metrics.total(Metric.SWEEP_ENQUEUED)) == (before[0], before[1] + 1)
 
 
-async def test_turn_runs_without_metrics(clock: ManualClock) -> None:
+async def test_turn_completes_without_configured_metrics(clock: ManualClock) -> None:
     await answered(parts(StreamingTurnAgent(clock), clock=clock))
 
 

@@ -71,7 +71,7 @@ def unwrapped(result: dict[str, Any], dialect: str) -> tuple[str, dict[str, Any]
 
 
 def said(body: str, dialect: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the data frames of a stream."""
+    """Return the data frames of a stream's response."""
     frames = []
     for frame in body.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in frame.split("\n") if line and not line.startswith(":"))

@@ -23,7 +23,7 @@ BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 
 def services_of(made: ServiceParts) -> AgentServices:
-    """Return the services of the agent."""
+    """Return the operations' services for this agent."""
     return AgentServices(made.service, made.lister, made.conversations, made.card)
 
 

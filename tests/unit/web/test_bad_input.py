@@ -53,7 +53,7 @@ UNCLOSED = (PARAMS, "levels") if sys.version_info < (3, 12) else (PARSE, "The bo
         (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
-        # Python before 3.13 stops at the recursion limit of its parser, later versions at the end of the body.
+        # For unclosed nesting, Python before 3.13 reports its recursion limit; later versions report the body's end.
         (b"[" * 4_000, *UNCLOSED),
         (b'{"a":' * 4_000, *UNCLOSED),
         (b"[" * 2_000 + b"]" * 2_000, PARAMS, "levels"),
@@ -90,7 +90,7 @@ async def test_invalid_request_is_refused(client: httpx.AsyncClient, body: bytes
     "text", ['"\\ud83d"', "9007199254740993", "9" * 5000, "1e999", "[" * 40 + "]" * 40], ids=lambda text: text[:12]
 )
 async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, request_id: str | int, text: str) -> None:
-    """JSON-RPC 2.0, 5: the id is null only if it cannot be read."""
+    """The request's id can be read, so the error must return it (JSON-RPC 2.0, 5)."""
     body = f'{{"params": {{"x": {text}}}, "method": "SendMessage", "id": {json.dumps(request_id)}, "jsonrpc": "2.0"}}'
     assert refused(await client.post("/", content=body, headers=JSON), PARAMS)["id"] == request_id
     body = f'{{"jsonrpc": "2.0", "id": {text}, "method": "SendMessage", "params": {{}}}}'
@@ -170,7 +170,7 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
 async def test_refusal_of_repeated_json_key_returns_request_id(
     client: httpx.AsyncClient, body: bytes, id_: Any
 ) -> None:
-    """The id cannot be read only if the key `id` itself is repeated."""
+    """Repeat a JSON key: the error has the request's id, unless the key `id` itself is repeated."""
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, REQUEST, "twice")["id"] == id_
 
@@ -206,7 +206,7 @@ BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
 async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, method: str, message: dict[str, Any], word: str
 ) -> None:
-    """The refusal names the field and creates no task."""
+    """The error names the invalid field, and no task is created."""
     answer = await client.post("/", json=changed(send(method=method, contextId="c-1"), **message))
     refused(answer, PARAMS, word)
     good = await client.post("/", json=send(contextId="c-1"))
@@ -228,7 +228,7 @@ OLD_PARTS: list[Any] = [
 @pytest.mark.parametrize("given", OLD_PARTS, ids=str)
 @pytest.mark.parametrize("method", ["message/send", "message/stream"])
 async def test_v03_invalid_message_is_refused(client: httpx.AsyncClient, method: str, given: Any) -> None:
-    """The code is -32602; the SDK returns -32600."""
+    """The error's code is -32602, whereas the SDK returns -32600."""
     refused(await client.post("/", json=changed(send(method=method), parts=given)), PARAMS, "part")
 
 
@@ -321,12 +321,12 @@ async def test_reused_message_id_is_refused(client: httpx.AsyncClient) -> None:
         ("GetExtendedAgentCard", -32004),
     ],
 )
-async def test_operation_undeclared_in_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
+async def test_operation_absent_from_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
     refused(await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}), code, "card")
 
 
 async def test_error_details_name_reason_and_invalid_field(client: httpx.AsyncClient) -> None:
-    """The details are google.rpc.ErrorInfo and the invalid field."""
+    """The error's details are a google.rpc.ErrorInfo, and the invalid field."""
     body = refused(await client.post("/", json=changed(send(), parts=[{}])), PARAMS)
     info, bad_request = body["error"]["data"]
     assert info["reason"] == "INVALID_PARAMS"
@@ -335,8 +335,8 @@ async def test_error_details_name_reason_and_invalid_field(client: httpx.AsyncCl
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, method: str) -> None:
-    """A task whose log cannot be read would be lost."""
+async def test_deepest_accepted_message_is_readable_from_log(client: httpx.AsyncClient, method: str) -> None:
+    """Send messages of growing depth: each accepted one must be readable, or its task would be lost."""
     kind = {"kind": "data"} if "/" in method else {}
     taken = 0
     for depth in range(20, 40):
@@ -358,7 +358,7 @@ async def test_deepest_message_can_be_read_again(client: httpx.AsyncClient, meth
 
 
 async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
-    """A task without history still has the answer in its status."""
+    """Request no history: the task still has its answer in the status."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     task = (await client.post("/", json=request)).json()["result"]["task"]
@@ -380,7 +380,7 @@ async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None
 @pytest.mark.parametrize("method", ["message/send", "message/stream"])
 @pytest.mark.parametrize("character", ["\x01", '"', "\N{LINE SEPARATOR}", "\N{GRINNING FACE}"])
 async def test_error_with_escaped_characters_is_small(client: httpx.AsyncClient, method: str, character: str) -> None:
-    """A control character has six bytes in JSON."""
+    """Send control characters, each six bytes in JSON: the error must not quote many of them."""
     body = changed(send("x", method=method), role=character * 1000)
     answer = await client.post("/", json={**body, "id": character * 256})
     assert refused(answer, PARAMS, "message.")["id"] == character * 256

@@ -93,7 +93,7 @@ async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, pat
     ],
 )
 async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, rest: str) -> None:
-    """The URLs never follow the Host header. v1.0 and JSON-RPC are preferred."""
+    """Send a foreign Host header: the card's URLs do not change. Its first interface is v1.0 by JSON-RPC."""
     headers = {"host": "evil.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "ftp"}
     answer = await read(app, f"{agent}{PATHS[0]}", **headers)
     card = answer.json()
@@ -104,7 +104,7 @@ async def test_card_urls_ignore_host_header(app: FastAPI, agent: str, rpc: str, 
         ("JSONRPC", "0.3", rpc),
         ("HTTP+JSON", "0.3", rest),
     ]
-    # v0.3 lists the preferred interface among the additional interfaces too. Its protocol version has three numbers.
+    # v0.3 lists the preferred interface also under `additionalInterfaces`, and has a version of three numbers.
     assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (rpc, "JSONRPC", "0.3.0")
     assert card["additionalInterfaces"] == [
         {"transport": "JSONRPC", "url": rpc},
@@ -196,7 +196,7 @@ async def test_card_bytes_are_equal_across_processes(app: FastAPI, tmp_path: Pat
     assert (await read(moved)).headers["etag"] != (await read(app)).headers["etag"]
 
 
-async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
+async def test_cards_last_modified_header_is_process_start(app: FastAPI) -> None:
     modified = (await read(app)).headers["last-modified"]
     since = parsedate_to_datetime(modified)
     assert datetime.now(UTC) - timedelta(minutes=5) < since <= datetime.now(UTC)
@@ -213,7 +213,7 @@ async def test_card_last_modified_is_process_start(app: FastAPI) -> None:
     assert await status(modified, **{"If-None-Match": '"other"'}) == 200
 
 
-async def test_head_has_headers_of_get(app: FastAPI) -> None:
+async def test_head_request_returns_headers_of_get(app: FastAPI) -> None:
     async with at(app) as client:
         got, head = await client.get(PATHS[0]), await client.head(PATHS[0])
         assert (head.status_code, head.content) == (200, b"")
@@ -230,7 +230,7 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
 async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
-    """Each path and method returns the card in its own version."""
+    """Request the extended card by each path and method: its format is that of the request's version."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -254,10 +254,10 @@ async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> Non
 
 @pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
 async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, binding: str) -> None:
-    """The SDK resolves the card and calls the interfaces in it."""
+    """The SDK reads the card, and sends a request to each interface in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
-        # Declare the extension in the headers of both versions, because the agent requires it.
+        # Declare the agent's required extension, in the header of v1.0 and in that of v0.3.
         http.headers.update({"A2A-Extensions": EXTENSION, "X-A2A-Extensions": EXTENSION})
         card = await A2ACardResolver(http, "http://test/agents/helper").get_agent_card()
         only = [

@@ -1,4 +1,4 @@
-"""Console's requests beyond A2A: stored state, webhooks and their receiver, in development and for the owner only."""
+"""Console's own requests: stored state and webhooks, in development only, and for the owner only."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ def state(url: str, agent: str) -> Any:
 
 
 @pytest.mark.parametrize("agent", ["graph", "factory"])
-def test_state_of_graph_lists_checkpoints(url: str, agent: str) -> None:
+def test_console_shows_checkpoints_of_graph(url: str, agent: str) -> None:
     talk(url, agent)
     found = state(url, agent)
     assert found["kind"] == "LangGraph thread"
@@ -101,7 +101,7 @@ def test_state_of_graph_lists_checkpoints(url: str, agent: str) -> None:
     assert found["entries"][1]["content"]["next"] == ["talk"]
 
 
-def test_state_of_adk_agent_is_its_session(url: str) -> None:
+def test_console_shows_session_of_adk_agent(url: str) -> None:
     talk(url, "adk")
     found = state(url, "adk")
     assert (found["kind"], found["id"], found["values"]) == ("ADK session", "c-adk", {"count": 1})
@@ -109,12 +109,12 @@ def test_state_of_adk_agent_is_its_session(url: str) -> None:
     assert found["entries"][-2]["content"]["actions"]["stateDelta"] == {"count": 1}
 
 
-def test_executor_has_no_stored_state(url: str) -> None:
+def test_console_shows_no_state_for_executor(url: str) -> None:
     talk(url, "executor")
     assert state(url, "executor") is None
 
 
-def test_unknown_context_has_no_state(url: str) -> None:
+def test_console_shows_no_state_for_unknown_context(url: str) -> None:
     answered = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": "unknown"}, timeout=60)
     assert (answered.status_code, answered.json()) == (200, None)
     refused = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": ""}, timeout=60)
@@ -137,7 +137,7 @@ def webhooks(url: str, task_id: str) -> Any:
     return httpx.get(f"{url}/agents/graph/console/webhooks", params={"taskId": task_id}, timeout=60).json()
 
 
-def test_receiver_fails_and_gets_redriven_notifications(url: str) -> None:
+def test_console_receiver_gets_redriven_notifications_after_failure(url: str) -> None:
     api = f"{url}/agents/graph/console"
     assert httpx.post(f"{api}/receiver", json={"status": 410}, timeout=60).status_code == 200
     task = talk(url, "graph", f"{url}/console/receiver")
@@ -166,7 +166,7 @@ def test_webhooks_of_other_agents_task_are_not_found(url: str) -> None:
     assert read.text == redriven.text == unknown.text.replace("unknown", task["id"])
 
 
-def test_forged_post_has_no_valid_signature(url: str) -> None:
+def test_console_receiver_marks_forged_signature_invalid(url: str) -> None:
     task = talk(url, "graph", f"{url}/console/receiver")
     forged = {"statusUpdate": {"taskId": task["id"], "status": {"state": "TASK_STATE_FAILED"}}}
     headers = {"webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,\xff"}
@@ -204,7 +204,7 @@ def test_large_console_request_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 900 + "]" * 900])
 def test_post_with_unusual_json_is_shown_as_text(url: str, value: str) -> None:
-    """Anyone on this machine may post to the receiver. The console still shows the task's other posts."""
+    """Any program on this machine may post anything to the receiver: the console must still show the other posts."""
     task = talk(url, "graph", f"{url}/console/receiver")
     posted = f'{{"statusUpdate": {{"taskId": "{task["id"]}"}}, "value": {value}}}'
     httpx.post(f"{url}/console/receiver", content=posted, timeout=60)
@@ -220,7 +220,7 @@ REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST",
 
 @pytest.mark.parametrize(("method", "name"), REQUESTS)
 async def test_console_requests_require_credentials_of_agent(method: str, name: str, tmp_path: Path) -> None:
-    """A kill request without a check of credentials would end the process of this test."""
+    """Send each request without credentials; an accepted kill request would end the test's process."""
     app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"))
     async with http(app) as client:
         answered = await client.request(method, f"/agents/graph/console/{name}", json={})

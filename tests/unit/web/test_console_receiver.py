@@ -22,7 +22,7 @@ from aion_core.web.console_receiver import MAX_POSTS, WebhookPost, WebhookReceiv
         ("text", ""),
     ],
 )
-def test_post_belongs_to_task_of_its_event(body: Any, task_id: str) -> None:
+def test_received_post_belongs_to_task_of_its_event(body: Any, task_id: str) -> None:
     post = WebhookPost(datetime.now(UTC), 204, {}, json.dumps(body).encode())
     assert post.task_id == task_id
 
@@ -32,7 +32,7 @@ def test_post_that_is_not_json_is_shown_as_text() -> None:
     assert (post.document([])["body"], post.document([])["signed"]) == ("\ufffd<b>", False)
 
 
-async def test_receiver_keeps_newest_posts() -> None:
+async def test_console_receiver_keeps_newest_posts() -> None:
     receiver = WebhookReceiver("http://test/console/receiver")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(receiver), base_url="http://test") as client:
         for number in range(MAX_POSTS + 1):

@@ -61,7 +61,7 @@ def listed(response: httpx.Response, header: str) -> set[str]:
 
 
 class TestPreflight:
-    """Preflight requests, which have no credentials."""
+    """Preflight requests, which a browser sends without credentials."""
 
     @pytest.mark.parametrize("path", PATHS)
     async def test_preflight_precedes_authentication(self, tmp_path: Path, path: str) -> None:
@@ -84,7 +84,7 @@ class TestPreflight:
         assert (await preflight(served(tmp_path), "/", APP, "x-other")).status_code == 400
 
     async def test_listed_origin_may_call_into_private_network(self, tmp_path: Path) -> None:
-        """A browser states in the preflight request that the agent is in a private network, but the page is not."""
+        """A browser asks in the preflight whether a public page may call an agent in a private network."""
         headers = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Private-Network": "true"}
         async with http(served(tmp_path)) as client:
             listed_origin = await client.options("/tasks", headers={"Origin": APP, **headers})
@@ -101,7 +101,7 @@ class TestPreflight:
         "entrypoint", [lambda app: rest_api(app, "x.test", "dev"), lambda app: function_url(app, "x.test")]
     )
     async def test_preflight_is_answered_on_lambda(self, tmp_path: Path, entrypoint: Any) -> None:
-        """The Lambda event of a preflight request names no caller."""
+        """A preflight's Lambda event names no caller: it is answered nevertheless."""
         response = await preflight(entrypoint(served(tmp_path)), "/", APP, "x-team-key")
         assert (response.status_code, response.headers[ALLOW]) == (200, APP)
 
@@ -115,7 +115,7 @@ class TestPreflight:
     async def test_preflight_blocked_by_aws_signatures_causes_warning(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, entrypoints: str, warns: bool
     ) -> None:
-        """AWS refuses a preflight request if each entry point requires signatures."""
+        """Warn if each entry point requires AWS signatures, because AWS then refuses preflight requests."""
         both = "{type: aws-iam}\n      key: {type: api-key}"
         scheme = both if entrypoints == "AWS_IAM,NONE" else "{type: aws-iam}"
         served(tmp_path, scheme=scheme, AION_HTTP_ENTRYPOINTS=entrypoints)
@@ -123,7 +123,7 @@ class TestPreflight:
 
 
 class TestResponses:
-    """Responses to requests that are no preflight requests."""
+    """Responses to requests other than preflight requests."""
 
     @pytest.mark.parametrize(
         ("method", "path", "status"),
@@ -165,7 +165,7 @@ class TestResponses:
 
 
 class TestPublicDocuments:
-    """Documents without authentication: pages of every origin may read them, with and without configuration."""
+    """Documents without authentication: pages of every origin may read them, whatever `cors` says."""
 
     @pytest.mark.parametrize("path", PUBLIC)
     @pytest.mark.parametrize("cors", ["", CORS])
@@ -184,12 +184,12 @@ class TestPublicDocuments:
     async def test_card_request_may_carry_credentials(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), PUBLIC[0], APP, "x-team-key", method="GET")).status_code == 200
 
-    async def test_public_document_cannot_be_posted(self, tmp_path: Path) -> None:
+    async def test_preflight_of_post_to_public_document_fails(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), PUBLIC[0], APP)).status_code == 400
 
 
 class TestOrigins:
-    """Allowed origins by agent and by pattern."""
+    """Allowed origins: configured for each agent, also by pattern."""
 
     @pytest.mark.parametrize(
         ("path", "allowed"), [("/", APP), ("/agents/one/message:send", APP), ("/agents/two", ADMIN), ("/agents/x", APP)]
@@ -202,7 +202,7 @@ class TestOrigins:
                 (200, origin) if origin == allowed else (400, None)
             )
 
-    async def test_agent_may_refuse_all_origins(self, tmp_path: Path) -> None:
+    async def test_agent_may_disable_deployments_cors(self, tmp_path: Path) -> None:
         app = served(tmp_path, CORS, ", cors: {origins: []}")
         assert (await preflight(app, "/agents/one", APP)).status_code == 200
         assert (await preflight(app, "/agents/two", APP)).status_code == 401
@@ -229,7 +229,7 @@ class TestOrigins:
             ("chrome-extension://abcdefghijklmnop", "chrome-extension://abcdefghijklmnop", True),
         ],
     )
-    async def test_only_matching_origin_passes_preflight(
+    async def test_preflight_succeeds_only_for_declared_origin(
         self, tmp_path: Path, declared: str, origin: str, is_allowed: bool
     ) -> None:
         app = served(tmp_path, f"  cors: {{origins: [{declared}]}}")
@@ -239,7 +239,7 @@ class TestOrigins:
 
 
 class TestDevelopmentServer:
-    """Pages of this machine, which may call a server with the settings of `aion dev`."""
+    """Server with the settings of `aion dev`: pages of this machine may call it."""
 
     @pytest.mark.parametrize("auth", ["on", "off"])
     async def test_loopback_pages_may_call(self, tmp_path: Path, auth: str) -> None:

@@ -45,7 +45,7 @@ each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.val
 
 
 def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Return SAM's event, with the route's path, and the Host and port as its domain (samcli 1.170)."""
+    """Return the event as SAM makes it: the route as path, and the host with its port as domain (samcli 1.170)."""
     event = rest_api_event(request, body, domain="127.0.0.1:3000")
     route = "/" if event["path"] == "/" else "/{proxy+}"
     event["requestContext"] |= {"path": route, "stage": "dev"}
@@ -81,7 +81,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 @each_entrypoint
 async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """The fields of both versions have the URL, at the root and below an agent's path."""
+    """Read the card at the root and below an agent's path: its URLs are those of the called entry point."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -96,7 +96,7 @@ async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_pat
 
 @each_entrypoint
 async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_path: Path) -> None:
-    """The first deployment already serves the URLs of the card."""
+    """Read the card without a configured URL, as after the first deployment, and call its URL."""
     async with at(behind(function(tmp_path)), address) as client:
         card = await A2ACardResolver(client, address).get_agent_card()
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
@@ -106,7 +106,7 @@ async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_p
 
 @each_entrypoint
 async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
-    """Neither the Host header nor the headers of a proxy change the URL."""
+    """Send a foreign Host header, or the headers of a proxy: the card's URL does not change."""
     spoofed = {
         "host": "evil.example",
         "x-forwarded-host": "evil.example",
@@ -131,7 +131,7 @@ async def test_configured_base_url_overrides_entry_point(behind: Behind, address
 
 
 async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
-    """Each card has its own ETag and a signature with the URL of its key."""
+    """Each entry point's card has its own ETag, and a signature that names its own URL of the key."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
     tags: dict[str, str] = {}
@@ -163,7 +163,7 @@ async def test_more_domains_than_cache_entries_get_correct_cards(tmp_path: Path)
 
 @each_entrypoint
 async def test_card_signature_verifies_at_each_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """The SDK verifies it too; the extended card has the same signatures."""
+    """Verify the public and the extended card, by the SDK too."""
     app = behind(function(tmp_path, **signing(tmp_path)))
     async with at(app, address) as client:
         (jwk,) = (await client.get(KEYS)).json()["keys"]
@@ -181,7 +181,7 @@ async def test_card_signature_verifies_at_each_entry_point(behind: Behind, addre
         for path in (CARD, f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
             card = (await client.get(path)).json()
             assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
-        # The key is at the URL in the card.
+        # The key URL named in the card serves the public key.
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
@@ -278,7 +278,7 @@ async def test_server_outside_lambda_logs_no_base_url_warning(tmp_path: Path, ca
 
 
 def test_card_by_mangum_has_url_of_entry_point(tmp_path: Path) -> None:
-    """`sam local` uses mangum: recorded events request the card."""
+    """Request the card by recorded events through mangum, which `sam local` uses."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)
     rest["requestContext"] |= {"path": f"/prod{CARD}", "httpMethod": "GET"}

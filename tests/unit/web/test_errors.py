@@ -1,4 +1,4 @@
-"""Log of a failed request: one record with the store's operation, AWS's error code and the traceback."""
+"""Log of failed requests: one record names the store's operation and AWS's error code, and has the traceback."""
 
 import json
 import logging
@@ -86,7 +86,7 @@ async def test_store_error_has_code_and_one_log_record(
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str) -> None:
-    """The error's text, which may quote the request, is in the traceback only."""
+    """The error's text may quote the request, so it is in the traceback only."""
     error = RuntimeError("what was sent")
     await fails(binding, error)
     (record,) = problems(caplog)
@@ -95,7 +95,7 @@ async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture,
     assert "what was sent" not in record.getMessage()
 
 
-async def test_error_in_mid_stream_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_during_stream_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     error = StoreError("Query: AccessDeniedException")
     answer = await fails("SendStreamingMessage", error, operation="append")
     assert "event: error" not in answer.text, "the turn logs what it cannot record"
@@ -128,7 +128,7 @@ async def test_refused_request_is_logged_at_info_level(caplog: pytest.LogCapture
     ids=["denied", "throttled", "unexpected", "refused"],
 )
 async def test_internal_errors_are_counted(binding: str, error: Exception, count: int) -> None:
-    """The metric is needed because JSON-RPC errors have HTTP status 200."""
+    """Count them by a metric: a JSON-RPC error has HTTP status 200, so AWS does not count it."""
     metrics = MemoryMetrics()
     await fails(binding, error, metrics=metrics)
     assert metrics.total(Metric.INTERNAL_ERRORS) == count

@@ -53,7 +53,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("header", [V1, V03])
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_response_lists_active_extensions(optional: httpx.AsyncClient, name: str, header: str) -> None:
-    """A2A 3.6.2: the response has the header of the request's version; either header is read."""
+    """The response uses the header name of the request's version; in requests both names are read (A2A 3.6.2)."""
     path, given, answered = REQUESTS[name]
     declared = [(header, f" {UNKNOWN},{MUST} ,,"), (header, MAY), (header, MUST)]
     answer = await optional.post(path, json=given, headers=declared)
@@ -87,7 +87,7 @@ OPERATIONS = [
 async def test_required_extension_must_be_declared(
     required: httpx.AsyncClient, method: str, path: str, given: dict[str, Any] | None
 ) -> None:
-    """The error names the missing extension, and the header lists the active ones."""
+    """Omit the extension: the error names it, and the header lists the active extensions."""
     answer = await required.request(method, path, json=given, headers={V1: MAY})
     error = refused(answer, 400, "EXTENSION_SUPPORT_REQUIRED", MUST, V1)
     assert error["details"][0]["metadata"] == {"extensions": MUST}
@@ -114,7 +114,7 @@ async def test_required_extension_applies_to_each_method(required: httpx.AsyncCl
 
 
 async def test_card_requires_no_extension(required: httpx.AsyncClient) -> None:
-    """Clients read the required extensions in the card."""
+    """Read the card without declaring extensions, because clients learn of required ones from it."""
     card = await required.get("/.well-known/agent-card.json")
     assert card.status_code == 200
     assert {extension["uri"] for extension in card.json()["capabilities"]["extensions"]} >= {MAY, MUST}
@@ -149,7 +149,7 @@ class ListeningAgent(GatedAgent):
 
 
 async def test_aion_extensions_can_be_switched_off() -> None:
-    """The card does not declare them, and their payloads in a request are ordinary metadata."""
+    """The card does not declare them, and a request's payloads are ordinary metadata for the agent."""
     agent = ListeningAgent()
     made = parts(agent)
     made.described = {"aion_extensions": False, "extensions": [AgentExtension(uri=MAY)]}

@@ -165,7 +165,7 @@ def test_openapi_document_describes_each_route() -> None:
 
 
 def test_required_request_bodies_have_openapi_examples() -> None:
-    """The API page makes its curl commands from the examples."""
+    """The API page generates its curl commands from these examples."""
     bodies = {
         described["operationId"]: described["requestBody"]
         for item in build_document()["paths"].values()

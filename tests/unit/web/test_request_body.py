@@ -34,7 +34,7 @@ def test_base64_check_requires_complete_groups_of_four(text: str) -> None:
 
 
 async def test_large_body_does_not_delay_health_check() -> None:
-    """All threads are busy, so a large body waits for a thread; the event loop serves other requests."""
+    """A large body waits for a thread, as all are busy; the event loop serves a health check meanwhile."""
     busy = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ PIECE = b"12345"
 
 
 def read(pauses: Iterable[float], *, is_whole: bool = True) -> tuple[bytes | BodyRefused, float]:
-    """Read a body with a piece after each pause; return the body or its refusal, and the seconds that this took."""
+    """Send a body in pieces with these pauses; return the body or its refusal, and the seconds until then."""
     loop = SimLoop(random.Random(1))
     pieces = iter(pauses)
 

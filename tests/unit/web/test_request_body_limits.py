@@ -1,4 +1,4 @@
-"""Limits of the number of values in a JSON body, counted in its bytes, and of the length of lists."""
+"""Limits of a JSON body: the number of its values, counted in its bytes, and the length of lists."""
 
 import json
 import tracemalloc
@@ -43,7 +43,7 @@ def test_json_value_limit_ignores_contents_of_texts(value: Any) -> None:
 
 
 @pytest.mark.parametrize("hostile", ["[]", "{}", '""', '"\\""', "0", '"a":0', '"\\\\":0'])
-def test_many_values_are_refused(hostile: str) -> None:
+def test_json_body_with_over_5000_values_is_refused(hostile: str) -> None:
     with pytest.raises(InvalidParamsError, match="more than 5000 values"):
         check_values(",".join([hostile] * (MAX_VALUES + 2)).encode())
 
@@ -71,8 +71,8 @@ LISTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_length_limit_applies_only_to_known_lists(dialect: Dialect, name: str) -> None:
-    """Unknown members are ignored (A2A 5.7)."""
+async def test_unknown_lists_in_message_have_no_length_limit(dialect: Dialect, name: str) -> None:
+    """Unknown members are ignored (A2A 5.7), so a long list in one is accepted."""
     members, refusal = LISTS[name]
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members}
     sent = dialect.request("SendMessage", {"message": message, "later": LONG})

@@ -45,7 +45,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
 async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
-    """The request goes to the agent's path or to the root."""
+    """Send each request to the agent's path and to the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
     assert sent.headers["content-type"] == A2A_JSON
     task = sent.json()["task"]
@@ -71,7 +71,7 @@ async def test_cancel_body_is_optional() -> None:
 
 @pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
 async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
-    """Each frame is a StreamResponse; an interrupted stream ends with the same error as the SDK's."""
+    """Compare whole and interrupted streams: each frame is a StreamResponse, the error is that of the SDK."""
     store = BreakingRoute(ManualClock())
     made = parts(GatedAgent() if fails else talking(3), store)
     handler = SdkHandler(made)
@@ -100,7 +100,7 @@ async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
 
 
 class BreakingRoute(MemoryTaskStore):
-    """Store that can lose the rest of a log."""
+    """Task store that raises StoreCorrupt when the log after some event is read."""
 
     breaks_after: int | None = None
 
@@ -166,7 +166,7 @@ async def test_unknown_custom_method_is_not_found(client: httpx.AsyncClient, pat
 
 
 async def test_reconnected_client_receives_following_events(client: httpx.AsyncClient) -> None:
-    """Last-Event-ID works in HTTP+JSON as in JSON-RPC."""
+    """Reconnect over HTTP+JSON with a Last-Event-ID, which works as in JSON-RPC."""
     task = (await client.post("/message:send", json=body())).json()["task"]
     answer = await client.get(f"/tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
     assert frames(answer, "id")[-1] == {"id": "3"}
@@ -223,7 +223,7 @@ async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) 
 async def test_invalid_body_is_refused(
     client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
 ) -> None:
-    """The reasons are those of the JSON-RPC errors."""
+    """The error gives the same reason as that of JSON-RPC."""
     answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
     refused(answer, 400, reason, word)
 
@@ -279,7 +279,7 @@ PARTS: list[tuple[dict[str, Any], str]] = [
 async def test_invalid_field_is_named_in_both_bindings(
     client: httpx.AsyncClient, message: dict[str, Any], field: str
 ) -> None:
-    """The error has the path of the field in the client's spelling."""
+    """The error has the field's path as the client spelled it."""
     params = body(**message)
     error = refused(await client.post("/message:send", json=params), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
@@ -315,7 +315,7 @@ async def test_invalid_field_is_named_in_both_bindings(
     ],
 )
 async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, query: str, field: str) -> None:
-    """A repeated parameter is also refused."""
+    """Send invalid and repeated query parameters."""
     error = refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
 
@@ -330,12 +330,12 @@ async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, que
     ],
 )
 async def test_query_parameter_error_states_expected_text(client: httpx.AsyncClient, query: str, words: str) -> None:
-    """Every query parameter is a text, so the error names the expected form of the text."""
+    """A query parameter is always text, so the error tells which text is expected."""
     refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
 
 
 async def test_request_fields_are_accepted_as_query_parameters(client: httpx.AsyncClient) -> None:
-    """Unknown and repeated unknown parameters are ignored."""
+    """Send known and unknown query parameters: unknown ones are ignored, even if repeated."""
     for number in range(3):
         await client.post("/message:send", json=body(message_id=f"m-{number}", contextId=f"c-{number}"))
     query = (

@@ -54,7 +54,7 @@ def refused(answer: httpx.Response, http: int, code: int, *words: str) -> dict[s
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
 async def test_v03_rest_message_returns_task(client: httpx.AsyncClient, where: str) -> None:
-    """The parser is strict like v0.3's client: it refuses unknown fields."""
+    """Parse the response strictly, as v0.3's client does: unknown fields are errors."""
     sent = await client.post(f"{where}/v1/message:send", json=old_body(contextId="c-1"))
     assert sent.headers["content-type"] == "application/json"
     task = ParseDict(sent.json(), pb03.SendMessageResponse()).task
@@ -67,7 +67,7 @@ async def test_v03_rest_message_returns_task(client: httpx.AsyncClient, where: s
 
 
 async def test_v03_rest_stream_frames_equal_sdk_frames() -> None:
-    """The last status update is final."""
+    """Compare the frames; the last status update has `final`."""
     made = parts(talking(3))
     handler = SdkHandler(made)
     routes = create_rest_routes(handler, SdkContextBuilder("test"), enable_v0_3_compat=True)
@@ -87,8 +87,8 @@ JS_SDK = {**JSON, "Content-Type": "application/json"}
 """Headers of the JavaScript SDK of v0.3, also without a body."""
 
 
-async def test_request_with_kind_fields_gets_response_with_kinds(client: httpx.AsyncClient) -> None:
-    """The response equals the result of JSON-RPC, with v0.3's names of kinds and states."""
+async def test_v03_rest_response_has_form_of_request(client: httpx.AsyncClient) -> None:
+    """Send v0.3's JSON with `kind` fields instead of its proto form: the response equals that of JSON-RPC."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     assert (task["kind"], task["status"]["state"]) == ("task", "completed")
     assert (task["history"][0]["kind"], task["history"][0]["role"]) == ("message", "user")
@@ -102,8 +102,8 @@ async def test_request_with_kind_fields_gets_response_with_kinds(client: httpx.A
         SendStreamingMessageSuccessResponse.model_validate({"jsonrpc": "2.0", "result": event})
 
 
-async def test_accept_header_selects_response_with_kind_fields(client: httpx.AsyncClient) -> None:
-    """Requests without a message have the form that this header selects; v0.3's Python SDK does not send the header."""
+async def test_accept_header_selects_v03_form_with_kind_fields(client: httpx.AsyncClient) -> None:
+    """A GET has no message that shows the form: this header selects it. v0.3's Python SDK sends no such header."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     path = f"/v1/tasks/{task['id']}"
     assert (await client.get(path, headers=JSON)).json() == task
@@ -118,7 +118,7 @@ async def test_accept_header_selects_response_with_kind_fields(client: httpx.Asy
     assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
 
 
-async def test_js_sdk_of_v03_receives_proto_form_json() -> None:
+async def test_js_sdk_of_v03_receives_json_in_proto_form() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body(), headers=JS_SDK)).json()["task"]
         assert (await client.get(f"/v1/tasks/{task['id']}", headers=JS_SDK)).json() == task
@@ -126,14 +126,14 @@ async def test_js_sdk_of_v03_receives_proto_form_json() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
-async def test_cancel_with_empty_object_returns_kind_fields() -> None:
+async def test_cancel_with_empty_json_body_returns_kind_fields() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=body(**KINDS))).json()
         canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", json={}, headers=JSON)
     assert (canceled.json()["kind"], canceled.json()["status"]["state"]) == ("task", "canceled")
 
 
-async def test_input_required_ends_stream() -> None:
+async def test_v03_rest_stream_ends_at_input_required() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         heard = frames(await client.post("/v1/message:stream", json=old_body()), "data")
         last = heard[-1]["data"]["statusUpdate"]
@@ -154,7 +154,7 @@ async def test_input_required_ends_stream() -> None:
     ],
 )
 async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
-    """One state has another spelling in v0.3."""
+    """Filter by the state names of v0.3, one of which v1.0 spells otherwise."""
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
         await client.post(f"/v1/tasks/{task['id']}:cancel")
@@ -192,7 +192,7 @@ async def test_invalid_message_is_refused(
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
 async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
-    """One of the SDKs encodes the bytes twice in base64."""
+    """Read the bytes as each SDK sends them; one encodes them in base64 twice."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
     file = {"fileWithBytes": sent, "mimeType": "application/octet-stream", "name": "f"}
@@ -217,7 +217,7 @@ PYTHON_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 async def test_files_are_encoded_for_each_sdk(
     client: httpx.AsyncClient, method: str, headers: dict[str, str], times: int
 ) -> None:
-    """Free JSON values are unchanged."""
+    """Encode file bytes as the requesting SDK reads them, and leave free JSON values unchanged."""
     content, free = b"\0\xff no base64", {"fileWithBytes": "AAAA"}
     file = {"fileWithBytes": base64.b64encode(content).decode(), "mimeType": "application/octet-stream", "name": "f"}
     given = old_body(content=[{"file": file}, {"data": {"data": free}}])
@@ -231,7 +231,7 @@ async def test_files_are_encoded_for_each_sdk(
     assert decoded == content
 
 
-async def test_deepest_data_can_be_read_again(client: httpx.AsyncClient) -> None:
+async def test_deepest_accepted_data_is_readable_from_log(client: httpx.AsyncClient) -> None:
     taken = 0
     for depth in range(20, 34):
         data: dict[str, Any] = {"leaf": True}
@@ -280,7 +280,7 @@ async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, met
 
 
 class StoresConfigs:
-    """Operations on push configs that store them as they arrive."""
+    """Operations on push configs that store each config unchanged."""
 
     def __init__(self) -> None:
         self.configs: dict[str, pb.TaskPushNotificationConfig] = {}
@@ -384,7 +384,7 @@ async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
 async def test_missing_v03_blocking_field_follows_proto_default(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
-    """v0.3's client omits `blocking` for false."""
+    """Omit `blocking`: the send does not block, because v0.3's client omits a false value."""
     given = old_body() if configuration is None else {**old_body(), "configuration": configuration}
     assert (await client.post("/v1/message:send", json=given)).json()["task"]["status"]["state"] == state
 

@@ -90,7 +90,7 @@ CONFIG = pb.TaskPushNotificationConfig(
 async def test_push_config_requests_and_results_convert(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """v0.3's get needs no config id, and its delete has the result null."""
+    """In v0.3 `get` needs no config id, and the result of `delete` is null."""
     handler = RecordsRequests()
     binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -102,7 +102,7 @@ async def test_push_config_requests_and_results_convert(
 
 
 @pytest.mark.parametrize("method", ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"])
-async def test_both_names_of_extended_card_method_are_known(method: str) -> None:
+async def test_both_v03_names_of_extended_card_method_exist(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer.json()["error"]["code"] == -32004
@@ -121,7 +121,7 @@ async def test_json_rpc_error_has_reason(method: str) -> None:
 @pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
 @pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
 async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, Any]) -> None:
-    """The error is about the missing JSON-RPC id, not about the task's id."""
+    """The error names the missing JSON-RPC id, and not the task's id."""
     request = {**send(method=method), **given}
     if not given:
         del request["id"]
@@ -141,8 +141,8 @@ async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, A
         ("tasks/resubscribe", {"id": "nope"}, -32001),
     ],
 )
-async def test_v03_streaming_refusal_is_one_frame(method: str, params: Any, code: int) -> None:
-    """A client of v0.3 reads nothing but a stream from a streaming method."""
+async def test_refused_v03_stream_has_error_as_only_frame(method: str, params: Any, code: int) -> None:
+    """Refuse a streaming method: v0.3's client expects a stream, so the error is its only frame."""
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": method, "params": params})
         assert answer.status_code == 200
@@ -170,7 +170,7 @@ async def test_v03_streaming_refusal_is_one_frame(method: str, params: Any, code
     ],
 )
 async def test_invalid_history_length_is_refused(method: str, where: str, length: Any) -> None:
-    """The error names the field; it is not an internal error."""
+    """The error names the field, and is not an internal error."""
     given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
     (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
     async with http(parts(talking(1)).app()) as client:
@@ -182,7 +182,7 @@ async def test_invalid_history_length_is_refused(method: str, where: str, length
 @pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
 async def test_stream_begins_with_requested_history(path: str, length: int | None, kept: int) -> None:
-    """A2A 3.2.2: at most the requested length, in each version and binding."""
+    """Stream with `historyLength`: the first task has at most that many messages (A2A 3.2.2)."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
         kept = 3  # in v0.3, a historyLength of 0 is no limit
@@ -209,8 +209,8 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
         ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
     ],
 )
-async def test_refused_stream_error_names_alternative_method(method: str, params: Any, mend: str) -> None:
-    """The code is -32004 for each streaming operation."""
+async def test_error_of_refused_stream_names_other_method(method: str, params: Any, mend: str) -> None:
+    """Refuse each streaming operation: error -32004 names the method without a stream."""
     made = parts(talking(1))
     made.described = {"streaming": False}
     async with http(made.app()) as client:

@@ -78,7 +78,7 @@ async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: boo
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
         mine = await ours.post("/", json=body, headers={"A2A-Version": version})
-    # Send the message again to the SDK's app, which renders the same events from the log.
+    # Send the same message to the SDK's app: as a duplicate, it returns the events of the same task from the log.
     async with http(the_sdks_app(made)) as theirs:
         sdk = await theirs.post("/", json=body, headers={"A2A-Version": version})
     assert mine.status_code == sdk.status_code == 200
@@ -93,7 +93,7 @@ async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: boo
 
 
 class Losing(MemoryTaskStore):
-    """Store that has lost the log after a task's first events."""
+    """Task store that raises StoreCorrupt when the log after a task's first event is read."""
 
     async def log(self, key: TaskKey, *, after: int = 0) -> Log | None:
         if after > 1:
@@ -119,7 +119,7 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
     assert json.loads(first["data"]) == json.loads(sdk_first["data"])
     said, sdk_said = json.loads(last["data"]), json.loads(sdk_last["data"])
     assert last["event"] == "error"
-    # Compare the event name and the error's details in 1.0 only, because v0.3's SDK sends neither.
+    # Compare the event's name and the error's details in v1.0 only, because the SDK of v0.3 sends neither.
     if version == "1.0":
         assert sdk_last["event"] == "error"
         assert said == sdk_said
@@ -128,7 +128,7 @@ async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: s
 
 
 class ReleasedByComments:
-    """App with an agent that waits for three comments in the stream."""
+    """App that lets its agent continue after three comments in the stream."""
 
     def __init__(self, agent: GatedAgent, app: ASGIApp) -> None:
         self._agent, self._app, self._comments = agent, app, 0
@@ -143,8 +143,8 @@ class ReleasedByComments:
         await self._app(scope, receive, counted)
 
 
-async def test_idle_stream_sends_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HTTP entry points close idle connections."""
+async def test_idle_stream_sends_sse_comments_as_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP entry points close idle connections, so an idle stream must send something."""
     monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     for of in (ServiceParts.app, the_sdks_app):
@@ -166,7 +166,7 @@ async def test_sse_frame_id_is_log_position() -> None:
     ]  # fmt: skip
 
 
-async def test_each_model_call_is_one_stream_delta() -> None:
+async def test_each_model_call_is_streamed_as_own_text() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -182,8 +182,8 @@ async def test_each_model_call_is_one_stream_delta() -> None:
     assert [result.get("final") for result in results if result["kind"] == "status-update"] == [False, True]
 
 
-async def test_frame_contains_no_line_end() -> None:
-    """Clients that split lines by Python's rules still read whole frames."""
+async def test_sse_frame_contains_no_unicode_line_separator() -> None:
+    """Stream texts with line ends of all kinds: clients that split lines by Python's rules read whole frames."""
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))
@@ -191,7 +191,7 @@ async def test_frame_contains_no_line_end() -> None:
         assert not line or line.startswith(("id: ", "data: {"))
 
 
-async def test_failed_turn_has_public_reason_only() -> None:
+async def test_failed_turns_stream_hides_private_error() -> None:
     made = parts(Scripted(fails=True))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -238,7 +238,7 @@ async def test_agent_without_reply_completes_without_message() -> None:
 
 
 def test_error_frame_escapes_unicode_line_ends() -> None:
-    """An error may quote the request; `str.splitlines` ends a line at U+2028."""
+    """An error may quote the request, and Python's `splitlines` ends a line at U+2028."""
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
     assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
@@ -255,7 +255,7 @@ class Wordy(Scripted):
 
 
 async def test_stream_ends_before_maximum_size_and_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each stream ends after a whole frame, below the maximum size. The last event id leads to the rest."""
+    """The stream ends after a whole frame below the maximum size; the last event id leads to the rest."""
     monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 5_000)
     ids: list[int] = []
     streams, completed, task_id = 0, False, ""
@@ -277,7 +277,7 @@ async def test_stream_ends_before_maximum_size_and_resumes(monkeypatch: pytest.M
     assert streams > 5
 
 
-async def test_frame_above_maximum_size_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_ends_after_frame_above_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 10)
     async with http(parts(Wordy()).app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))

@@ -36,7 +36,7 @@ async def task_in(client: httpx.AsyncClient, tenant: str, **message: Any) -> dic
 @pytest.mark.parametrize("own", ["", "red"])
 @pytest.mark.parametrize("other", ["blue", "", "RED", "red."])
 async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own: str, other: str) -> None:
-    """The response has the same bytes as that for a missing task."""
+    """Request another tenant's task: the response has the same bytes as for a missing task."""
     if own == other:
         return
     task = await task_in(client, own)
@@ -61,7 +61,7 @@ async def test_task_of_other_tenant_is_not_found(client: httpx.AsyncClient, own:
 
 
 async def test_tenants_may_use_equal_context_and_message_ids(client: httpx.AsyncClient) -> None:
-    """Neither message is a repeat of the message in the other tenant, or an answer to its question."""
+    """Send one message in two tenants: the second is neither a repeat nor an answer to the first one's question."""
     tasks = [await task_in(client, tenant, contextId="c-1") for tenant in ("", "red", "blue")]
     assert len({task["id"] for task in tasks}) == 3
     again = await rpc(client, "SendMessage", **body(contextId="c-1"), tenant="red")
@@ -95,7 +95,7 @@ async def test_different_tenants_in_path_and_params_are_refused(client: httpx.As
     "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", "Console", ".", "..", "a\0", 5, [], {}]
 )
 async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any) -> None:
-    """A tenant with the name of another path is invalid, also in JSON-RPC."""
+    """Use the name of another path as tenant, which JSON-RPC must refuse too."""
     error = (await rpc(client, "ListTasks", tenant=tenant))["error"] if tenant not in ([], {}) else None
     if error is None:
         error = (await rpc(client, "GetTask", id="t-1", tenant=tenant))["error"]

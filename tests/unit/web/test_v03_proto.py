@@ -113,7 +113,7 @@ def test_request_is_converted_as_by_the_sdk(name: str) -> None:
         assert from_proto(sent, core) == core(FromProto.message_send_params(sent))
 
 
-def test_sdk_data_marker_without_value_leaves_data_unchanged() -> None:
-    """The SDK does not convert such a part."""
+def test_sdks_compat_marker_without_value_key_is_ignored() -> None:
+    """Mark data as wrapped by the SDK, but without the wrapper: the SDK does not convert it, nor do we."""
     [part] = from_proto(request({"data": {"data": FREE}, "metadata": {"data_part_compat": True}}), core).message.parts
     assert part == message({"data": FREE}).parts[0]

@@ -44,7 +44,7 @@ def stated(version: str, place: str) -> dict[str, Any]:
 async def test_matching_protocol_version_is_accepted(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
-    """A request without a version has the version of its method; a patch number is ignored."""
+    """A request without a version has that of its method; a patch number in a version is ignored."""
     path, given, spoken = REQUESTS[name]
     answer = await client.post(path, json=given, **stated(version.format(spoken), place))
     assert answer.status_code == 200
@@ -63,7 +63,7 @@ async def test_matching_protocol_version_is_accepted(
 async def test_unsupported_protocol_version_is_refused(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
-    """The error is VersionNotSupported, and no task is created."""
+    """Send such a version: the error is VersionNotSupported, and no task is created."""
     path, given, spoken = REQUESTS[name]
     if version == "other":
         version = "0.3" if spoken == "1.0" else "1.0"
@@ -137,7 +137,7 @@ V03_REQUESTS = [
 async def test_v03_response_omits_data_part_compat_marker(
     method: str, path: str, given: Any, headers: dict[str, str]
 ) -> None:
-    """The SDK marks data that is no object in the metadata of a v0.3 part."""
+    """The SDK marks wrapped data in the part's metadata; a client must not see this mark."""
     async with http(
         parts(StateGraph(MessagesState).add_node(lists).add_edge(START, "lists").compile()).app()
     ) as client:

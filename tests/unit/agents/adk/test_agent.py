@@ -82,7 +82,7 @@ NO_DEPENDENCIES: AgentDependencies = cast("AgentDependencies", None)
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Replace the adapter's `build_agent`: the sessions are those of the test's own engine."""
+    """Make the adapter use the session services of this test's engine."""
     return served(loaded.agent, name=config.name)
 
 
@@ -98,7 +98,7 @@ def loaded(file: Path, name: str = "") -> LazyAgent:
 @pytest.mark.usefixtures("own_sessions")
 @pytest.mark.parametrize("export", FILES)
 async def test_exported_adk_agent_is_found(export: str, tmp_path: Path) -> None:
-    """An agent that is a sub-agent of another is not served by itself."""
+    """An agent file may contain several agents: an agent that is a sub-agent of another is not the one to serve."""
     code, answer = FILES[export]
     file = tmp_path / f"adk_{export.replace(' ', '_')}.py"
     file.write_text(SOURCE + code)
@@ -111,7 +111,7 @@ async def test_exported_adk_agent_is_found(export: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_package", [True, False])
 @pytest.mark.parametrize("path", ["{}/agent.py", "{}/agent.py:root_agent", "{}.agent"])
 async def test_agent_file_may_use_relative_imports(path: str, is_package: bool, tmp_path: Path) -> None:
-    """This is the layout of `adk create`."""
+    """The file imports its agent from a neighbour file, in the folder layout that `adk create` makes."""
     name = f"dotted_{abs(hash((path, is_package)))}"
     folder = tmp_path / name
     folder.mkdir()
@@ -142,7 +142,7 @@ def test_invalid_agent_name_is_reported_with_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dialect", ["SendMessage", "message/send"])
 async def test_adk_example_answers_and_continues_session(dialect: str, tmp_path: Path) -> None:
-    """Sessions and artifacts are in memory; the second message continues the session."""
+    """Send two messages in one context: the second continues the session. Sessions and artifacts are in memory."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
     settings = Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(config)})
@@ -181,7 +181,7 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
 def test_deployment_imports_only_needed_framework_at_first_turn(
     path: str, loads: str, never: str, tmp_path: Path
 ) -> None:
-    """The test reads `sys.modules` before and after a turn."""
+    """Compare `sys.modules` before and after the first turn: it loads the agent's own framework only."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{one: {{path: {ROOT / path}}}}}}}")
     program = f"""
@@ -208,8 +208,8 @@ print(before, {loads!r} in sys.modules, [name for name in sys.modules if name.pa
 # ── Apps, state and memory ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_next_turn_sees_session_events_of_all_agents(dialect: str) -> None:
-    """This also works in a restarted process with the stored session."""
+async def test_next_turn_reads_session_events_of_all_adk_agents(dialect: str) -> None:
+    """Check it in the same process, and in a new process that reads the stored session."""
     sessions = InMemorySessionService()
     model = scripted_model(["first"], ["second"])
     again = scripted_model(["third"], ["fourth"])
@@ -228,7 +228,7 @@ async def test_next_turn_sees_session_events_of_all_agents(dialect: str) -> None
     assert [line for line in seen if "second" in line]
 
 
-async def test_author_and_branch_of_events_are_unchanged() -> None:
+async def test_stored_adk_events_keep_author_and_branch() -> None:
     sessions = InMemorySessionService()
     root = ParallelAgent(name="both", sub_agents=[llm_agent(["a"], name="first"), llm_agent(["b"], name="second")])
     async with http(parts(served(root, sessions)).app()) as client:
@@ -254,8 +254,8 @@ class GreetingPlugin(BasePlugin):
         return event.model_copy(update={"content": content(genai.Part(text=f"{event.content.parts[0].text} Bye."))})
 
 
-async def test_adk_app_keeps_its_plugins_unchanged(dialect: str) -> None:
-    """ADK's real Runner calls the plugins."""
+async def test_plugins_of_adk_app_are_called(dialect: str) -> None:
+    """Serve an App with a plugin: ADK's own Runner calls the plugin for messages and events."""
     model = scripted_model(["Hello."])
     app = App(name="mine", root_agent=LlmAgent(name="root", model=model), plugins=[GreetingPlugin()])
     async with http(parts(served(app)).app()) as client:
@@ -265,14 +265,14 @@ async def test_adk_app_keeps_its_plugins_unchanged(dialect: str) -> None:
     assert app.resumability_config is None
 
 
-async def test_loop_agent_ends_when_its_sub_agent_escalates(dialect: str) -> None:
+async def test_adk_loop_agent_ends_when_sub_agent_escalates(dialect: str) -> None:
     once = llm_agent(["again"], [call("exit_loop")], name="once", tools=[exit_loop])
     async with http(parts(served(LoopAgent(name="loop", sub_agents=[once], max_iterations=5))).app()) as client:
         task = await ask(client, dialect)
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "again")
 
 
-async def test_agent_after_transfer_answers_next_turn(dialect: str) -> None:
+async def test_adk_agent_transferred_to_answers_next_turn(dialect: str) -> None:
     helper = llm_agent(["I help."], ["Still me."], name="helper", description="Helps.")
     root = llm_agent([call("transfer_to_agent", agent_name="helper")], sub_agents=[helper])
     async with http(parts(served(root)).app()) as client:
@@ -282,7 +282,7 @@ async def test_agent_after_transfer_answers_next_turn(dialect: str) -> None:
 
 
 async def test_session_provides_agent_configuration_without_storing_it(dialect: str) -> None:
-    """An instruction's placeholder uses a value of the configuration; the session does not store the configuration."""
+    """The instruction "Use {provider}" gets a value of the configuration; the stored session state stays empty."""
     sessions = InMemorySessionService()
     model = scripted_model(["Fine."], ["Fine."])
     root = LlmAgent(name="root", model=model, instruction="Use {provider}, in {tone}.")
@@ -295,7 +295,7 @@ async def test_session_provides_agent_configuration_without_storing_it(dialect: 
 
 
 async def test_adk_memory_is_shared_between_contexts(dialect: str) -> None:
-    """The memory service of the agent's module is used."""
+    """Find in a second context what the first one added to the memory service of the agent's module."""
 
     async def remember(callback_context: CallbackContext) -> None:
         await callback_context.add_session_to_memory()
@@ -314,7 +314,7 @@ async def test_adk_memory_is_shared_between_contexts(dialect: str) -> None:
 
 
 async def test_turn_without_an_answer_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The warning names the event to yield."""
+    """The warning tells the agent's author which event to yield."""
     silent = yielding_agent(text_event(state_delta={"done": True}))
     async with http(parts(served(silent)).app()) as client:
         task = await ask(client, "SendMessage")
@@ -350,7 +350,7 @@ class FixedSummarizer(BaseEventsSummarizer):
 
 
 async def test_adk_app_compacts_its_session_events(dialect: str) -> None:
-    """The next turn's model receives the summary."""
+    """Compact the events by a summarizer: the next turn's model receives the summary instead."""
     model = scripted_model(["One."], ["Two."])
     compaction = EventsCompactionConfig(summarizer=FixedSummarizer(), compaction_interval=1, overlap_size=0)
     app = App(name="mine", root_agent=LlmAgent(name="root", model=model), events_compaction_config=compaction)

@@ -31,7 +31,7 @@ pytestmark = [
 
 @dataclass
 class Said:
-    """Texts of one turn, as its agents sent them."""
+    """Texts that the agents of one turn sent: streamed, as messages, in artifacts, or by failed model calls."""
 
     streamed: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,7 @@ async def turns_of_loop(number: int) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of a tree: a workflow of shapes, or an agent with its script."""
+    """Shape of an agent tree: either a workflow with further shapes, or a single agent with its script."""
 
     kind: type[BaseAgent]
     inner: tuple["Shape", ...] = ()
@@ -139,7 +139,7 @@ ARTIFACT = st.builds(TreeWords, chunks=st.just(0), whole=st.just(False), pauses=
 SCRIPTS = st.builds(
     lambda messages, last: (*messages, *last),
     st.lists(st.one_of(STREAMED, STREAMED, STREAMED, ARTIFACT, CALLS, ABORTED), min_size=1, max_size=3),
-    # Put a text without a complete event last, because it is a message only at the end of its agent.
+    # Put partial text without a final event last, because it becomes a message only when its agent ends.
     st.lists(UNFINISHED, max_size=1),
 )
 SPEAKERS = st.builds(Shape, kind=st.just(SpeakingAgent), script=SCRIPTS)
@@ -179,7 +179,7 @@ def current() -> CurrentAgent:
     return CurrentAgent()
 
 
-def test_generated_agents_stream_each_text_once(current: CurrentAgent) -> None:
+def test_generated_adk_agent_trees_stream_each_text_once(current: CurrentAgent) -> None:
     app = parts(current).app()
 
     @settings(max_examples=EXAMPLES, deadline=None)

@@ -66,7 +66,7 @@ async def test_text_result_resumes_a_long_running_tool(dialect: str) -> None:
 
 
 async def test_data_result_resumes_a_long_running_tool(dialect: str) -> None:
-    """The message of the model before the question stays in the history."""
+    """Answer with data: it is the result of the tool's call, and the model's earlier text is in the history."""
     root, model = expenses(500, ["Paid."])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -95,7 +95,7 @@ async def test_duplicate_answer_resumes_turn_once(dialect: str) -> None:
 
 
 async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> None:
-    """The session stores the pending call."""
+    """A new process can resume the turn, because the session stores the pending tool call."""
     root, model = expenses(50, ["Paid."])
     from google.adk.sessions import InMemorySessionService
 
@@ -110,7 +110,7 @@ async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> No
 
 @pytest.mark.parametrize("resumable", [True, False])
 async def test_answer_selects_one_of_several_interrupts_by_id(dialect: str, resumable: bool) -> None:
-    """An ambiguous answer and an answer to an unknown question are refused before anything runs."""
+    """The server refuses an answer without an id or with an unknown id before it runs the agent."""
     calls = [call("approve", "call-1", amount=1), call("approve", "call-2", amount=2)]
     model = scripted_model(calls, ["One to go."], ["Both paid."])
     root = LlmAgent(name="root", model=model, tools=[LongRunningFunctionTool(func=approve)])
@@ -130,7 +130,7 @@ async def test_answer_selects_one_of_several_interrupts_by_id(dialect: str, resu
 
 
 async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
-    """The sub-agent before the interrupted one does not run again; the sub-agent after it runs."""
+    """Interrupt the second of three sub-agents: the answer resumes it and runs the third, but not the first again."""
     asks = LlmAgent(
         name="asks",
         model=scripted_model([call("approve", "call-1", amount=1)], ["Approved."]),
@@ -151,8 +151,8 @@ async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
     assert (state(done), answer_text(done), history(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
 
 
-async def test_canceled_interrupt_leaves_no_open_tool_call(dialect: str) -> None:
-    """The next turn's model receives the result "canceled" for the call."""
+async def test_tool_call_of_canceled_interrupt_gets_a_result(dialect: str) -> None:
+    """Cancel the interrupted task: the next turn's model receives the result "canceled" for the open tool call."""
     root, model = expenses(50, ["What else?"])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -168,8 +168,8 @@ async def test_canceled_interrupt_leaves_no_open_tool_call(dialect: str) -> None
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_agent_in_task_mode_receives_the_next_message(dialect: str, nested: bool) -> None:
-    """Its call stays open while it asks the user."""
+async def test_task_mode_sub_agent_receives_answer_to_its_question(dialect: str, nested: bool) -> None:
+    """While the agent asks the user, its parent's call stays open, so the agent gets the user's next message."""
     finish = call("finish_task", result="Bob")
     scripts = ["Your name?"], ["Really?"], [finish]
     clerk = llm_agent(*scripts, name="clerk", mode="task", description="Asks for the name.")
@@ -187,14 +187,14 @@ async def test_agent_in_task_mode_receives_the_next_message(dialect: str, nested
     assert answers == ["Your name?", "Really?", "Hello Bob.", "Bye."]
 
 
-async def test_output_of_root_in_task_mode_is_the_answer(dialect: str) -> None:
+async def test_result_of_task_mode_root_agent_is_answer(dialect: str) -> None:
     root = llm_agent([call("finish_task", result="Bob")], mode="task")
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
     assert (state(task), data(task)) == ("COMPLETED", [{"result": "Bob"}])
 
 
-async def test_root_answers_after_agent_in_task_mode_failed(dialect: str) -> None:
+async def test_root_agent_answers_after_failed_task_mode_sub_agent(dialect: str) -> None:
     clerk = llm_agent([ValueError()], name="clerk", mode="task", description="Asks for the name.")
     root = llm_agent([call("clerk", request="go")], ["What else?"], sub_agents=[clerk])
     async with http(parts(served(root)).app()) as client:
@@ -254,7 +254,7 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
 
 @pytest.mark.parametrize("given", ["yes", {"confirmed": True}])
 async def test_confirmation_schema_has_payload_as_default(dialect: str, given: Any) -> None:
-    """The schema has the payload as a default, so that a form shows it."""
+    """A client's form can then show the payload that the tool proposes."""
     model = scripted_model([call("pay_after_confirmation", amount=5)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[pay_after_confirmation])
     async with http(parts(served(root)).app()) as client:
@@ -280,7 +280,7 @@ async def test_rejected_tool_call_does_not_run(dialect: str, no: Any) -> None:
     assert (state(done), answer_text(done), paid) == ("COMPLETED", "Then not.", [])
 
 
-async def test_undecided_answer_repeats_the_confirmation_request(dialect: str) -> None:
+async def test_answer_without_decision_repeats_confirmation_request(dialect: str) -> None:
     model = scripted_model([call("pay", amount=5)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
@@ -308,8 +308,8 @@ async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None
     assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
 
 
-async def test_several_interrupts_are_listed_beside_their_texts(dialect: str) -> None:
-    """Each part names its interrupt; the metadata lists the interrupts with the schema of an answer as data."""
+async def test_interrupt_message_lists_several_interrupts_with_schemas(dialect: str) -> None:
+    """Each message part has its interrupt's id; the metadata lists all interrupts with the schemas of their answers."""
     calls = [call("pay", "call-1", amount=5), call("pay", "call-2", amount=7)]
     root = LlmAgent(name="root", model=scripted_model(calls), tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
@@ -344,7 +344,7 @@ async def test_one_message_answers_several_interrupts(dialect: str, place: str) 
 
 
 async def test_answer_part_without_interrupt_id_is_refused(dialect: str) -> None:
-    """Nothing runs, and the error lists the interrupts."""
+    """The error lists the open interrupts, and the agent does not run."""
     model = scripted_model([call("pay", "call-1", amount=1), call("pay", "call-2", amount=2)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[TOOLS["pay"]])
     async with http(parts(served(root)).app()) as client:
@@ -363,7 +363,7 @@ async def test_answer_part_without_interrupt_id_is_refused(dialect: str) -> None
 
 
 def asking(schema: Any) -> Workflow:
-    """Return a workflow that asks for a value with this schema and answers with its repr."""
+    """Return a workflow that asks for a value with this schema, and answers with the value's repr."""
 
     async def ask_client(node_input: Any) -> AsyncGenerator[Any, None]:
         yield RequestInput(message="Which?", response_schema=schema)
@@ -455,9 +455,9 @@ FORMS: dict[str, list[Any]] = {
 async def test_requested_credential_reaches_the_tool(
     dialect: str, kind: str, given: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The task is in AUTH_REQUIRED. No log and no message contains the credential or the agent's own secret."""
+    """Answer a task in AUTH_REQUIRED: no log line and no message has the credential or the agent's own secret."""
     caplog.set_level(logging.INFO)
-    # Search the debug logs of aion_core too, but not the debug logs of the SDK and ADK.
+    # Search aion_core's debug logs too, but of other packages only the logs from level INFO.
     caplog.set_level(logging.DEBUG, "aion_core")
     used: list[str | None] = []
     async with http(parts(served(calendar(kind, used))).app()) as client:
@@ -484,7 +484,7 @@ async def test_invalid_credential_repeats_credential_request(dialect: str) -> No
 
 
 async def test_credential_is_requested_once_per_context(dialect: str) -> None:
-    """The session stores the credential for ADK's authenticated tools."""
+    """The session stores the credential, so that ADK's authenticated tools find it in later turns."""
     used: list[str | None] = []
 
     def meetings(credential: AuthCredential) -> str:

@@ -43,7 +43,7 @@ def message(text: str) -> Message:
 
 
 async def test_agents_last_message_is_the_answer(dialect: str) -> None:
-    """Earlier messages are intermediate messages."""
+    """The agent sends several messages: the last is the answer, the earlier ones are intermediate messages."""
     async with http(
         parts(served(yielding_agent(text_event("One."), text_event("Two."), text_event("Three.")))).app()
     ) as client:
@@ -53,14 +53,14 @@ async def test_agents_last_message_is_the_answer(dialect: str) -> None:
 
 
 async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
-    """The aggregated event closes the stream and is the message."""
+    """ADK repeats the streamed text in an aggregated event: this event closes the stream, and only it is recorded."""
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
     assert (answer_text(task), history(task)) == ("All fine.", ["hi", "Let me see."])
 
 
-async def test_each_stream_ends_with_one_last_chunk() -> None:
+async def test_each_streamed_text_ends_with_one_last_chunk() -> None:
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
         frames = await stream(client)
@@ -86,7 +86,7 @@ async def test_partial_text_without_final_event_is_the_answer(dialect: str) -> N
 
 
 async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
-    """A streamed text is the answer only if the last event was partial."""
+    """A final event follows the partial text: only the final text is the answer."""
     async with http(
         parts(served(yielding_agent(text_event("Teh", partial=True), text_event("The answer.")))).app()
     ) as client:
@@ -95,7 +95,7 @@ async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
 
 
 async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
-    """The chunks of each agent stay together."""
+    """Two agents stream at once: the client receives all chunks of one before those of the other."""
     both = ParallelAgent(
         name="both",
         sub_agents=[llm_agent(["a1 ", "a2 ", "a3"], name="first"), llm_agent(["b1 ", "b2 ", "b3"], name="second")],
@@ -105,7 +105,7 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
     assert spoken in ("a1 a2 a3b1 b2 b3", "b1 b2 b3a1 a2 a3")
 
 
-async def test_parallel_message_streams_later_but_is_recorded_immediately() -> None:
+async def test_message_completed_during_other_stream_is_recorded_first() -> None:
     """A message completed during another message's stream is streamed after that message, but recorded before it."""
     begun, told = asyncio.Event(), asyncio.Event()
 
@@ -146,8 +146,8 @@ def spoken(agent: BaseAgent, ctx: Any, text: str, *, partial: bool | None = None
     return Event(author=agent.name, branch=ctx.branch, partial=partial, content=content(genai.Part(text=text)))
 
 
-async def test_partial_text_of_ended_agent_becomes_message(dialect: str) -> None:
-    """A later agent still gives the answer of the turn."""
+async def test_partial_text_of_ended_adk_agent_becomes_message(dialect: str) -> None:
+    """An agent ends after partial events only: its text is a message; the next agent's text is the answer."""
     first = yielding_agent(text_event("On", partial=True), text_event("e.", partial=True))
     root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
     async with http(parts(served(root)).app()) as client:
@@ -156,7 +156,7 @@ async def test_partial_text_of_ended_agent_becomes_message(dialect: str) -> None
 
 
 async def test_each_parallel_custom_agents_stream_becomes_a_message(dialect: str) -> None:
-    """A custom agent may yield events without a branch."""
+    """Custom agents may yield events without a branch: their streams are told apart nevertheless."""
     branches: list[BaseAgent] = [
         YieldingAgent(name=name, events=[text_event(text, partial=True) for text in ("Hel", "lo.")])
         for name in ("one", "two")
@@ -166,7 +166,7 @@ async def test_each_parallel_custom_agents_stream_becomes_a_message(dialect: str
     assert (answer_text(task), history(task)) == ("Hello.", ["hi", "Hello."])
 
 
-async def test_thoughts_are_not_streamed() -> None:
+async def test_models_thoughts_are_not_streamed() -> None:
     thinking = Event(partial=True, content=content(genai.Part(text="hm", thought=True)))
     async with http(
         parts(served(yielding_agent(thinking, text_event("So", partial=True), text_event("So.")))).app()
@@ -175,8 +175,8 @@ async def test_thoughts_are_not_streamed() -> None:
     assert deltas(frames) == [("So", False, False), ("", True, True)]
 
 
-async def test_saved_artifact_has_its_version(dialect: str) -> None:
-    """A later version replaces the earlier one."""
+async def test_saved_adk_artifact_has_its_version_in_metadata(dialect: str) -> None:
+    """Save an artifact twice: the second version replaces the first one in the task."""
 
     async def save(tool_context: ToolContext, text: str) -> str:
         await tool_context.save_artifact(
@@ -214,8 +214,8 @@ async def test_artifact_version_is_rendered_as_integer(method: str) -> None:
     ],
     ids=["bytes", "text"],
 )
-async def test_empty_file_is_an_artifact(saved: genai.Part, shown: dict[str, Any], dialect: str) -> None:
-    """An artifact has at least one part."""
+async def test_empty_adk_file_is_sent_as_artifact(saved: genai.Part, shown: dict[str, Any], dialect: str) -> None:
+    """The artifact of an empty file still has one part, because A2A requires at least one."""
 
     async def save(tool_context: ToolContext) -> str:
         await tool_context.save_artifact("empty.csv", saved)
@@ -228,8 +228,8 @@ async def test_empty_file_is_an_artifact(saved: genai.Part, shown: dict[str, Any
     assert {key: part.get(key) for key in shown} == shown
 
 
-async def test_missing_artifact_is_skipped(dialect: str) -> None:
-    """An event may name an artifact without a saved version."""
+async def test_missing_adk_artifact_is_not_sent(dialect: str) -> None:
+    """An event names an artifact version that was never saved: the turn continues without it."""
     async with http(
         parts(served(yielding_agent(text_event("Hm.", artifact_delta={"nothing.txt": 3})))).app()
     ) as client:
@@ -237,8 +237,8 @@ async def test_missing_artifact_is_skipped(dialect: str) -> None:
     assert (answer_text(task), task.get("artifacts", [])) == ("Hm.", [])
 
 
-async def test_invoked_sub_agents_are_announced() -> None:
-    """This includes the agent of an AgentTool."""
+async def test_stream_announces_invoked_adk_sub_agents() -> None:
+    """Announce each sub-agent that runs, also the agent of an AgentTool."""
     inner = llm_agent(["inner"], name="inner")
     second = llm_agent([call("inner", request="go")], ["second"], name="second", tools=[AgentTool(agent=inner)])
     root = SequentialAgent(name="root", sub_agents=[llm_agent(["first"], name="first"), second])
@@ -251,7 +251,7 @@ async def test_invoked_sub_agents_are_announced() -> None:
 
 
 async def test_model_error_fails_the_turn(dialect: str) -> None:
-    """The error message of the model is not shown to the client."""
+    """Let the model fail: the client does not receive the model's error message."""
     root = llm_agent([LlmResponse(error_code="SAFETY", error_message="the secret reason")])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
@@ -261,7 +261,7 @@ async def test_model_error_fails_the_turn(dialect: str) -> None:
 
 
 async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
-    """Half an answer is not returned as an answer."""
+    """The model fails after half an answer: this half is not returned as the answer."""
     root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
@@ -290,7 +290,7 @@ async def test_answer_before_failing_callback_is_recorded(dialect: str) -> None:
 
 @pytest.mark.parametrize("name", ["root", "sub"])
 async def test_agent_error_is_reported_without_its_text(dialect: str, name: str) -> None:
-    """Errors of the root agent and of a workflow step are reported in the same way."""
+    """Let the root agent or a workflow step raise an error: the report is the same, without the error's text."""
     failing = llm_agent([ValueError("the secret")], name=name)
     root: BaseAgent = failing if name == "root" else SequentialAgent(name="root", sub_agents=[failing])
     async with http(parts(served(root)).app()) as client:
@@ -318,7 +318,7 @@ FORMS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
-    """Every form of an outbox is accepted; the server sets the ids, and no text of the model replaces the message."""
+    """Put a message into the outbox in each form: it replaces the model's text, and the server sets its ids."""
     given = text_event("Not this.", state_delta={"a2a_outbox": FORMS[form](), "kept": 1})
     async with http(
         parts(served(yielding_agent(text_event("On the way."), given, text_event("Nor this.")))).app()
@@ -330,7 +330,7 @@ async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
 
 
 async def test_outbox_task_is_merged_into_stored_task(dialect: str) -> None:
-    """History and artifacts are appended and metadata is merged; ids and reserved keys stay."""
+    """Append history and artifacts, and merge metadata, but keep the stored task's ids and reserved keys."""
     patch = Task(
         id="not-mine",
         context_id="nor-mine",
@@ -362,7 +362,7 @@ async def test_invalid_outbox_fails_the_turn(dialect: str) -> None:
 
 
 async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
-    """The next turn does not send the outbox again; other state changes are stored."""
+    """Set an outbox and other state: only the latter is stored, so the next turn does not send the outbox again."""
     sessions = InMemorySessionService()
     once = text_event(state_delta={"a2a_outbox": A2AOutbox(message=message("Once.")), "kept": 1})
     turns: list[Callable[[Any], Any]] = [
@@ -380,7 +380,7 @@ async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
 
 
 async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
-    """This includes an outbox set by a tool."""
+    """An agent or its tool sets an outbox: the next agent of the turn does not find it in the state."""
 
     def card(tool_context: ToolContext) -> str:
         """Make a card."""
@@ -404,7 +404,7 @@ async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
 # ── Replies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_helper_reply_takes_precedence_over_model_text(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_thread_reply_precedes_model_text_as_answer(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
     async def reply() -> str:
         await get_aion_context().thread.reply("From the tool.")
         return "done"
@@ -434,7 +434,7 @@ async def test_reply_in_chunks_is_one_streamed_message() -> None:
 
 
 async def test_synchronous_tool_replies_from_its_thread(dialect: str) -> None:
-    """The thread has no event loop of its own."""
+    """ADK runs the tool in a thread without an event loop: the tool starts one for `thread.reply`."""
 
     def reply() -> str:
         asyncio.run(get_aion_context().thread.reply("From a thread."))

@@ -63,7 +63,7 @@ async def answer(client: httpx.AsyncClient, token: str, text: str, number: int, 
 
 
 async def test_owners_with_same_context_id_are_separated(issuer: Issuer, dialect: str, tmp_path: Path) -> None:
-    """State with the prefix `app:` belongs to the agent, so both see it."""
+    """Two owners use one context id: they share only the state with the prefix `app:`, which belongs to the agent."""
     (tmp_path / "agent.py").write_text(AGENT)
     config = tmp_path / "aion.yaml"
     schemes = jwt_scheme(issuer)

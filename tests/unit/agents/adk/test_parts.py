@@ -28,7 +28,7 @@ async def parts_seen(dialect: str, *given: dict[str, Any]) -> list[genai.Part]:
 
 
 async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
-    """A whole number stays an integer."""
+    """Send text, data and files: a whole number in the data stays an integer."""
     text, raw, url, data = await parts_seen(
         dialect,
         {"text": "Look:"},
@@ -58,7 +58,7 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
 async def test_file_mime_type_is_guessed_by_default(
     dialect: str, kind: str, named: dict[str, str], mime_type: str
 ) -> None:
-    """The declared type has precedence, then the type guessed from the name, then application/octet-stream."""
+    """Use the file's declared type, else the type guessed from its name, else application/octet-stream."""
     held = {"raw": base64.b64encode(b"x").decode()} if kind == "raw" else {"url": "https://example.org/file"}
     (part,) = await parts_seen(dialect, {**held, **named})
     file = part.inline_data or part.file_data
@@ -67,7 +67,7 @@ async def test_file_mime_type_is_guessed_by_default(
 
 
 async def test_empty_message_reaches_adk_as_empty_text(dialect: str) -> None:
-    """ADK needs at least one part, even for an empty text."""
+    """Send a message without text: ADK needs at least one part, so it gets an empty text."""
     async with http(
         parts(served(yielding_agent(lambda ctx: text_event(repr(ctx.user_content.parts[0].text))))).app()
     ) as client:
@@ -75,7 +75,7 @@ async def test_empty_message_reaches_adk_as_empty_text(dialect: str) -> None:
 
 
 async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> None:
-    """The answer has no tool results either."""
+    """The model also returns thoughts and tool results: the answer has only its text, files and code."""
     answer = text_event(
         "Here.",
         parts=[

@@ -22,8 +22,8 @@ from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
 
 
-def test_invocation_context_method_keeps_its_signature() -> None:
-    """ADK documents `_new_invocation_context` as an extension point."""
+def test_adk_invocation_context_method_keeps_its_signature() -> None:
+    """The adapter overrides `_new_invocation_context`, which ADK documents as an extension point."""
     assert list(inspect.signature(Runner._new_invocation_context).parameters) == [
         "self",
         "session",
@@ -35,7 +35,7 @@ def test_invocation_context_method_keeps_its_signature() -> None:
 
 
 async def test_adk_events_of_turn_carry_invocation_id() -> None:
-    """An answer continues the invocation of an earlier turn, so the invocation id does not identify the turn."""
+    """The events also name their turn, because an answer continues the invocation of an earlier turn."""
     sessions = CrashingSessions()
     async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
         await ask(client, "SendMessage")
@@ -47,8 +47,8 @@ async def test_adk_events_of_turn_carry_invocation_id() -> None:
     )
 
 
-def test_adk_request_calls_have_expected_names() -> None:
-    """ADK lists the ids of pending calls in `long_running_tool_ids`."""
+def test_adk_names_of_interrupt_calls_are_unchanged() -> None:
+    """The adapter recognizes requests to the client by these names, and pending calls by `long_running_tool_ids`."""
     assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
     assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
@@ -59,19 +59,19 @@ def test_adk_request_calls_have_expected_names() -> None:
 
 
 def test_adk_validates_answers_by_schema() -> None:
-    """ADK reads a text as JSON where it can."""
+    """Answer with a text: ADK reads it as JSON if it can, and validates it by the schema."""
     assert rehydration._unwrap_response({"result": "42"}) == 42
     assert rehydration._unwrap_response({"result": '"42"'}) == "42"
     with pytest.raises(WorkflowDataError):
         rehydration._validate_resume_response(42, {"type": "string"})
 
 
-def test_adk_cleanup_of_root_task_keeps_its_signature() -> None:
+def test_adk_cleanup_root_task_method_keeps_its_signature() -> None:
     assert list(inspect.signature(Runner._cleanup_root_task).parameters) == ["self", "task", "node_name"]
 
 
 def test_canceled_model_response_produces_abort_event() -> None:
-    """ADK does not route the next message to the agent of such a response."""
+    """ADK recognizes our "canceled" response as an abort, so it does not send that agent the next message."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
     (response,) = interrupts.canceled_responses(
@@ -85,7 +85,7 @@ def test_adk_completed_status_equals_our_constant() -> None:
 
 
 def test_adk_resumability_config_defaults_to_none() -> None:
-    """The adapter sets a missing config and leaves a config with False unchanged."""
+    """The adapter sets this config only if it is None, so an author's False must not look like None."""
     root = LlmAgent(name="root", model=scripted_model())
     assert App(name="app", root_agent=root).resumability_config is None
     assert ResumabilityConfig().is_resumable is False

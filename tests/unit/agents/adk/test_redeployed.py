@@ -24,7 +24,7 @@ from tests.unit.agents.adk.test_thread import (
 
 
 class RedeployedAgent:
-    """Agent with another implementation from its second try on."""
+    """Agent whose implementation changes between the first and the second try of its turn."""
 
     def __init__(self, first: Any, then: Any) -> None:
         self._first, self._then, self._tries = first, then, 0
@@ -57,8 +57,8 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("place", [3, 6])
 @pytest.mark.parametrize("change", CHANGES)
-async def test_removed_agent_fails_resumed_turn(change: str, place: int) -> None:
-    """No tool runs twice, and no step is skipped silently."""
+async def test_resumed_turn_fails_if_its_adk_agent_was_removed(change: str, place: int) -> None:
+    """Resume a turn without one of its agents: it fails instead of running a tool twice or skipping a step."""
     ran.clear()
     first, then = CHANGES[change]
     sessions = CrashingSessions(place)
@@ -70,7 +70,7 @@ async def test_removed_agent_fails_resumed_turn(change: str, place: int) -> None
 
 @pytest.mark.parametrize("place", [3, 5, 6, 8])
 async def test_added_agents_do_not_prevent_resume(place: int) -> None:
-    """A graph with additional nodes behaves the same."""
+    """Resume a turn of a sequence that has one more agent since the crash: all its agents run."""
     ran.clear()
     sessions = CrashingSessions(place)
     first = served(TREES["in a sequence"](), sessions)
@@ -88,8 +88,8 @@ async def test_added_agents_do_not_prevent_resume(place: int) -> None:
     assert ran == {"pay": 1, "notify": 1}
 
 
-async def test_answer_to_removed_agent_fails() -> None:
-    """No other agent receives the answer; the next message begins a new turn."""
+async def test_answer_fails_if_interrupted_adk_agent_was_removed() -> None:
+    """Answer an agent that no longer exists: no other agent gets the answer, and the next message begins a new turn."""
 
     def approve() -> None:
         """Wait for an approval."""

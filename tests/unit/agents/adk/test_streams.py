@@ -29,8 +29,8 @@ def test_streaming_message_is_recorded_after_its_end() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_message_completed_during_another_stream_waits_for_it() -> None:
-    """The message follows its chunks; messages keep the order of their completion."""
+def test_message_completed_during_other_stream_streams_after_it() -> None:
+    """B completes while A still streams: first A's chunks, then B's chunks, then the messages in the order B, A."""
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -39,14 +39,14 @@ def test_message_completed_during_another_stream_waits_for_it() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "A"]
 
 
-def test_unstreamed_message_does_not_wait_for_a_stream() -> None:
+def test_message_without_chunks_is_sent_during_open_stream() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.complete(complete("", "whole"))) == ["whole"]
     assert shown(streams.add(Chunk("2", "a"))) == ["a:2"]
 
 
-def test_unstreamed_message_keeps_order_of_completion() -> None:
+def test_message_without_chunks_keeps_order_of_completion() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -55,7 +55,7 @@ def test_unstreamed_message_keeps_order_of_completion() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "whole", "A"]
 
 
-def test_waiting_messages_chunks_stream_after_open_message_ends() -> None:
+def test_buffered_chunks_are_streamed_after_open_message_completes() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -63,7 +63,7 @@ def test_waiting_messages_chunks_stream_after_open_message_ends() -> None:
     assert shown(streams.add(Chunk("2", "b"))) == ["b:2"]
 
 
-def test_aborted_message_lets_next_message_stream() -> None:
+def test_abort_of_open_message_streams_next_buffered_message() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -72,11 +72,11 @@ def test_aborted_message_lets_next_message_stream() -> None:
     assert shown(streams.abort("a")) == ["a!", "c:1"]
 
 
-def test_abort_without_open_stream_changes_nothing() -> None:
+def test_abort_of_unknown_message_streams_nothing() -> None:
     assert shown(MessageStreams().abort("")) == []
 
 
-def test_discarded_message_is_not_streamed() -> None:
+def test_discarded_message_loses_its_buffered_chunks() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -84,7 +84,7 @@ def test_discarded_message_is_not_streamed() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_close_all_releases_each_waiting_message_once() -> None:
+def test_close_all_streams_each_buffered_message_once() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

@@ -46,7 +46,7 @@ def reset_runs() -> None:
 
 
 async def run_to_end(served_agent: Any, clock: ManualClock | None = None, store: Any = None) -> dict[str, Any]:
-    """Return the task of one message after as many tries as its turn needs."""
+    """Return the task of one message; try its turn again until the turn ends."""
     clock = clock or ManualClock()
     made = parts(
         served_agent, store(clock) if store else MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9
@@ -56,7 +56,7 @@ async def run_to_end(served_agent: Any, clock: ManualClock | None = None, store:
 
 
 async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClock) -> Any:
-    """Return the response's JSON after as many tries as its turn needs. The clock stands still during a try."""
+    """Return the response's JSON after as many tries as the turn needs; during a try the clock stands still."""
     sending = asyncio.create_task(request)
     while not sending.done():
         await settle()
@@ -184,13 +184,13 @@ TREES: dict[str, Callable[[], Any]] = {
 
 
 def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
-    """Return the part of the outcome that does not depend on interruptions."""
+    """Return what must be equal with and without a crash, such as messages without their order in parallel branches."""
     state, answer, before = ended
     if tree == "in parallel":
-        # Sort the answer among the other messages, because any branch may end last and give the answer.
+        # Ignore the order, because any branch may end last, and its message is then the answer.
         return state, sorted([*before, str(answer)])
     if tree == "an LLM agent that delegates":
-        # Remove repeated messages: ADK repeats a tool call without a stored result, so the sub-agent answers again.
+        # Ignore repeated messages: ADK repeats a tool call whose result is not stored, so the sub-agent answers again.
         return state, answer, list(dict.fromkeys(before))
     return ended
 
@@ -206,9 +206,9 @@ one_after_another = pytest.mark.parametrize(
 
 @pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
 async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
-    """The test loses the process after one stored event, a later one in each run.
+    """End the process after one stored event, a later event in each run, and resume the turn.
 
-    A tool with a stored result is not called again; no message is lost or recorded twice.
+    A tool with a stored result is not called a second time; no message is lost or recorded twice.
     """
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
@@ -220,13 +220,13 @@ async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
         cut = outcome(await run_to_end(served(TREES[tree](), dying)))
         assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
         assert sum(event.author == "user" for event in dying.stored()) == 1
-        # Allow more runs in a workflow: ADK runs a node again if its output is stored and its end is not.
+        # Allow a second run of a workflow's node: ADK repeats a node whose output is stored, but not its end.
         assert ran == once or tree == "in a workflow", f"cut at event {place}"
 
 
 @one_after_another
 async def test_unstored_session_event_is_produced_again_on_resume(tree: str) -> None:
-    """The model or tool runs at least once, and its messages are recorded once."""
+    """End the process before an event is stored: the model or tool runs again; its message is recorded once."""
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
     for place in range(1, sessions.appends + 1, 2):
@@ -248,15 +248,15 @@ class CrashingTaskStore(MemoryTaskStore):
 
 @one_after_another
 async def test_stored_session_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session can be ahead of the log by the last events before a crash."""
+    """A crash may leave the last events in the session only: the resumed turn adds them to the task's log."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
     for place in range(1, 6):
         monkeypatch.setattr(CrashingTaskStore, "die_at", place)
         assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
 
 
-async def test_adk_outbox_survives_crash() -> None:
-    """The stored event carries the outbox in its metadata."""
+async def test_adk_outbox_is_sent_once_despite_crash() -> None:
+    """The session event stores the outbox in its metadata, so a resumed turn can still send it."""
     done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
 
     async def card(tool_context: ToolContext) -> str:
@@ -276,7 +276,7 @@ async def test_adk_outbox_survives_crash() -> None:
 
 @pytest.mark.parametrize("place", [2, 3])
 async def test_custom_agent_is_not_resumable(place: int) -> None:
-    """The turn fails, and the agent's work is not repeated."""
+    """End the process during a custom agent's turn: the turn fails, because the agent's work could run twice."""
     root = yielding_agent(
         lambda ctx: (ran.update(["custom"]), text_event("One."))[1], text_event("Two."), text_event("Three.")
     )
@@ -289,7 +289,7 @@ async def test_custom_agent_is_not_resumable(place: int) -> None:
 @pytest.mark.parametrize("place", [1, 2, 3, 4])
 @pytest.mark.parametrize("within", [False, True], ids=["the root", "in a sequence"])
 async def test_custom_agent_restarts_after_crash_if_configured(place: int, within: bool) -> None:
-    """With `resume: restart`, repeated messages are recorded once."""
+    """Restart the agent because of `resume: restart`: messages that it repeats are recorded once."""
 
     def tree() -> BaseAgent:
         # Create a new agent each time, so that its events have new ids.
@@ -312,7 +312,7 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
 async def test_workflow_agent_reached_by_transfer_is_not_resumable(
     workflow: type[BaseAgent], resume: AfterCrash
 ) -> None:
-    """ADK would restart the workflow without the interrupted step, so the turn of an unfinished workflow fails."""
+    """ADK would restart this workflow and skip the interrupted step, so the adapter fails the turn."""
 
     def tree() -> LlmAgent:
         model = DecidingLlm(decide=lambda seen: [call("transfer_to_agent", agent_name="flow")])
@@ -335,7 +335,7 @@ async def test_workflow_agent_reached_by_transfer_is_not_resumable(
     assert ends[6] == "FAILED"
 
 
-async def test_app_without_resumability_resumes_llm_agents_only() -> None:
+async def test_adk_app_without_resumability_resumes_llm_agents_only() -> None:
     for root, ended in (
         (paying_agent(), "COMPLETED"),
         (SequentialAgent(name="root", sub_agents=[paying_agent("two")]), "FAILED"),
@@ -348,7 +348,7 @@ async def test_app_without_resumability_resumes_llm_agents_only() -> None:
 
 
 async def test_turn_resumed_after_final_event_calls_no_model() -> None:
-    """After a crash before ADK's end marker, the model is not called again."""
+    """Crash after the last event but before ADK's end marker: the resumed turn does not call the model."""
     model = scripted_model(["The answer."])
     task = await run_to_end(served(LlmAgent(name="root", model=model), CrashingSessions(2)))
     assert outcome(task)[:2] == ("COMPLETED", "The answer.")
@@ -356,7 +356,7 @@ async def test_turn_resumed_after_final_event_calls_no_model() -> None:
 
 
 async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
-    """A turn with an answer resumes like any other turn."""
+    """Answer an interrupt, then crash: the resumed turn uses the answer and does not ask again."""
     from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
     def approve() -> None:
@@ -391,8 +391,8 @@ async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
         assert ran["pay"] == 1
 
 
-async def test_resumed_turn_uses_each_answer_once() -> None:
-    """One message answers the calls of two parallel agents, and the process is lost after each stored event."""
+async def test_resumed_turn_applies_each_answer_once() -> None:
+    """One message answers two parallel agents; crash after each stored event of the following turn."""
 
     def tree() -> ParallelAgent:
         def decide(seen: list[str]) -> list[Any]:
@@ -431,7 +431,7 @@ async def test_resumed_turn_uses_each_answer_once() -> None:
 
 
 async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], int]:
-    """Return the task of one message and the number of handoffs, with a drain request at the start of each try."""
+    """Return the task of one message and its number of handoffs; each try is asked to drain as soon as it starts."""
     handoffs = 0
     run = served_agent.run
 
@@ -448,7 +448,7 @@ async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tup
 
 @one_after_another
 async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process stores one event, and the client notices nothing."""
+    """Each process stores one event before it hands the turn off; the client sees one uninterrupted turn."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]())))
     once = Counter(ran)
     ran.clear()
@@ -458,6 +458,6 @@ async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monke
     assert ran == once
 
 
-async def test_custom_agent_ignores_drain_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_custom_adk_agent_runs_to_end_despite_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     task, handoffs = await run_drained(served(yielding_agent(text_event("One."), text_event("Two."))), monkeypatch)
     assert (outcome(task), handoffs) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

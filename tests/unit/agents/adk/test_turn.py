@@ -50,8 +50,8 @@ async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
     return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
 
 
-async def test_cancel_stops_tools_and_answers_pending_calls() -> None:
-    """The next turn's model receives the result "canceled" for the open call."""
+async def test_cancel_stops_adk_tools_and_answers_open_calls() -> None:
+    """Cancel during a tool call: the tool stops, and the next turn's model receives the result "canceled" for it."""
     running, stopped = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -82,7 +82,7 @@ async def test_cancel_stops_tools_and_answers_pending_calls() -> None:
 
 
 async def test_synchronous_tool_does_not_block_the_loop() -> None:
-    """The tool runs in a thread; its reply after the cancel is dropped."""
+    """A tool that blocks its thread does not delay a cancel; its reply after the cancel is dropped."""
     running, go, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[str] = []
 
@@ -114,8 +114,8 @@ async def test_synchronous_tool_does_not_block_the_loop() -> None:
     assert raised == ["CancelledError"]
 
 
-async def test_failed_turn_leaves_no_open_calls() -> None:
-    """The next turn's model receives the result "canceled" for each open call."""
+async def test_adk_tool_calls_of_failed_turn_get_results() -> None:
+    """Fail a turn during tool calls: the next turn's model receives the result "canceled" for each of them."""
 
     async def fail() -> str:
         raise ValueError("the secret")
@@ -156,7 +156,7 @@ async def test_tool_exiting_process_fails_only_its_turn(ending: type[BaseExcepti
 
 
 async def test_concurrent_messages_of_a_context_run_in_order() -> None:
-    """The second turn sees the answer of the first turn."""
+    """Send two messages at once: the second turn starts after the first, and sees its answer."""
     model = scripted_model(["One."], ["Two."])
     sessions = InMemorySessionService()
     async with http(parts(served(LlmAgent(name="root", model=model), sessions)).app()) as client:
@@ -170,7 +170,7 @@ async def test_concurrent_messages_of_a_context_run_in_order() -> None:
 
 
 async def test_owners_do_not_share_adk_state() -> None:
-    """`user_id` is the authenticated owner, and each context has its own session."""
+    """ADK's `user_id` is the authenticated owner, and each context has its own session."""
     from aion_core.ports import ContextKey, Turn, TurnRequest
     from aion_core.protocol.types import Message, Part, Role, Task
     from tests.support.adk import text_event
@@ -235,7 +235,7 @@ async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
 
 
 async def test_tool_within_agent_tool_receives_turns_aion_context(dialect: str) -> None:
-    """An AgentTool runs under an ADK Runner of its own, so the context variable provides the turn."""
+    """An AgentTool runs under a separate ADK Runner: the tool gets the context from a context variable."""
 
     def message_id(tool_context: ToolContext) -> str:
         """Return the id of the turn's message."""
@@ -253,7 +253,7 @@ async def test_tool_within_agent_tool_receives_turns_aion_context(dialect: str) 
         assert "'m-1'" in str(answer_text(await ask(client, dialect)))
 
 
-async def test_internal_adk_events_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_adk_events_are_logged_but_not_streamed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aion_core.internal")
     root = llm_agent([call("look", "call-1")], ["Fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
@@ -267,8 +267,8 @@ async def test_internal_adk_events_are_only_logged(caplog: pytest.LogCaptureFixt
     assert "internal:" not in str(frames)
 
 
-async def test_agent_waits_for_its_event_to_be_recorded() -> None:
-    """The log contains an event before the agent continues after it."""
+async def test_adk_agent_resumes_after_its_event_is_recorded() -> None:
+    """Yield an event: when the agent continues, the task's log already contains it."""
     seen: list[list[str]] = []
 
     async def recorded() -> list[str]:
@@ -296,7 +296,7 @@ async def test_agent_waits_for_its_event_to_be_recorded() -> None:
 
 
 async def cancels() -> str:
-    """Raise CancelledError as a library's cancel scope may do."""
+    """Raise CancelledError without a cancel of the task, as a library's cancel scope may do."""
     raise asyncio.CancelledError
 
 
@@ -319,14 +319,14 @@ CANCELING: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("place", CANCELING)
 async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
-    """ADK ends such a turn without an error. No sweep runs here."""
+    """An agent raises CancelledError itself: ADK then ends without an error, but the adapter fails the turn at once."""
     async with http(parts(served(CANCELING[place]())).app()) as client:
         task = await ask(client, DIALECT)
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", CANCELED_ITSELF)
 
 
 async def test_partial_text_of_canceled_branch_becomes_no_message() -> None:
-    """The failure of one branch cancels the other one in the middle of its text."""
+    """One parallel branch fails, and ADK cancels the other in the middle of its text: this text is dropped."""
     spoke = asyncio.Event()
 
     class Speaks(BaseAgent):

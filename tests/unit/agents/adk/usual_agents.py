@@ -229,7 +229,7 @@ class Translates(BasePlugin):
         return genai.Content(role="user", parts=[genai.Part(text="Ciao")])
 
 
-@case("App with a plugin", UsualTurn(answer="Ciao"))
+@case("App with a plugin that rewrites the client's message", UsualTurn(answer="Ciao"))
 def app() -> Any:
     return App(name="app", root_agent=llm_agent([received]), plugins=[Translates(name="translates")])
 

@@ -30,7 +30,7 @@ class MessageCounter(BaseAgent):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": "https://google.github.io/adk-docs/a2a/a2a-extension/"}])
 async def test_adk_executor_answers_and_keeps_sessions(header: dict[str, str]) -> None:
-    """ADK has an old and a new implementation; the requested extensions select the implementation."""
+    """Test both implementations in ADK's executor; the extensions that the client requests select one."""
     runner = Runner(
         app=App(name="app", root_agent=MessageCounter(name="counting")), session_service=InMemorySessionService()
     )

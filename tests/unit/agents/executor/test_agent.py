@@ -68,7 +68,7 @@ def test_executor_class_with_arguments_is_refused(tmp_path: Path) -> None:
 
 
 def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
-    """Frameworks and database drivers of other agents are never imported."""
+    """Load an executor: this imports the SDK's server, but no other framework and no database driver."""
     (tmp_path / "agent.py").write_text(EXECUTOR)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
     program = """

@@ -40,7 +40,7 @@ class BookingExecutor(AgentExecutor):
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_executor_resumed_by_answer_sees_task_with_question(method: str) -> None:
-    """The task has its history, artifacts and question, in both protocol versions."""
+    """The executor's `current_task` has the history, the artifacts and the question, in both protocol versions."""
     booking = BookingExecutor()
     made = served(booking)
     async with http(made.parts.app()) as client:
@@ -68,7 +68,7 @@ async def test_executor_resumed_by_answer_sees_task_with_question(method: str) -
 
 
 async def test_request_context_contains_whole_request() -> None:
-    """This covers metadata, output modes, extensions, and the referenced tasks of this owner and agent."""
+    """Check metadata, output modes and extensions; referenced tasks must belong to this owner and agent."""
     executor = ScriptedExecutor(_completes)
     made = served(executor, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
@@ -105,15 +105,15 @@ async def test_request_context_contains_whole_request() -> None:
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
 
 
-async def test_executors_user_is_task_owner() -> None:
+async def test_executors_user_name_is_tasks_owner() -> None:
     executor = ScriptedExecutor(_completes)
     await served(executor).send()
     user = executor.contexts[0].call_context.user
     assert (user.is_authenticated, user.user_name) == (True, "owner")
 
 
-async def test_executor_waits_for_out_of_band_authorization() -> None:
-    """The client is notified at once, and the turn continues."""
+async def test_executor_turn_continues_during_out_of_band_authorization() -> None:
+    """The executor requires a login: the client sees this at once, the task stays working, and the turn continues."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth(updater.new_agent_message(text("Log in at https://example.org")))
@@ -133,7 +133,7 @@ async def test_executor_waits_for_out_of_band_authorization() -> None:
     ]
 
 
-async def test_later_status_clears_pending_authorization() -> None:
+async def test_working_status_ends_executors_pending_authorization() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth()
         await updater.start_work(updater.new_agent_message(text("Thank you")))
@@ -143,7 +143,7 @@ async def test_later_status_clears_pending_authorization() -> None:
 
 
 async def test_executor_of_queued_message_sees_working_task() -> None:
-    """With double texting, the second turn runs after the first in the same task."""
+    """A second message to a running task waits for the first turn; its turn then runs in the same task."""
     import asyncio
 
     begun, go = asyncio.Event(), asyncio.Event()

@@ -62,14 +62,14 @@ async def test_message_of_an_executor_is_the_response(version: str) -> None:
 
 
 @both_versions
-async def test_stream_has_exactly_one_message(version: str) -> None:
+async def test_stream_of_message_reply_has_exactly_one_message(version: str) -> None:
     async with http(agent_of(answers).app()) as client:
         (message,) = await streamed(client, METHODS[version][1])
     assert (message["kind"], texts_of(message)) == ("message", ["Hello World"])
 
 
 @both_versions
-async def test_reply_setting_task_makes_response_a_task(version: str) -> None:
+async def test_reply_mode_task_returns_task_instead_of_message(version: str) -> None:
     async with http(agent_of(answers, ReplyAs.TASK).app()) as client:
         task = await sent(client, METHODS[version][0])
         frames = await streamed(client, METHODS[version][1], message_id="m-2")
@@ -87,7 +87,7 @@ async def test_repeated_message_returns_the_same_message() -> None:
 
 @both_versions
 async def test_executor_with_statuses_returns_its_task(version: str) -> None:
-    """The stream begins with the task as soon as the executor uses it (A2A 3.1.2)."""
+    """The executor updates its task's status, so the stream begins with the task (A2A 3.1.2)."""
 
     async def works(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work()
@@ -103,7 +103,7 @@ async def test_executor_with_statuses_returns_its_task(version: str) -> None:
 
 
 async def test_task_is_streamed_while_its_executor_works() -> None:
-    """A status update without content adds no event to the log, but shows that the executor uses the task."""
+    """A status update without content is not recorded, but makes the server stream the task."""
     go = asyncio.Event()
 
     async def works(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -134,7 +134,7 @@ async def test_executor_message_after_artifact_makes_response_a_task() -> None:
 
 
 async def test_executor_message_after_new_task_is_the_response() -> None:
-    """The SDK's samples begin with a new Task. The TCK's executor then sends a Message."""
+    """The TCK's executor enqueues a new Task, then a Message: the response is the Message."""
 
     async def begins(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         assert context.message is not None
@@ -150,7 +150,7 @@ async def test_executor_message_after_new_task_is_the_response() -> None:
     assert [frame["kind"] for frame in frames] == ["message"]
 
 
-async def test_message_that_continues_task_returns_that_task() -> None:
+async def test_executors_answer_to_follow_up_returns_task() -> None:
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if context.current_task is None:
             await updater.requires_input(updater.new_agent_message(text("Which day?")))
@@ -199,8 +199,8 @@ root_agent = Says(name="says")
 
 
 @pytest.mark.parametrize(("source", "kind"), [(EXECUTOR, "message"), (ADK, "task")], ids=["executor", "adk"])
-async def test_framework_decides_default_kind_of_response(source: str, kind: str, tmp_path: Path) -> None:
-    """The aion.yaml has no `reply`; the response is the same before and after the agent's code is loaded."""
+async def test_agents_framework_decides_default_reply_mode(source: str, kind: str, tmp_path: Path) -> None:
+    """Without `reply` in aion.yaml the framework decides, even before the agent's code is loaded."""
     (tmp_path / "agent.py").write_text(source)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    mine:\n      path: agent.py\n")
     app = build_app(Settings.from_environ({"AION_CONFIG": str(tmp_path / "aion.yaml"), "AION_STORE": "memory"}))

@@ -81,7 +81,7 @@ async def events_of(app: Any, method: str) -> list[dict[str, Any]]:
 
 
 async def test_sample_executor_streams_its_events() -> None:
-    """Events that the server sends by itself are not repeated."""
+    """The server itself sends the task and its first status, so the executor's copies of them are not repeated."""
     made = served(HelloWorld())
     events = await events_of(made.parts.app(), "SendStreamingMessage")
     assert [next(iter(event)) for event in events] == [
@@ -125,7 +125,7 @@ async def test_executors_message_event_is_the_answer() -> None:
 
 
 async def test_executor_artifact_chunks_are_appended() -> None:
-    """Name, metadata and extensions are preserved; reserved metadata keys are removed."""
+    """Keep the artifact's name, metadata and extensions, but remove reserved metadata keys."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("a"), "x", "letters", {"n": 1, "aion:mine": 2}, extensions=["urn:e"])
@@ -183,7 +183,7 @@ async def test_last_message_is_default_input_required_prompt() -> None:
 
 
 async def test_status_metadata_is_merged_into_the_task() -> None:
-    """Reserved keys are removed."""
+    """Merge the status update's metadata into the task's, without reserved keys."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.update_status(WORKING, metadata={"step": 1, "aion:network": "mine"})
@@ -218,7 +218,7 @@ async def test_task_and_context_ids_of_executor_events_are_overwritten() -> None
 
 
 async def test_executors_first_task_is_merged_into_stored_task() -> None:
-    """A fast executor may enqueue its completed task."""
+    """The first event of an executor may be a whole, already completed task with artifacts and history."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         assert context.message is not None
@@ -248,7 +248,7 @@ async def test_executors_later_task_event_is_ignored() -> None:
 
 
 async def test_executor_events_after_final_state_are_ignored() -> None:
-    """The executor may still finish its work."""
+    """The executor may continue after its final state, but its events and errors change nothing."""
     did: list[str] = []
     tidied = asyncio.Event()
 
@@ -269,7 +269,7 @@ async def test_executor_events_after_final_state_are_ignored() -> None:
     assert (again.status.state, text_of(again.status.message), len(again.artifacts)) == (COMPLETED, "done", 0)
 
 
-async def test_client_does_not_wait_for_executors_later_work() -> None:
+async def test_send_returns_before_completed_executor_has_returned() -> None:
     go = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -283,7 +283,7 @@ async def test_client_does_not_wait_for_executors_later_work() -> None:
 
 @pytest.mark.parametrize("what", ["artifact", "message"])
 async def test_executor_returning_without_final_state_completes_task(what: str) -> None:
-    """Under the SDK's server such a task stays in WORKING forever."""
+    """The server completes the task; under the SDK's server it would stay in WORKING forever."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if what == "artifact":
@@ -310,7 +310,7 @@ async def test_executor_returning_without_output_fails_task(task_first: bool) ->
 
 
 async def test_executor_error_fails_task() -> None:
-    """Earlier events stay; the error text is not shown to the client."""
+    """Raise an error: the earlier events stay, and the client does not receive the error's text."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("half"), "a")
@@ -370,7 +370,7 @@ async def test_event_queue_refuses_objects_of_other_types() -> None:
 
 
 async def test_aion_context_reply_is_default_answer() -> None:
-    """The final status has no message, so the reply becomes its message."""
+    """The executor replies, then completes without a message: the reply becomes the final status message."""
     seen: list[Any] = []
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -395,7 +395,7 @@ async def spoken(*words: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "message/stream"])
-async def test_concurrent_texts_are_streamed_whole(method: str) -> None:
+async def test_executors_concurrent_texts_do_not_interleave(method: str) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         async def delta() -> None:
             for number, word in enumerate(("one ", "two ", "three")):
@@ -407,15 +407,15 @@ async def test_concurrent_texts_are_streamed_whole(method: str) -> None:
 
     async with http(served(execute).parts.app()) as client:
         folded = fold((await client.post("/", json=send(method=method))).text)
-    # Allow missing texts, because a reply that another text has delayed is not streamed: its message follows at once.
+    # Allow texts without chunks: while one text is streamed, another reply is held back and then sent as a message.
     assert set(folded.texts) <= {"one two three", "four five six", "seven eight"}
     assert "one two three" in folded.texts
     assert len(folded.texts) == len(set(folded.texts))
     assert {text_of(message) for message in folded.messages.values()} == {"four five six", "seven eight"}
 
 
-async def test_second_text_begins_its_own_stream_delta() -> None:
-    """The first text need not have a last chunk."""
+async def test_second_executor_text_begins_new_stream_delta() -> None:
+    """Stream two texts without marking the first one's last chunk: the client receives two separate texts."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         for words in (("One ", "moment."), ("The ", "answer.")):
@@ -429,7 +429,7 @@ async def test_second_text_begins_its_own_stream_delta() -> None:
     assert folded.texts == ["One moment.", "The answer."]
 
 
-async def test_stream_delta_is_not_an_artifact() -> None:
+async def test_stream_delta_of_executor_is_not_stored_as_artifact() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("Hel"), "aion:stream-delta", append=False)
         await updater.add_artifact(text("lo"), "aion:streamDelta", append=True, last_chunk=True)
@@ -449,7 +449,7 @@ def _call(owner: str = "owner") -> Any:
     return CallContext(owner, "test")
 
 
-async def test_unspecified_executor_state_means_working() -> None:
+async def test_executor_status_without_state_means_working() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         status = TaskStatus(message=Message(parts=[Part(text="hm")]))
         await queue.enqueue_event(TaskStatusUpdateEvent(task_id=updater.task_id, status=status))
@@ -463,7 +463,7 @@ async def test_unspecified_executor_state_means_working() -> None:
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"])
 async def test_rest_binding_refuses_unsupported_output_modes(path: str) -> None:
-    """The error is -32005 in both versions."""
+    """Request an output mode that the agent does not have: error -32005 in both versions."""
     made = served(QuickReply())
     old = path.startswith("/v1")
     message = {"messageId": "m-1", "role": "ROLE_USER", ("content" if old else "parts"): [{"text": "hi"}]}
@@ -476,7 +476,7 @@ async def test_rest_binding_refuses_unsupported_output_modes(path: str) -> None:
 
 
 async def test_message_reply_mode_returns_executor_answer_without_task() -> None:
-    """The agent has `reply: message`."""
+    """Set `reply: message`: the response is a Message instead of a task."""
     made = served(QuickReply(), reply=ReplyAs.MESSAGE)
     async with http(made.parts.app()) as client:
         result = (await client.post("/", json=send())).json()["result"]

@@ -49,7 +49,7 @@ async def answer_of(executor: ScriptedExecutor, store: MemoryTaskStore) -> Task:
 
 
 async def test_executors_enqueue_returns_after_event_is_recorded() -> None:
-    """This includes the last event."""
+    """When `enqueue_event` returns, the log contains the event; this includes the last event of a turn."""
     store = SlowTaskStore()
     seen: list[int] = []
 
@@ -115,7 +115,7 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
                 await add(f"a{n}")
 
         await asyncio.gather(asyncio.to_thread(in_a_thread), asyncio.to_thread(in_a_loop_of_its_own), in_a_task())
-        # Enqueue events by concurrent calls. The events keep the order of these calls.
+        # Enqueue events by concurrent calls: the task must contain them in the order of the calls.
         await asyncio.gather(*(add(f"g{n}") for n in range(20)))
         await updater.complete()
 
@@ -125,8 +125,8 @@ async def test_executor_events_of_each_thread_stay_in_order() -> None:
         assert [id_ for id_ in ids if id_[0] == producer] == [f"{producer}{n}" for n in range(20)]
 
 
-async def test_executor_events_after_turn_are_dropped() -> None:
-    """An asyncio task that outlives its turn does not wait, and adds nothing to the next turn."""
+async def test_executor_events_after_end_of_turn_are_dropped() -> None:
+    """An asyncio task outlives its turn: its events do not block, and do not appear in the next turn."""
     go = asyncio.Event()
     left: list[asyncio.Task[None]] = []
 
@@ -180,7 +180,7 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
 
 @pytest.mark.parametrize("sending", [False, True], ids=["idle", "sending"])
 async def test_executors_cancel_is_called_before_execute_stops(sending: bool) -> None:
-    """The order is that of the SDK: `cancel()` runs while `execute()` still holds its resources."""
+    """As in the SDK, `cancel()` runs first, while `execute()` still holds its resources."""
     begun, order = asyncio.Event(), list[str]()
 
     class Executor(ScriptedExecutor):
@@ -207,7 +207,7 @@ async def test_executors_cancel_is_called_before_execute_stops(sending: bool) ->
     assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
-async def test_executors_failing_cancel_does_not_delay_stop() -> None:
+async def test_executor_stops_despite_failing_or_hanging_cancel_method() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     class Executor(ScriptedExecutor):
@@ -233,7 +233,7 @@ async def test_executors_failing_cancel_does_not_delay_stop() -> None:
 
 
 async def test_turn_with_lost_lease_does_not_call_executors_cancel() -> None:
-    """The task continues in another process, and `cancel()` could stop the work there."""
+    """Another process continues the task: `cancel()` here could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

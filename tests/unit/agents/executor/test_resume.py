@@ -21,7 +21,7 @@ CONTEXT = ContextKey("owner", "test", "c")
 
 
 class CrashAfter:
-    """First try of an executor: run a function, then wait for the loss of the process."""
+    """First try of an executor that runs a function and then waits until the test ends its process."""
 
     def __init__(self, first: Execute) -> None:
         self._first, self.reached = first, asyncio.Event()
@@ -60,8 +60,8 @@ async def finish_report(context: RequestContext, queue: EventQueue, updater: Tas
     await updater.complete(updater.new_agent_message(text("There it is.")))
 
 
-async def test_interrupted_executor_turn_fails_by_default() -> None:
-    """With `resume: fail`, the executor does not run twice."""
+async def test_executor_turn_of_dead_worker_fails_by_default() -> None:
+    """The default `resume: fail` fails the task instead of running the executor twice."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)
     executor = ScriptedExecutor(crashing, finish_report)
@@ -105,7 +105,7 @@ async def test_restarted_executor_turn_records_only_new_messages() -> None:
 
 
 async def test_restarted_executor_turn_replaces_lost_artifacts() -> None:
-    """An artifact with an equal first chunk, and an artifact without an opening chunk, are replaced too."""
+    """The restarted turn replaces artifacts of the first try, also those with equal or without opening chunks."""
     clock = ManualClock()
 
     def adding(*chunks: str) -> Execute:
@@ -174,8 +174,8 @@ async def test_chunk_of_earlier_turns_artifact_is_appended_once() -> None:
     assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
 
 
-async def test_deadline_counts_as_interruption_of_executor_turn() -> None:
-    """A turn that only waited in the queue starts its first try."""
+async def test_executor_turn_stopped_by_deadline_is_not_repeated() -> None:
+    """A turn stopped by a deadline fails; a turn that was only queued until then starts its first try."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)
     executor = ScriptedExecutor(crashing, finish_report)

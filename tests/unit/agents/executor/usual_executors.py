@@ -31,7 +31,7 @@ def said(updater: TaskUpdater, text: str) -> Any:
     return updater.new_agent_message([Part(text=text)])
 
 
-@case("Executor with a Message", UsualTurn(state="MESSAGE", answer="Hello."))
+@case("Executor that only sends a Message", UsualTurn(state="MESSAGE", answer="Hello."))
 def bare_message() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await queue.enqueue_event(said(updater, "Hello."))
@@ -39,7 +39,9 @@ def bare_message() -> Any:
     return FunctionExecutor(run)
 
 
-@case("Executor with a task", UsualTurn(answer="Done.", before=("Working.",), artifacts={"report": "one two"}))
+@case(
+    "Executor that sends task updates", UsualTurn(answer="Done.", before=("Working.",), artifacts={"report": "one two"})
+)
 def bare_task() -> Any:
     async def run(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(said(updater, "Working."))

@@ -33,7 +33,7 @@ _dialect = "SendMessage"
 
 @pytest.fixture(autouse=True, params=["SendMessage", "message/send"], ids=["v1", "v0.3"])
 def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run each test in both protocol versions; the SDK reads the older version's response."""
+    """Run the test in both protocol versions; in v0.3 the SDK converts the response to v1."""
     monkeypatch.setattr(sys.modules[__name__], "_dialect", request.param)
     return str(request.param)
 

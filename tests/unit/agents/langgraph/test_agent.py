@@ -72,8 +72,8 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_each_exported_graph_form_is_served_unchanged(name: str) -> None:
-    """The author's objects stay unchanged."""
+async def test_exported_graph_of_each_form_is_served_unchanged(name: str) -> None:
+    """Serve each form in which a module may export its graph, without changing the author's objects."""
     graph = GRAPHS[name]()
     before = getattr(graph, "checkpointer", None)
     async with http(parts(graph).app()) as client:
@@ -102,10 +102,10 @@ class ToolCaller(BaseChatModel):
 
 @pytest.mark.parametrize("make", [create_react_agent, create_agent], ids=["create_react_agent", "create_agent"])
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-async def test_prebuilt_agents_tool_results_are_not_sent(
+async def test_clients_do_not_receive_tool_results_of_prebuilt_agents(
     make: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The operator's log has the tool calls; no client gets them."""
+    """Call a tool: the operator's log has the tool call, but no client receives the call or its result."""
 
     def weather(city: str) -> str:
         """Tell the weather."""
@@ -127,8 +127,8 @@ async def test_prebuilt_agents_tool_results_are_not_sent(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_turn_without_answer_does_not_repeat_earlier_answer() -> None:
-    """An AIMessage of an earlier turn is never the answer."""
+async def test_turn_without_answer_does_not_resend_earlier_turns_answer() -> None:
+    """The second turn adds no AIMessage: the AIMessage of the first turn must not become its answer."""
     seen: list[list[str]] = []
 
     def sometimes(state: State) -> State:
@@ -143,8 +143,8 @@ async def test_turn_without_answer_does_not_repeat_earlier_answer() -> None:
     assert seen == [["one"], ["one", "once", "two"], ["three"]]
 
 
-async def test_earlier_turns_outbox_is_not_sent_again() -> None:
-    """The outbox of an earlier turn is never read from a checkpoint."""
+async def test_outbox_of_earlier_turn_is_not_sent_again() -> None:
+    """A checkpoint contains the outbox of an earlier turn: the next turn ignores it."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
     def once(state: State) -> State:
@@ -201,7 +201,7 @@ async def test_failed_outbox_task_is_merged_into_task() -> None:
 
 
 async def test_sent_messages_are_added_to_graph_state() -> None:
-    """The state gets an AIMessage with the A2A message's id, for a reply and for an outbox."""
+    """Send a reply or an outbox message: the state gets an AIMessage with the same id, for the next turn's model."""
     seen: list[list[BaseMessage]] = []
 
     async def replies(state: State, runtime: Runtime[AionContext]) -> State:
@@ -221,7 +221,7 @@ async def test_sent_messages_are_added_to_graph_state() -> None:
 
 
 async def test_several_interrupts_are_answered_by_their_ids() -> None:
-    """The client receives all interrupts; an ambiguous, wrong or repeated answer is refused before the graph runs."""
+    """Refuse an ambiguous, wrong or repeated answer before the graph runs; the client gets all interrupts."""
     runs: list[str] = []
 
     class AskingGraph(TypedDict):
@@ -301,8 +301,8 @@ async def test_sub_agent_is_announced_without_its_internal_events(
     assert "internal:checkpoint" in kinds
 
 
-async def test_failed_turns_open_tool_calls_are_answered() -> None:
-    """Open tool calls are answered, so that the next turn's model call is valid."""
+async def test_open_tool_calls_of_failed_turn_get_a_result() -> None:
+    """Fail a turn during a tool call: the adapter answers the call, as models refuse open calls in a history."""
     asked: list[list[BaseMessage]] = []
 
     class Strict(ToolCaller):

@@ -43,7 +43,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 async def held(graph: Any, method: str, *texts: str) -> list[Any]:
-    """Send each text, and return the task after it; a text goes to the previous task if that task is interrupted."""
+    """Send each text to the previous task if it is interrupted, else to a new one; return the task after each text."""
     tasks: list[Any] = []
     async with http(parts(graph).app()) as client:
         for number, text in enumerate(texts):
@@ -75,7 +75,7 @@ def asking(state: State) -> State:
 # ── Messages before an interrupt ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_answer_of_branch_beside_interrupt_is_sent_once(method: str) -> None:
+async def test_answer_of_branch_parallel_to_interrupt_is_sent_once(method: str) -> None:
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
 
@@ -84,7 +84,7 @@ async def test_answer_of_branch_beside_interrupt_is_sent_once(method: str) -> No
     assert texts(task) == ["A draft.", "May I?", "Sent."]
 
 
-async def test_sent_answer_is_not_repeated_before_interrupt(method: str) -> None:
+async def test_emitted_answer_is_sent_once_before_interrupt(method: str) -> None:
     def emits(state: State, writer: StreamWriter) -> State:
         message = AIMessage("A draft.")
         emit_message(writer, message)
@@ -160,7 +160,7 @@ async def test_each_message_of_a_node_is_recorded_once(method: str) -> None:
 
 
 async def test_only_last_nodes_new_messages_are_recorded(method: str) -> None:
-    """Messages that are in the state already are not recorded either."""
+    """The last node also returns messages that the state already has: these are not recorded again."""
 
     def drafts(state: State) -> State:
         return {"messages": [AIMessage("draft", id="d")]}
@@ -172,7 +172,7 @@ async def test_only_last_nodes_new_messages_are_recorded(method: str) -> None:
     assert texts(first) == texts(second) == ["answer"]
 
 
-async def test_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
+async def test_state_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
     class OutboxState(MessagesState):
         a2a_outbox: A2AOutbox | None
 
@@ -199,8 +199,8 @@ async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None
     assert texts(task) == ["first", "second"]
 
 
-async def test_emitted_and_returned_answer_is_stored_once(method: str) -> None:
-    """The message is once in the task and once in the graph's state."""
+async def test_answer_both_emitted_and_returned_is_stored_once(method: str) -> None:
+    """A node emits a message and also returns it: the task and the graph's state each contain it once."""
     seen: list[list[str]] = []
 
     def answers(state: State, writer: StreamWriter) -> State:
@@ -226,8 +226,8 @@ def look() -> str:
     return "seen"
 
 
-async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
-    """The text in the state and the streamed text are no answer; the text is an earlier message of the task."""
+async def test_text_beside_tool_call_is_no_answer(method: str) -> None:
+    """The model writes a text beside a tool call: this text is an earlier message of the task, not its answer."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(AnswerModel(scripts=scripts), [look], response_format=ToolStrategy(City))
     (task,) = await held(graph, method, "which?")
@@ -236,8 +236,8 @@ async def test_text_with_tool_call_is_not_fallback_answer(method: str) -> None:
     assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
-async def test_text_with_tool_call_of_entrypoint_is_recorded(method: str) -> None:
-    """The entrypoint is that of LangGraph's guide to the functional API; an earlier turn's text is not repeated."""
+async def test_entrypoints_text_beside_tool_call_is_recorded(method: str) -> None:
+    """Run the agent of LangGraph's functional API guide: its text is recorded, and the next turn does not repeat it."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], ["Seen."], ["Again."]]
     model = AnswerModel(scripts=scripts)
 
@@ -257,7 +257,7 @@ async def test_text_with_tool_call_of_entrypoint_is_recorded(method: str) -> Non
     assert texts(second) == ["Again."]
 
 
-async def test_last_message_with_client_tool_call_is_answer(method: str) -> None:
+async def test_text_beside_tool_call_ending_turn_is_answer(method: str) -> None:
     def opens(state: State) -> State:
         call = {"name": "open", "args": {}, "id": "call-1"}
         return {"messages": [AIMessage("Opening it.", tool_calls=[call])]}
@@ -298,7 +298,7 @@ async def test_warning_names_too_deeply_nested_output(
     assert [record.message for record in caplog.records] == [f"The agent's data cannot be sent: {problem}"]
 
 
-async def test_answer_before_empty_message_is_used(method: str) -> None:
+async def test_last_nonempty_message_of_graph_is_answer(method: str) -> None:
     def node(state: State) -> State:
         return {"messages": [AIMessage("The answer."), AIMessage("")]}
 
@@ -306,10 +306,10 @@ async def test_answer_before_empty_message_is_used(method: str) -> None:
     assert texts(task) == ["The answer."]
 
 
-async def test_next_turn_reads_stored_structured_response(
+async def test_structured_response_is_restored_in_next_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The agent's module defines a class that the state's annotations do not name."""
+    """Store an object whose class only the agent's module names, not the state's annotations."""
     found: list[Any] = []
 
     @before_model
@@ -368,7 +368,7 @@ async def test_structured_output_of_subagent_is_answer(method: str) -> None:
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_subgraph_call_announces_calling_node() -> None:
+async def test_each_subgraph_call_reports_calling_node_as_invoked() -> None:
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:
@@ -399,13 +399,13 @@ async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> 
 
 
 class UnrenderedFile(dict[Any, Any]):
-    """Content block of a large file. Its `repr` takes as long as the rest of the turn."""
+    """Content block of a large file, whose slow `repr` must never be called; here it fails the test."""
 
     def __repr__(self) -> str:
         raise AssertionError("a user's file is rendered")
 
 
-def test_answer_search_does_not_render_user_file() -> None:
+def test_finding_the_answer_does_not_convert_users_files() -> None:
     asked = HumanMessage([UnrenderedFile(type="file", base64="AAAA")])
     asked.content = [UnrenderedFile(type="file", base64="AAAA")]
     messages = [asked, AIMessage("hello", id="a")]
@@ -416,8 +416,8 @@ def test_answer_search_does_not_render_user_file() -> None:
     assert answer.parts[0].text == "hello"
 
 
-async def test_cached_node_answers_repeated_question(method: str) -> None:
-    """The message from LangGraph's cache has the id of the first answer, so the state does not change."""
+async def test_answer_from_langgraphs_node_cache_is_sent(method: str) -> None:
+    """LangGraph's cache returns a message whose id the state already has: it is still the answer."""
     runs: list[int] = []
 
     def answer(state: MessagesState) -> State:

@@ -59,7 +59,7 @@ class Conversation(MessagesState):
 
 
 def graph_of(schema: Any, seen: list[Any] | None = None, **options: Any) -> Any:
-    """Return a graph with one node that remembers its state."""
+    """Return a graph with one node that appends the state it receives to a list."""
 
     def node(state: Any) -> Values:
         if seen is not None:
@@ -100,7 +100,7 @@ def reason(status: Values) -> str:
         (ScoreOnly, {}, None),
     ],
 )
-def test_text_of_message_fills_one_input_field(schema: Any, options: Values, field: str | None) -> None:
+def test_message_text_fills_single_text_field_of_schema(schema: Any, options: Values, field: str | None) -> None:
     found = input_fields(graph_of(schema, **options).compile())
     assert found is not None
     assert found.text == field
@@ -157,7 +157,7 @@ async def test_graph_with_aion_context_accepts_any_message() -> None:
     assert status["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_input_in_state_is_not_sent_as_answer() -> None:
+async def test_message_text_copied_into_state_is_no_answer() -> None:
     status = await ask(graph_of(AnswerLater), {"text": "Hi"})
     assert (status["state"], "message" in status) == ("TASK_STATE_COMPLETED", False)
 

@@ -135,7 +135,7 @@ async def test_function_returning_context_manager_is_graph_factory(prefix: str, 
 
 
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
-async def test_interrupted_turn_exits_factorys_context_manager_and_resumes(kind: str, tmp_path: Path) -> None:
+async def test_interrupt_exits_graph_factorys_context_manager(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), asks=True)")
     async with http(app_of(tmp_path, code)) as client:
         asked = await ask(client, "book")

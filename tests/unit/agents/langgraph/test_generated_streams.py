@@ -32,7 +32,7 @@ EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 500
 
 @dataclass(frozen=True)
 class Branch:
-    """Node, perhaps within a subgraph: its speaker, its steps, and whether it returns two messages."""
+    """Node, perhaps within a subgraph: its speaker, its steps, and whether the node returns two messages."""
 
     speaker: str
     nested: bool
@@ -86,7 +86,7 @@ def node_of(name: str, branch: Branch, expected: ExpectedStream, *, replies: boo
         expected.streamed[name] = text
     if speaker in ("model", "caller") and text:
         expected.messages.append(text)
-    # Return no messages after a reply, because the reply is then the answer.
+    # Let a node that replies return no messages, because its reply is the answer.
     returned = [f"{name}-returned-{number}" for number in range(2)] if branch.returns and not replies else []
     expected.messages += returned
 
@@ -187,7 +187,7 @@ def check_turn(expected: ExpectedStream, body: str) -> None:
     if not expected.last:
         assert texts.pop("The answer.") == 1
     assert not [text for text, count in texts.items() if count > 1]
-    # Allow missing texts, because a reply that another text has delayed is not streamed: its message follows at once.
+    # Allow texts without chunks: while one text is streamed, another reply is held back and then sent as a message.
     optional = {*expected.replies.values(), *expected.aborted}
     assert {text: count for text, count in texts.items() if text not in optional} == dict.fromkeys(
         expected.streamed.values(), 1

@@ -25,7 +25,7 @@ THIS = message(6)
 
 
 def of_context(*, with_this: bool) -> History:
-    """Return a reader of the context's history; it may include the turn's own message."""
+    """Return a reader of the context's messages in the store; with or without the message of the current turn."""
 
     async def history(limit: int, before: str | None) -> Sequence[Message]:
         said = [*SAID, THIS] if with_this else SAID
@@ -58,7 +58,7 @@ def ids(found: list[tuple[str, str]]) -> str:
 
 @pytest.mark.parametrize("with_this", [True, False])
 async def test_thread_history_includes_contexts_earlier_tasks(with_this: bool) -> None:
-    """The history is oldest first, ends with the turn's own message, and has at most the requested number."""
+    """The oldest message is first, the turn's own message is last; `limit` bounds their number."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history)) == "0123456"
     assert ids(await seen(history, 3)) == "456"
@@ -79,5 +79,5 @@ async def test_thread_history_without_reader_has_only_tasks_messages() -> None:
     assert ids(await seen(None, 1, before="m-6")) == "5"
 
 
-async def test_history_message_names_its_author() -> None:
+async def test_thread_history_message_contains_its_author() -> None:
     assert await seen(of_context(with_this=False), 2) == [("m-5", "agent"), ("m-6", "owner")]

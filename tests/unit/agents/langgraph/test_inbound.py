@@ -62,7 +62,7 @@ TEXTS = (
 
 @BOTH
 async def test_parts_become_content_of_human_message(method: str) -> None:
-    """Images, files and data keep their order if the graph has no inbox to read them from."""
+    """The graph's state has no inbox: images, files and data become content blocks of the message, in order."""
     seen: list[AnyMessage] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def test_a2a_inbox_contains_message_task_and_metadata(method: str) -> None
 
 @BOTH
 async def test_runtime_context_has_thread_message_and_event(method: str) -> None:
-    """LangGraph's thread_id differs from the context id."""
+    """Check the context of a node; LangGraph's thread_id is not the A2A context id."""
     seen: list[Any] = []
 
     async def node(state: MessagesState, runtime: Runtime[AionContext], config: RunnableConfig) -> dict[str, Any]:
@@ -152,7 +152,7 @@ async def test_runtime_context_has_thread_message_and_event(method: str) -> None
 
 @BOTH
 async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
-    """Reserved metadata keys of the reply are removed."""
+    """A node only calls `thread.reply` and returns nothing: the reply is the answer, without reserved metadata keys."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
         inbound = runtime.context.message
@@ -167,7 +167,7 @@ async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
 
 
 async def test_aborted_reply_fails_the_turn() -> None:
-    """The chunks before the error are no complete reply."""
+    """A reply streams chunks and then raises: the chunks are not taken for a complete reply."""
 
     async def broken() -> AsyncIterator[str]:
         yield "half an "
@@ -184,7 +184,7 @@ async def test_aborted_reply_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_caught_aborted_reply_is_no_fallback_answer() -> None:
+async def test_reply_aborted_by_handled_error_is_no_answer() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")
@@ -201,7 +201,7 @@ async def test_caught_aborted_reply_is_no_fallback_answer() -> None:
 
 
 async def test_event_router_answers_by_event_kind() -> None:
-    """Handlers get their declared parameters."""
+    """The router calls the handler of the event's kind with the parameters that the handler declares."""
 
     async def on_message(thread: Any, message: Any) -> None:
         await thread.reply(f"got {message.text}")

@@ -1,4 +1,4 @@
-"""Tool calls that a human approves (HumanInTheLoopMiddleware), over HTTP: a prompt, and an answer in a word or data."""
+"""Tool calls that a person approves (HumanInTheLoopMiddleware), over HTTP: the prompt, and answers as word or data."""
 
 from typing import Any
 
@@ -131,7 +131,7 @@ UNFIT: dict[str, Any] = {
 @MODES
 @pytest.mark.parametrize("given", UNFIT)
 async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) -> None:
-    """The turn does not fail, and the same interrupt still accepts an answer."""
+    """Send an invalid decision: the turn does not fail, and the same interrupt accepts another answer."""
     text, data = UNFIT[given]
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -180,7 +180,7 @@ async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
 
 
-async def test_respond_only_tool_takes_free_text() -> None:
+async def test_tool_allowing_only_respond_decision_accepts_free_text() -> None:
     only: Any = {"allowed_decisions": ["respond"]}
     async with http(parts(an_agent("hello", allowed=only)).app()) as client:
         asked = await post(client, message_id="m-1")
@@ -193,7 +193,7 @@ class Seats(BaseModel):
 
 
 async def test_answer_violating_response_schema_repeats_interrupt() -> None:
-    """LangGraph refuses an answer that violates `response_schema` of `interrupt`, and stores nothing of it."""
+    """LangGraph refuses the answer and stores nothing of it, so the client may answer again."""
 
     def node(state: Any) -> Any:
         seats = interrupt("How many?", response_schema=Seats)

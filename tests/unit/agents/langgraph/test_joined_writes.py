@@ -23,7 +23,7 @@ from tests.support.savers import Savers, begin, memory_savers
 
 
 class WrittenTable:
-    """Table with a list of what each transaction stores: `state` for a checkpoint, `writes` for a task's writes."""
+    """Table that lists what each transaction stores: `state` for a checkpoint, `writes` for a LangGraph task's."""
 
     def __init__(self, table: Any) -> None:
         self._table = table

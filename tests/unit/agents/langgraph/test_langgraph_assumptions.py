@@ -23,7 +23,7 @@ class TrailState(TypedDict):
 
 
 def chain(ran: list[str], names: str) -> Any:
-    """Return a graph with a row of nodes, one for each letter; each node records its run."""
+    """Return a graph of nodes in a row, one for each letter; each node records that it has run."""
     builder: Any = StateGraph(TrailState)
 
     def node(name: str) -> Any:
@@ -54,7 +54,7 @@ async def run(graph: Any, given: Any, config: Any, **options: Any) -> list[Any]:
 
 async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
     """Abandon the turn after the node has ended and before LangGraph has stored its step."""
-    # Use the stream mode `messages`, because with it a node's event arrives while the node's step still runs.
+    # Add the stream mode `messages`: with it, LangGraph yields a node's event before it has stored the step.
     events = graph.astream(given, config, stream_mode=["updates", "messages"])
     async for mode, event in events:
         if mode == "updates" and node in event:
@@ -65,7 +65,7 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
 # ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
+async def test_repeated_graph_call_resumes_unfinished_run() -> None:
     ran: list[str] = []
 
     def node(name: str) -> Any:
@@ -81,7 +81,7 @@ async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
     builder.add_edge(START, "a")
     builder.add_edge("a", "b")
     graph = builder.compile(InMemorySaver())
-    given = {"messages": [HumanMessage("hi")]}  # no message id, so that a second append is visible
+    given = {"messages": [HumanMessage("hi")]}  # no message id, so that a message appended twice appears twice
 
     await cut_after(graph, "a", given, turn("turn-1"))
     state = await graph.aget_state(turn("turn-1"))
@@ -96,7 +96,7 @@ async def test_same_graph_call_starts_resumes_and_repeats_run() -> None:
     assert [message.content for message in state.values["messages"]] == ["hi", "a", "b"]
 
 
-async def test_new_run_id_discards_unfinished_run() -> None:
+async def test_langgraph_discards_unfinished_run_of_other_run_id() -> None:
     ran: list[str] = []
     graph = chain(ran, "ab").compile(InMemorySaver())
     await cut_after(graph, "a", {"trail": ["1"]}, turn("turn-1"))
@@ -113,13 +113,13 @@ async def test_turn_without_checkpoint_is_unfinished() -> None:
         await run(graph, None, turn("turn-1"))
 
     await run(graph, {"trail": []}, turn("turn-1"))
-    state = await graph.aget_state(turn("turn-2"))  # state before the first write of a second turn
+    state = await graph.aget_state(turn("turn-2"))  # turn-2 has written nothing yet
     assert (state.next, state.tasks) == ((), ())
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
 async def test_node_with_one_stored_write_counts_as_finished() -> None:
-    """For this reason the writes of a LangGraph task are one request, after the record of its emissions."""
+    """Our saver relies on this: it stores a LangGraph task's writes in one request, after recording its emissions."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver)
@@ -135,7 +135,7 @@ async def test_node_with_one_stored_write_counts_as_finished() -> None:
 
 
 async def test_run_ends_immediately_if_next_node_was_renamed() -> None:
-    """For this reason the turn stores the node names as a fingerprint."""
+    """Because of this, each turn stores the graph's node names, and a resumed turn compares them."""
     ran: list[str] = []
     saver = InMemorySaver()
     graph = chain(ran, "ab").compile(saver, interrupt_before=["b"])
@@ -150,12 +150,12 @@ async def test_run_ends_immediately_if_next_node_was_renamed() -> None:
 # ── Stopping at a step boundary ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_drain_stops_after_running_step() -> None:
+async def test_langgraph_drain_stops_after_running_step() -> None:
     ran: list[str] = []
     saver = InMemorySaver()
     handoffs = 0
     while True:
-        control = RunControl()  # each attempt has a new control
+        control = RunControl()  # one control for each attempt
         graph = chain(ran, "abc").compile(saver)
         try:
             async for event in graph.astream(
@@ -175,7 +175,7 @@ async def test_drain_stops_after_running_step() -> None:
 
 
 async def test_drain_requested_before_run_runs_no_node() -> None:
-    """For this reason handoffs are limited: an invocation that drains at once makes no progress."""
+    """Because of this, the number of handoffs is limited: a turn that is drained at once makes no progress."""
     ran: list[str] = []
     control = RunControl()
     control.request_drain("deadline")
@@ -186,7 +186,7 @@ async def test_drain_requested_before_run_runs_no_node() -> None:
 
 
 async def test_run_control_is_polled_before_each_step() -> None:
-    """For this reason a control that reads the runner's event drains even after a blocked event loop."""
+    """The adapter relies on this: a drain request during a blocked event loop takes effect at the next step."""
     ran: list[str] = []
     looked: list[int] = []
 
@@ -202,7 +202,7 @@ async def test_run_control_is_polled_before_each_step() -> None:
 
 
 async def test_checkpoint_is_stored_before_its_node_runs() -> None:
-    """For this reason a node repeated after a crash has the same task id, the key of its emissions."""
+    """The adapter relies on this: a node repeated after a crash has the same task id, the key of its emissions."""
     order: list[str] = []
 
     class Slow(InMemorySaver):
@@ -216,7 +216,7 @@ async def test_checkpoint_is_stored_before_its_node_runs() -> None:
 
 
 async def test_checkpoint_event_precedes_run_of_its_nodes() -> None:
-    """For this reason the checkpointer knows the number of a step's nodes before their writes."""
+    """Our checkpointer relies on this: it must know how many nodes a step has before they write."""
     order: list[str] = []
     stream = (
         chain(order, "ab")
@@ -230,7 +230,7 @@ async def test_checkpoint_event_precedes_run_of_its_nodes() -> None:
 
 
 async def test_config_metadata_is_in_checkpoints() -> None:
-    """For this reason the node names can be read from the checkpoints."""
+    """The adapter relies on this: a resumed turn reads the graph's node names from the checkpoint."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
     graph = chain([], "ab").compile(InMemorySaver())
     await run(graph, {"trail": []}, config)
@@ -297,7 +297,7 @@ async def questions(graph: Any, config: Any) -> dict[str, str]:
     return {asked.value: asked.id for asked in (await graph.aget_state(config)).interrupts}
 
 
-async def test_strict_resume_refuses_unknown_interrupt() -> None:
+async def test_langgraphs_strict_resume_refuses_unknown_interrupt() -> None:
     strict = {"configurable": {"thread_id": "t", "__pregel_strict_resume": True}}
     graph = asking("x", "y")
     await graph.ainvoke({"trail": []}, strict)
@@ -318,7 +318,7 @@ async def test_strict_resume_refuses_unknown_interrupt() -> None:
 
 
 async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
-    """For this reason the adapter compares an answer's id with the pending interrupts before it runs the graph."""
+    """Because of this, the adapter compares the answer's id with the open interrupts before it runs the graph."""
     config = turn("turn-1")
     graph = asking("x")
     await graph.ainvoke({"trail": []}, config)
@@ -329,7 +329,7 @@ async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
 
 
 async def test_interrupt_is_stored_in_subgraph_before_parent_graph() -> None:
-    """For this reason the innermost interrupt counts after a crash: the outer interrupt may be answered already."""
+    """Because of this, the innermost interrupt counts after a crash: the parent's may already be answered."""
     order: list[str] = []
 
     class Listens(InMemorySaver):
@@ -352,7 +352,7 @@ async def test_interrupt_is_stored_in_subgraph_before_parent_graph() -> None:
 
 
 async def test_answer_is_stored_only_after_its_node_ends() -> None:
-    """For this reason answers are stored with the turn: a crash in the node repeats the interrupt."""
+    """Because of this, the turn itself stores the answer: a crash in the node would repeat the interrupt."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def asks(_: TrailState) -> Any:

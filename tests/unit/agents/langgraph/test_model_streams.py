@@ -1,4 +1,4 @@
-"""Sequence of concurrent model calls and replies: each is streamed as a whole, or marked as aborted."""
+"""Concurrent model calls and replies: one is streamed at a time, each as a whole or marked as aborted."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def texts(*spoken: list[Chunk]) -> list[tuple[str, str, bool]]:
     return [(said.message_id, END if said.ends else said.text, said.breaks_off) for chunks in spoken for said in chunks]
 
 
-def test_reply_is_buffered_while_model_streams() -> None:
+def test_thread_reply_is_buffered_while_model_streams() -> None:
     streams = ModelStreams({()})
     streamed = texts(
         list(streams.add(chunk("m1 ", "model"))),
@@ -62,7 +62,7 @@ def test_reply_is_buffered_while_model_streams() -> None:
     assert streamed == [("model", "m1 ", False), ("model", "m2", False), ("model", END, False)]
 
 
-def test_aborted_text_is_dropped_and_waiting_text_streams() -> None:
+def test_abort_drops_buffered_text_and_streams_next() -> None:
     streams = ModelStreams({()})
     streamed = texts(
         list(streams.add_reply("r1 ", "reply", namespace="")),
@@ -75,8 +75,8 @@ def test_aborted_text_is_dropped_and_waiting_text_streams() -> None:
     assert streamed == [("reply", "r1 ", False), ("reply", "", True), ("model", "m1 ", False)]
 
 
-def test_replies_and_aborted_text_are_no_fallback_answer() -> None:
-    """A reply is the answer by itself."""
+def test_last_completely_streamed_model_text_is_fallback_answer() -> None:
+    """The fallback answer is the last complete model text; a reply is an answer of its own."""
     streams = ModelStreams({()})
     list(streams.add(chunk("kept", "one", last=True)))
     list(streams.add(chunk("cut", "two")))
@@ -85,7 +85,7 @@ def test_replies_and_aborted_text_are_no_fallback_answer() -> None:
     assert streams.last_text()[1] == "kept"
 
 
-def test_tool_call_text_is_fallback_only_if_last() -> None:
+def test_text_beside_tool_call_is_answer_only_if_last() -> None:
     streams = ModelStreams({()})
     list(streams.add(chunk("Opening it.", "one", last=True, tool=True)))
     assert streams.last_text()[1] == "Opening it."
@@ -100,8 +100,8 @@ class Piece(TypedDict):
     slow: bool
 
 
-async def test_slow_run_of_node_streams_its_whole_text() -> None:
-    """`Send` starts one node several times, and one run ends while the model of another one speaks."""
+async def test_slower_of_two_node_runs_streams_whole_text() -> None:
+    """`Send` runs one node several times; a run that ends does not close the stream of a slower run."""
     ended = asyncio.Event()
 
     class Slow(ScriptedModel):
@@ -133,8 +133,8 @@ async def test_slow_run_of_node_streams_its_whole_text() -> None:
 
 
 @pytest.mark.parametrize("functional", [True, False])
-async def test_text_of_task_before_interrupt_is_in_history(functional: bool) -> None:
-    """LangGraph does not run the finished task again after the answer."""
+async def test_text_of_langgraph_task_before_interrupt_is_recorded(functional: bool) -> None:
+    """A LangGraph task streams a text before an interrupt and does not run again: the A2A task keeps the text."""
     model = ScriptedModel(scripts=[["A ", "draft."]])
 
     @durable_task
@@ -157,7 +157,7 @@ async def test_text_of_task_before_interrupt_is_in_history(functional: bool) -> 
     assert task["status"]["message"]["parts"][0]["text"] == "8 characters: yes"
 
 
-async def test_answer_repeating_text_of_task_has_one_id() -> None:
+async def test_answer_repeating_langgraph_tasks_text_keeps_its_id() -> None:
     model = ScriptedModel(scripts=[["A ", "draft."], ["Good."]])
 
     @durable_task
@@ -180,7 +180,7 @@ async def test_answer_repeating_text_of_task_has_one_id() -> None:
 
 @pytest.mark.parametrize("retried", [True, False])
 async def test_text_cut_by_timeout_of_node_is_no_message(retried: bool) -> None:
-    """LangGraph cancels the node, and tries it again or runs its error handler."""
+    """LangGraph cancels a node at its timeout, then retries it or runs its error handler: the cut text is dropped."""
 
     class Stuck(ScriptedModel):
         async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:

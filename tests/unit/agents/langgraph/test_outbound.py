@@ -83,7 +83,7 @@ class OnlyMessagesModel(BaseModel):
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
 async def test_graph_state_receives_inbox_missing_from_input_schema(schema: Any) -> None:
-    """A conditional edge at START can read the inbox too."""
+    """Only the state has an inbox, not the input schema: nodes and an edge at START can read it."""
     seen: list[Any] = []
 
     def route(state: State) -> str:
@@ -122,7 +122,7 @@ class Appended(TypedDict):
     ids=["a dict", "a tuple", "an AIMessage"],
 )
 async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> None:
-    """Even a literal repeat of the previous turn's answer counts."""
+    """Answer in the same words in three turns: each turn's message is its answer."""
 
     def node(state: State) -> State:
         return {"messages": [answer()]}
@@ -145,7 +145,7 @@ async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
         first = await ask(client, message_id="m-1", contextId="c")
         second = await ask(client, message_id="m-2", contextId="c")
     assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # other schemas replace earlier messages
+    assert said(second) == (None if schema is Appended else "once")  # the other schema replaces the earlier message
 
 
 async def test_messages_list_of_other_objects_is_ignored() -> None:
@@ -153,8 +153,8 @@ async def test_messages_list_of_other_objects_is_ignored() -> None:
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-async def test_removed_message_is_still_the_answer() -> None:
-    """The last added message counts; a restored message does not."""
+async def test_message_removed_from_graph_state_is_still_answer() -> None:
+    """One node answers, the next removes all messages but the first: the removed answer still counts."""
 
     def forget(state: State) -> State:
         return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *state["messages"][:1]]}
@@ -169,8 +169,8 @@ async def test_removed_message_is_still_the_answer() -> None:
         assert said(await ask(client, "two", message_id="m-2", contextId="c")) == "answer two"
 
 
-async def test_earlier_message_put_back_by_node_is_no_answer() -> None:
-    """An AIMessage of an earlier turn never counts."""
+async def test_earlier_turns_message_restored_to_state_is_no_answer() -> None:
+    """A node removes an earlier turn's AIMessage and adds it again: it is not this turn's answer."""
 
     def node(state: State) -> State:
         return {"messages": [AIMessage("once")] if len(state["messages"]) == 1 else []}
@@ -202,7 +202,7 @@ RETURNED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", RETURNED)
 async def test_functional_return_value_is_the_answer(name: str) -> None:
-    """This holds in every turn, even with the same text as before."""
+    """Return the same text in two turns: it is the answer of each."""
 
     @entrypoint()
     async def graph(given: State) -> Any:
@@ -232,8 +232,8 @@ async def test_functional_task_is_not_announced_as_sub_agent() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] == "done 1"
 
 
-async def test_middleware_summary_is_not_streamed() -> None:
-    """Only output that the author meant for the user is streamed."""
+async def test_text_of_summarization_middleware_is_not_streamed() -> None:
+    """Let a middleware summarise the history by a model call: the client does not receive the summary."""
     model = ScriptedModel(scripts=[["The first."], ["SECRET ", "SUMMARY"], ["The ", "answer."]])
     summary = SummarizationMiddleware(model=model, trigger=("messages", 3), keep=("messages", 1))
     async with http(parts(create_agent(model, middleware=[summary])).app()) as client:
@@ -247,8 +247,8 @@ async def test_middleware_summary_is_not_streamed() -> None:
     assert "SECRET" not in answer.text
 
 
-async def test_finished_branchs_text_does_not_interleave_with_others() -> None:
-    """Two models stream at once, and a third node ends meanwhile."""
+async def test_texts_of_parallel_nodes_do_not_interleave() -> None:
+    """Three branches run at once; one ends while two models stream: each text stays in one piece."""
     a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def speaker(name: str, waits_for: asyncio.Event | None, spoke: asyncio.Event) -> Any:
@@ -281,7 +281,7 @@ async def test_finished_branchs_text_does_not_interleave_with_others() -> None:
 
 
 async def test_repeated_message_id_with_new_text_is_new_message() -> None:
-    """No message is lost, and a task's messages have unique ids."""
+    """Emit one id with several texts: each different text is a message, under an id of its own."""
 
     def node(state: State, writer: StreamWriter) -> State:
         for text in ("one", "one", "two", "one", "three"):
@@ -307,8 +307,8 @@ async def test_empty_message_from_graph_sends_nothing() -> None:
     assert "message" not in events[-1]["status"]
 
 
-async def test_emission_to_other_stream_does_not_delay_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """Such an emission goes to no client; the checkpoint waits only until the stream of the emission is known."""
+async def test_emission_outside_of_turns_stream_does_not_delay_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """A node emits into its own list: the client does not get this, and the checkpoint does not wait for it."""
     elsewhere: list[Any] = []
 
     def node(state: State) -> State:
@@ -321,8 +321,8 @@ async def test_emission_to_other_stream_does_not_delay_answer(caplog: pytest.Log
     assert caplog.text.count("did not reach the turn's own stream") == 1
 
 
-async def test_emission_forwarded_from_nested_graph_is_sent_once() -> None:
-    """A node streams another graph itself and passes the emissions on to the turn's own stream."""
+async def test_emission_forwarded_by_calling_node_is_sent_once() -> None:
+    """A node streams another graph itself, and forwards its emissions to the turn's stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("from within"))
@@ -370,7 +370,7 @@ class Anything(TypedDict):
     ids=["a lock", "a function, deep within", "in a question"],
 )
 async def test_unserializable_value_fails_the_task(node: Any) -> None:
-    """The author gets the cause and the remedy."""
+    """The task's error names the value, and tells the agent's author the remedy."""
     task = await asked_once(one_node(node, Anything))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert any(
@@ -381,7 +381,7 @@ async def test_unserializable_value_fails_the_task(node: Any) -> None:
 
 
 async def test_text_before_interrupt_is_not_repeated_as_answer() -> None:
-    """The node runs again from its start, and may use other words."""
+    """After the client's answer the node runs again, and replies in other words: this reply is not sent."""
     runs: list[int] = []
 
     async def node(state: State) -> State:
@@ -400,8 +400,8 @@ async def test_text_before_interrupt_is_not_repeated_as_answer() -> None:
 
 
 @pytest.mark.parametrize(("last", "answer"), [(2, "draft 2"), (1, "draft 1")])
-async def test_history_has_order_of_streamed_texts(last: int, answer: str) -> None:
-    """A draft in the state may be the answer until the next draft. The thoughts about it are in no state."""
+async def test_history_lists_texts_in_streamed_order(last: int, answer: str) -> None:
+    """Two drafts are in the state, the thoughts between them are not: the history has all of them in streamed order."""
     writer = ScriptedModel(scripts=[["draft ", "1"], ["draft ", "2"]])
     critic = ScriptedModel(scripts=[["long"], ["boring"], ["short"], ["fine"]])
 

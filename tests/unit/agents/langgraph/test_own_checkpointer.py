@@ -1,4 +1,4 @@
-"""Graph with its own checkpointer: a lost turn fails and never silently starts over."""
+"""Graph with its own checkpointer: a turn that the checkpointer has lost fails instead of silently starting over."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.service import http, parts, send
 
 
 class ServedBy:
-    """Graph made anew for each turn, as in a separate process."""
+    """Agent that makes its graph anew for each turn, as a new process would."""
 
     def __init__(self, graph: Callable[[], Any]) -> None:
         self._graph = graph
@@ -42,7 +42,7 @@ def asks(saver: Any) -> Any:
 
 
 async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
-    """Return the statuses after each text; all texts go to the task of the first text."""
+    """Send each text to the task of the first text; return the task's status after each."""
     statuses: list[Any] = []
     task: dict[str, str] = {}
     async with http(parts(agent).app()) as client:
@@ -56,8 +56,8 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_interrupt_lost_by_checkpointer_fails_turn(method: str) -> None:
-    """The agent does not interrupt again, because the checkpointer would lose every answer."""
+async def test_answer_fails_turn_if_checkpointer_lost_interrupt(method: str) -> None:
+    """A new process does not have the interrupt: asking again would lose every further answer too."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
     assert status["message"]["parts"][0]["text"] == STATE_LOST
@@ -70,7 +70,7 @@ async def test_persistent_authors_checkpointer_accepts_answer_to_interrupt() -> 
 
 
 class Lasting(BaseCheckpointSaver[str]):
-    """Checkpointer whose class counts as persistent."""
+    """Checkpointer that keeps its checkpoints in memory, but counts as a persistent one."""
 
     def __init__(self, threads: InMemorySaver) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Lasting(BaseCheckpointSaver[str]):
 
 
 class Died(BaseException):
-    """The process died."""
+    """Exception that stands for the death of the process."""
 
 
 def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any:
@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_turn_fails_without_rerun_if_checkpointer_lost_state(emits: bool) -> None:
+async def test_interrupted_turn_fails_if_authors_checkpointer_lost_state(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))
@@ -128,7 +128,7 @@ async def test_turn_fails_without_rerun_if_checkpointer_lost_state(emits: bool) 
     assert ran == ["charge"]
 
 
-async def test_persistent_checkpointer_without_checkpoint_starts_turn_anew() -> None:
+async def test_turn_without_checkpoint_starts_over_with_persistent_checkpointer() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))
@@ -150,7 +150,7 @@ async def test_turn_resumes_with_persistent_checkpointer() -> None:
 
 @pytest.mark.parametrize("call", ["as a node", "awaited", "synchronous"])
 async def test_subgraph_without_checkpointer_completes(call: str) -> None:
-    """LangGraph offers `checkpointer=False` for a subgraph without memory and without interrupts."""
+    """Compile a subgraph with `checkpointer=False`, as LangGraph offers for subgraphs without memory and interrupts."""
 
     def answer(state: MessagesState) -> Any:
         return {"messages": [AIMessage(f"echo {state['messages'][-1].text}")]}

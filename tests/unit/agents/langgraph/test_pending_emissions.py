@@ -1,4 +1,4 @@
-"""Emissions before a checkpoint: the checkpoint waits until they are recorded, or belong to another stream."""
+"""Emissions before a checkpoint: the checkpoint waits until each is recorded, or found to be of another stream."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def test_wait_for_pending_emissions_ignores_later_emissions() -> None:
     await waiting
 
 
-async def test_equal_emissions_are_tracked_separately() -> None:
+async def test_pending_emissions_of_equal_value_are_tracked_separately() -> None:
     pending, one, other = PendingEmissions(), [1], [1]
     pending.add(one)
     pending.add(other)
@@ -35,7 +35,7 @@ async def test_equal_emissions_are_tracked_separately() -> None:
     await waiting
 
 
-async def test_emission_missing_from_stream_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_emission_absent_from_turns_stream_is_no_longer_pending(caplog: pytest.LogCaptureFixture) -> None:
     pending = PendingEmissions()
     pending.add(lost := object())
     pending.reading = True

@@ -56,7 +56,7 @@ def said(emission: Emission) -> str:
 
 
 async def paused_before(names: tuple[str, ...], saver: Any) -> None:
-    """Suspend turn 1 after its first node."""
+    """Run turn 1 up to its first node, then suspend it."""
     drain = asyncio.Event()
 
     def last(state: Any) -> Any:
@@ -68,7 +68,7 @@ async def paused_before(names: tuple[str, ...], saver: Any) -> None:
 
 @pytest.mark.parametrize("tries", [1, 2], ids=["handed on", "taken over"])
 @pytest.mark.parametrize("names", [("a", "c"), ("a",)], ids=["renamed", "removed"])
-async def test_turn_with_missing_node_fails(names: tuple[str, ...], tries: int) -> None:
+async def test_turn_fails_if_redeployed_graph_lacks_next_node(names: tuple[str, ...], tries: int) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     with pytest.raises(AgentFailed, match="deployed with other nodes"):
@@ -76,7 +76,7 @@ async def test_turn_with_missing_node_fails(names: tuple[str, ...], tries: int) 
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["the same", "one more"])
-async def test_turn_with_all_nodes_resumes(names: tuple[str, ...]) -> None:
+async def test_turn_resumes_if_redeployed_graph_has_all_nodes(names: tuple[str, ...]) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
@@ -91,9 +91,9 @@ async def test_turn_resumes_with_nodes_in_other_order() -> None:
     assert said(await ending(other.compile(saver), asked("hi", 1))) == "b"
 
 
-async def test_missing_subgraph_node_fails() -> None:
+async def test_turn_fails_if_redeployed_subgraph_lacks_node() -> None:
     saver = InMemorySaver()
-    await paused_before(("a", "sub"), saver)  # `sub` is no subgraph yet
+    await paused_before(("a", "sub"), saver)  # here `sub` is a plain node
     inner = row(None, "x", "y")
     assert said(await ending(row(saver, "a", "sub", sub=inner), asked("hi", 1))) == "y"
 
@@ -110,8 +110,8 @@ async def test_missing_subgraph_node_fails() -> None:
         await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
 
 
-async def test_new_turn_runs_after_another_graphs_unfinished_turn() -> None:
-    """The other graph's last turn is unfinished."""
+async def test_edited_graph_runs_new_turn_after_unfinished_turn() -> None:
+    """A deployment replaces the graph during a turn: the next message's turn runs with the new nodes."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     assert said(await ending(row(saver, "c", "d"), asked("again", 2))) == "d"
@@ -129,7 +129,7 @@ async def question_of(saver: Any, *names: str) -> Message:
 HI = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
 
 
-async def test_answer_to_missing_node_fails() -> None:
+async def test_answer_fails_if_redeployed_graph_lacks_interrupted_node() -> None:
     saver = InMemorySaver()
     question = await question_of(saver, "ask", "b")
     with pytest.raises(AgentFailed) as failed:
@@ -137,20 +137,20 @@ async def test_answer_to_missing_node_fails() -> None:
     assert str(failed.value) == REDEPLOYED
 
 
-async def test_answer_to_existing_node_resumes() -> None:
+async def test_answer_resumes_interrupted_node_of_redeployed_graph() -> None:
     saver = InMemorySaver()
     question = await question_of(saver, "ask")
     assert said(await ending(row(saver, "ask"), asked("this", 2, HI, question))) == "heard this"
 
 
 async def test_finished_turn_returns_stored_answer_after_redeployment() -> None:
-    """The process died between the last checkpoint and the answer: no node is left to run."""
+    """The process died after the last checkpoint: the new graph returns the stored answer without running a node."""
     saver = InMemorySaver()
     assert said(await ending(row(saver, "a", "b"), asked("hi", 1))) == "b"
     assert said(await ending(row(saver, "c"), asked("hi", 1, tries=2))) == "b"
 
 
-async def test_turn_without_stored_state_fails() -> None:
+async def test_retried_turn_without_stored_state_fails() -> None:
     class Hopped(Turn, frozen=True):
         handoffs: int = 1
 

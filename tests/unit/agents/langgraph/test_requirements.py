@@ -45,13 +45,13 @@ def events_of(answer: httpx.Response) -> list[dict[str, Any]]:
 
 
 def state(task: dict[str, Any]) -> str:
-    """Return the task state's name, in one spelling for protocol versions 0.3 and 1.0."""
+    """Return the name of the task's state, spelled alike for protocol versions 0.3 and 1.0."""
     named: str = task["status"].get("state", "unknown")
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
 async def test_return_immediately_returns_working_task(version: str) -> None:
-    """Both states are recorded before the response, and the turn continues."""
+    """The states submitted and working are recorded before the response; the turn continues after it."""
     began, go = asyncio.Event(), asyncio.Event()
 
     async def node(state: State) -> State:
@@ -81,8 +81,8 @@ async def test_return_immediately_returns_working_task(version: str) -> None:
     assert [state(event) for event in events] == ["submitted", "working", "completed"]
 
 
-async def test_answer_has_fields_of_an_agent_message(version: str) -> None:
-    """The answer has a role, parts and an id, and in v0.3 its kind; `role: assistant` and `content` do not occur."""
+async def test_langchain_message_becomes_answer_with_a2a_fields(version: str) -> None:
+    """The answer has role, parts and id, and in v0.3 its kind. It has neither `role: assistant` nor `content`."""
     async with http(
         parts(one_node(lambda state: {"messages": [{"role": "assistant", "content": "Done!"}]})).app()
     ) as c:
@@ -97,8 +97,8 @@ async def test_answer_has_fields_of_an_agent_message(version: str) -> None:
     )
 
 
-async def test_outbox_cannot_set_v03_state_unknown(version: str) -> None:
-    """Only v0.3 has the state `unknown`."""
+async def test_outbox_task_with_v03_state_unknown_is_refused(version: str) -> None:
+    """An outbox task has the state `unknown`, which only v0.3 has: it must not reach the stored task."""
     outbox = {
         "kind": "task",
         "status": {"state": "unknown"},
@@ -154,7 +154,7 @@ async def test_parts_of_either_protocol_version_are_accepted(given: str, version
 
 
 async def test_thread_history_comes_from_task_log(version: str) -> None:
-    """`history(limit=20, before=None)`: oldest first, the answered message last."""
+    """Call `history(limit=20, before=None)`: the oldest message is first, the message being answered is last."""
     seen: list[tuple[str, str]] = []
 
     async def node(state: State, runtime: Runtime[AionContext]) -> State:

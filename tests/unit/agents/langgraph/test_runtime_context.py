@@ -1,4 +1,4 @@
-"""Context of a graph's code in nodes and tools: aion's, or an instance of the graph's own schema."""
+"""Runtime context in nodes and tools: aion's context, or an instance of the context schema of the graph."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ class ContextModel(ScriptedModel):
 
 
 async def test_tool_may_receive_turns_aion_context() -> None:
-    """The tool has a parameter of type `ToolRuntime[AionContext]`."""
+    """Declare a tool parameter of type `ToolRuntime[AionContext]`: its context is that of the turn."""
 
     @tool
     async def ask(runtime: ToolRuntime[AionContext]) -> str:
@@ -109,7 +109,7 @@ asyncio.run(main())
 """
 
 
-def test_plain_tool_runtime_logs_no_turn_content() -> None:
+def test_tool_runtime_without_type_argument_causes_no_warning() -> None:
     ran = subprocess.run([sys.executable, "-W", "default", "-c", PLAIN], capture_output=True, text=True, check=True)
     assert "TASK_STATE_COMPLETED" in ran.stdout
     assert "AionContext" not in ran.stderr
@@ -132,7 +132,7 @@ async def test_thread_has_network_and_metadata_keeps_integers() -> None:
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_integers_in_data_answer_stay_integers(method: str) -> None:
-    """The graph uses the integer as an index into a list, which a float cannot be."""
+    """Answer with an integer in data: the graph uses it as a list index, which a float cannot be."""
     from langgraph.types import interrupt
 
     def node(state: State) -> State:

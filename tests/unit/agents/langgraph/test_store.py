@@ -31,7 +31,7 @@ State = dict[str, Any]
 
 
 async def talk(graph: Any, *texts: str) -> list[tuple[str, str]]:
-    """Return the state and the answer of each message's task, each in a separate context."""
+    """Send each message in a context of its own; return the state and the answer of each task."""
     answers = []
     async with http(parts(graph).app()) as client:
         for n, text in enumerate(texts):
@@ -112,14 +112,14 @@ NODES = [
 
 @pytest.mark.parametrize("graph", [one_node, in_subgraph, called_subgraph])
 @pytest.mark.parametrize("node", NODES)
-async def test_memory_persists_into_next_context(graph: Callable[[Any], Any], node: Any) -> None:
+async def test_agent_reads_its_memory_in_another_context(graph: Callable[[Any], Any], node: Any) -> None:
     assert await talk(graph(node), "red", "blue") == [
         ("TASK_STATE_COMPLETED", "[]"),
         ("TASK_STATE_COMPLETED", "['red']"),
     ]
 
 
-async def test_entrypoint_and_its_tasks_get_the_store() -> None:
+async def test_entrypoint_and_langgraph_tasks_use_given_store() -> None:
     @task
     async def keep(text: str) -> list[str]:
         store = get_store()
@@ -139,7 +139,7 @@ class StoreModel(ScriptedModel):
         return self
 
 
-async def test_tools_of_a_prebuilt_agent_get_the_store() -> None:
+async def test_langgraph_store_is_injected_into_prebuilt_agents_tools() -> None:
     @tool
     async def first(store: Annotated[Any, InjectedStore()]) -> str:
         """Store a value."""
@@ -201,8 +201,8 @@ async def test_authors_own_graph_store_is_used() -> None:
     assert graph.store is own
 
 
-async def test_subgraph_gets_the_served_graphs_store() -> None:
-    """This is LangGraph's own rule for any subgraph."""
+async def test_subgraph_uses_langgraph_store_of_served_graph() -> None:
+    """LangGraph itself passes a graph's store to its subgraphs."""
     own = InMemoryStore()
     graph = one_node(one_node(by_parameter).compile(store=own))
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]
@@ -255,8 +255,8 @@ async def test_parallel_nodes_write_memory_concurrently() -> None:
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
 
 
-async def test_cancelled_node_writes_no_memory_later() -> None:
-    """A synchronous node cannot be stopped: its thread continues."""
+async def test_memory_write_by_node_of_canceled_task_is_refused() -> None:
+    """Cancel a synchronous node: its thread cannot be stopped, but its later memory write is refused."""
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
 
@@ -293,7 +293,7 @@ class StoredThing:
     x: int
 
 
-async def test_memory_value_outside_json_fails_task() -> None:
+async def test_memory_value_unserializable_as_json_fails_task() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         await store.aput(NS, "k", {"x": object()})
         return {}

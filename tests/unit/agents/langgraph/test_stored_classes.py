@@ -1,4 +1,4 @@
-"""Classes that checkpoints restore as objects: those of the state's annotations, and of the tasks' modules."""
+"""Classes that a checkpoint restores as objects: those of the state's annotations and of LangGraph tasks' modules."""
 
 import importlib
 import sys
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["module_of_tasks", "names_of_tasks"])
 def test_stored_classes_include_those_of_imported_langgraph_tasks(name: str) -> None:
-    """Only a task's first run returns its own object: after an interrupt its result is read from the checkpoint."""
+    """After an interrupt a LangGraph task does not run again: its result is restored from the checkpoint."""
     module = importlib.import_module(name)
     assert {"Plan", "Result"} <= {kind.__name__ for kind in stored_classes(module.flow, module)}
 

@@ -1,4 +1,4 @@
-"""Streamed text that no node returns: it is stored for a process that resumes the same turn, and for no other turn."""
+"""Streamed text that no node returns: it is stored for a process that resumes this turn, not for other turns."""
 
 from uuid import uuid4
 
@@ -14,7 +14,7 @@ def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
     return UnreturnedOutput(lambda: saver, config, returns=True)
 
 
-async def test_stored_text_is_loaded_only_by_its_turn() -> None:
+async def test_streamed_text_of_one_turn_is_hidden_from_next() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
     one.start(first)

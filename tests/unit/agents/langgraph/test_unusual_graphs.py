@@ -54,7 +54,7 @@ class ProfileState(TypedDict):
 # ── Unusual graphs ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_raising_graph_fails_with_safe_text() -> None:
+async def test_graph_exceptions_text_is_hidden_from_client() -> None:
     def raises(state: State) -> State:
         raise KeyError("the password is hunter2")
 
@@ -88,7 +88,7 @@ async def test_graph_without_output_completes_without_message() -> None:
 
 
 @pytest.mark.parametrize("many", [3_000, pytest.param(100_000, marks=pytest.mark.deep)])
-async def test_each_emitted_chunk_retains_limited_memory(many: int, request: pytest.FixtureRequest) -> None:
+async def test_emitted_chunks_retain_limited_python_memory(many: int, request: pytest.FixtureRequest) -> None:
     if request.getfixturevalue("dialect") != "SendMessage":
         pytest.skip("the memory of a chunk is the same in both protocol versions")
 
@@ -110,7 +110,7 @@ async def test_each_emitted_chunk_retains_limited_memory(many: int, request: pyt
     assert after - before < many * 512
 
 
-async def test_blocking_graph_does_not_lose_its_lease() -> None:
+async def test_lease_is_renewed_while_graph_blocks_event_loop() -> None:
     renewals = threading.Semaphore(0)
 
     class RenewedStore(MemoryTaskStore):
@@ -154,7 +154,7 @@ async def test_emission_after_turn_end_is_ignored_and_logged(caplog: pytest.LogC
 
 
 async def test_data_artifact_is_identified_by_name(request: pytest.FixtureRequest) -> None:
-    """`append` continues the last artifact with that name, and opens one if there is no such artifact."""
+    """Emit data by name: `append` extends the last artifact of this name, or creates it."""
     other = [1, "two", None]
 
     def emits(state: State, writer: StreamWriter) -> State:
@@ -176,7 +176,7 @@ async def test_data_artifact_is_identified_by_name(request: pytest.FixtureReques
 
 
 async def test_custom_state_classes_survive_checkpoints() -> None:
-    """Between turns the state is in a checkpoint: models, dataclasses and enums of its annotations survive it."""
+    """The next turn reads models, dataclasses and enums of the state's annotations as objects of their classes."""
     seen: list[Any] = []
 
     def keeps(state: ProfileState) -> State:
@@ -189,8 +189,8 @@ async def test_custom_state_classes_survive_checkpoints() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_final_message_with_repeated_id_replaces_draft() -> None:
-    """The answer is the last AIMessage of the final state; its chunks come before."""
+async def test_final_message_with_drafts_id_replaces_draft() -> None:
+    """Two nodes return messages with one id: the answer is the second, as in the final state."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
     assert STREAM_MODES == ["values", "messages", "custom", "updates", "tasks"]
@@ -226,13 +226,13 @@ def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
 @pytest.mark.parametrize(
     "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
 )
-async def test_parallel_branches_in_last_step_may_reply(other: Callable[..., Any]) -> None:
+async def test_reply_of_parallel_branch_in_last_step_is_answer(other: Callable[..., Any]) -> None:
     async with http(parts(branches(replies, other)).app()) as client:
         task = await ask(client)
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
 
 
-async def test_storing_sent_messages_runs_no_edges() -> None:
+async def test_graph_edges_run_once_although_replies_are_stored() -> None:
     routed: list[str] = []
 
     def route(state: State) -> str:
@@ -246,7 +246,7 @@ async def test_storing_sent_messages_runs_no_edges() -> None:
     assert routed == ["routed"]
 
 
-async def test_only_list_with_reducer_keeps_sent_messages() -> None:
+async def test_replies_are_added_only_to_state_with_reducer() -> None:
     seen: list[list[str]] = []
 
     class Plain(TypedDict):
@@ -268,7 +268,7 @@ async def test_only_list_with_reducer_keeps_sent_messages() -> None:
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
 async def test_uncleared_outbox_is_not_sent_in_next_turn(kind: str) -> None:
-    """An outbox is consumed by the turn that wrote it."""
+    """The graph leaves an outbox in its state: only the turn that wrote it sends it."""
 
     class Reduced(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
@@ -293,7 +293,7 @@ async def test_uncleared_outbox_is_not_sent_in_next_turn(kind: str) -> None:
     "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
 )
 async def test_interrupt_may_contain_value_of_any_type(value: Any) -> None:
-    """LangGraph takes any value; the log stores JSON for every client."""
+    """LangGraph accepts any value in an interrupt; the log needs JSON, so the adapter converts the value."""
 
     def asks(state: State) -> State:
         return {"messages": [AIMessage(f"chose {interrupt({'prompt': 'Which?', 'of': value})}")]}
@@ -306,7 +306,7 @@ async def test_interrupt_may_contain_value_of_any_type(value: Any) -> None:
 
 
 def speaking(*calls: str) -> list[Callable[..., Any]]:
-    """Return nodes with models that stream one word at a time, all at once."""
+    """Return nodes whose models stream word by word, all at the same time."""
 
     def node(text: str) -> Callable[..., Any]:
         class UnusualModel(ToolCaller):
@@ -327,7 +327,7 @@ def speaking(*calls: str) -> list[Callable[..., Any]]:
 
 
 async def test_parallel_models_stream_one_after_another() -> None:
-    """The streams of two model calls do not interleave, and the fallback answer is the whole text of one call."""
+    """Two model calls stream at once: the client receives one after the other, and the answer is one whole text."""
     graph = branches(*speaking("alpha one two three", "beta four five six"))
     async with http(parts(graph).app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -341,7 +341,7 @@ async def test_parallel_models_stream_one_after_another() -> None:
 
 
 async def test_model_called_within_reply_is_streamed_once() -> None:
-    """A model within a reply is not streamed a second time."""
+    """A reply is the stream of a model: its chunks are sent as the reply only."""
 
     class UnusualModel(ToolCaller):
         async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
@@ -398,7 +398,7 @@ async def test_outbox_artifacts_are_identified_by_name() -> None:
     assert len({entry["artifactId"] for entry in task["artifacts"]}) == 2
 
 
-async def test_breakpoint_continues_after_any_answer() -> None:
+async def test_any_answer_continues_graph_after_breakpoint() -> None:
     graph = StateGraph(MessagesState)
     graph.add_node("plan", lambda state: {"messages": [AIMessage("a plan")]})
     graph.add_node("act", lambda state: {"messages": [AIMessage("done")]})
@@ -423,8 +423,8 @@ async def visiting(given: dict[str, Any]) -> str:
     return f"{answer}: {first.number}"
 
 
-async def test_functional_graph_resumes_with_stored_results() -> None:
-    """A finished task does not run again, and its result is unchanged."""
+async def test_functional_graph_reuses_results_of_finished_langgraph_tasks() -> None:
+    """Resume after an interrupt: the finished LangGraph task does not run again, and its result is unchanged."""
     async with http(parts(visiting).app()) as client:
         asked = await ask(client, message_id="m-1")
         assert said(asked) == "Again?"

@@ -150,7 +150,7 @@ def speaking() -> Any:
 
 
 class Describing(UsualModel):
-    """Model that answers with the types of the content that it receives."""
+    """Model that answers with the types of the content blocks that it receives."""
 
     def _next_script(self) -> Any:
         yield AIMessageChunk(content="")
@@ -164,7 +164,7 @@ class Describing(UsualModel):
 
 
 class Spoken(ScriptedModel):
-    """Model with one script."""
+    """Model that streams one fixed script."""
 
 
 FILES: tuple[Any, ...] = (
@@ -210,13 +210,13 @@ def mcp_tools() -> Any:
 def failing_tool() -> Any:
     @tool
     def broken() -> str:
-        """Fail."""
+        """Raise an error."""
         raise ValueError("the password is hunter2")
 
     return create_agent(model([asks_for("broken", "{}")]), [broken])
 
 
-@case("Tool with a Command", UsualTurn(answer="Noted: Rome."))
+@case("Tool that returns a Command", UsualTurn(answer="Noted: Rome."))
 def command_tool() -> Any:
     class Noting(AgentState[Any]):
         city: str
@@ -277,7 +277,7 @@ def reviewed() -> Any:
 
 
 @case(
-    "Rejected tool call",
+    "Tool call rejected by the client",
     UsualTurn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
     UsualTurn(sent=("reject: not today",), answer="Not paid."),
 )
@@ -286,7 +286,7 @@ def rejected() -> Any:
 
 
 @case(
-    "Edited tool call",
+    "Tool call edited by the client",
     UsualTurn(state="INPUT_REQUIRED", answer=MAY, parts=({"action_requests": []},)),
     UsualTurn(
         sent=(

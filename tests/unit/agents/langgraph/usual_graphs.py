@@ -118,7 +118,7 @@ def wrapped() -> Any:
 
 
 @case(
-    "Agent called in a node that fails once",
+    "Agent called in a node that fails once and is retried",
     UsualTurn(answer="Done.", before=("Second try.",), streamed=("First try.",)),
 )
 def wrapped_and_retried() -> Any:
@@ -189,7 +189,7 @@ def map_reduce() -> Any:
     return graph.add_edge("shout", "reduce")
 
 
-@case("Subgraph with another state", UsualTurn(answer="sunny in Rome"))
+@case("Subgraph with another state schema", UsualTurn(answer="sunny in Rome"))
 def subgraph() -> Any:
     class Inner(TypedDict):
         city: str

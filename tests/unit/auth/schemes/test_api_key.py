@@ -22,7 +22,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
 
 
 async def test_api_keys_of_one_principal_share_owner(app: AuthApp, clock: ManualClock) -> None:
-    """After the replacement of a key, its principal still owns the tasks."""
+    """Replace a principal's key: the new key gives access to the tasks of the old one."""
     first, second = await key(app, clock), await key(app, clock)
     assert first != second
     answers = [(await app.get(("X-API-Key", text))).json() for text in (first, second)]
@@ -91,7 +91,7 @@ async def test_api_key_grants_its_scopes(clock: ManualClock) -> None:
         assert (await app.get(("X-API-Key", text))).status_code == 401
 
 
-async def test_unavailable_key_store_refuses_callers(
+async def test_callers_are_refused_if_key_store_is_unavailable(
     app: AuthApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = await key(app, clock)

@@ -26,7 +26,7 @@ def function_url(**iam: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("event", [rest_api, function_url])
 async def test_iam_user_or_role_identifies_the_caller(clock: ManualClock, event: Any) -> None:
-    """Covers events of both HTTP entry points."""
+    """Read the signer from the events of both HTTP entry points."""
     app = AuthApp(clock, iam=AwsIamScheme())
     user = "arn:aws:iam::123456789012:user/alice"
     assert (await app.get(event=event(userArn=user))).json()["subject"] == user
@@ -76,7 +76,7 @@ async def test_cognito_users_of_one_role_have_separate_owners(clock: ManualClock
         {"headers": {"userArn": ROLE}, "body": '{"requestContext": {"identity": {"userArn": "x"}}}'},
     ],
 )
-async def test_request_headers_alone_never_prove_iam_signature(clock: ManualClock, event: Any) -> None:
+async def test_iam_caller_is_read_from_event_not_headers(clock: ManualClock, event: Any) -> None:
     app = AuthApp(clock, iam=AwsIamScheme())
     signature = ("Authorization", "AWS4-HMAC-SHA256 Credential=AKIA/20260327/eu-west-1/execute-api/aws4_request")
     spoofed = [("X-Amzn-Iam-User-Arn", ROLE), ("x-amzn-request-context", '{"identity": {"userArn": "x"}}'), signature]

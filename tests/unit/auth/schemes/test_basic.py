@@ -31,7 +31,7 @@ def app(clock: ManualClock) -> AuthApp:
 
 
 class Hashed(list[str]):
-    """Record of the hashed passwords in order, and of the maximum number of concurrent hashes."""
+    """Record of the hashed passwords in order, and of how many hashes ran at the same time."""
 
     most_at_once = 0
 
@@ -59,7 +59,7 @@ async def status(app: AuthApp, name: str, password: str) -> int:
     return (await app.get(basic_header(name, password))).status_code
 
 
-async def test_basic_accepts_only_correct_passwords(app: AuthApp) -> None:
+async def test_basic_authentication_accepts_only_correct_passwords(app: AuthApp) -> None:
     assert (await app.get(basic_header("alice", "wonder:land"))).json()["subject"] == "alice"
     assert (await app.get(basic_header("bob", "Ünïcode"))).json()["subject"] == "bob"
     missing = await app.get()
@@ -80,8 +80,8 @@ async def test_basic_accepts_only_correct_passwords(app: AuthApp) -> None:
         assert (answer.status_code, answer.content) == (401, missing.content), wrong
 
 
-async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -> None:
-    """The password of an unknown name is hashed too, so that it takes as long as that of a known name."""
+async def test_basic_authentication_hashes_each_password_once(app: AuthApp, hashed: Hashed) -> None:
+    """The password of an unknown user is hashed too, so that its refusal takes as long as that of a known user."""
     for name, password, expected in (("alice", "wonder:land", 200), ("alice", "guess", 401), ("nobody", "guess", 401)):
         hashed.clear()
         for _ in range(3):
@@ -89,8 +89,10 @@ async def test_basic_hashes_each_credential_once(app: AuthApp, hashed: Hashed) -
         assert hashed == [password]
 
 
-async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Hashed, clock: ManualClock) -> None:
-    """Above the limit, new credentials get 429 without verification; credentials verified before are served."""
+async def test_basic_authentication_limits_wrong_passwords_per_minute(
+    app: AuthApp, hashed: Hashed, clock: ManualClock
+) -> None:
+    """Above the limit, unverified credentials get 429 without a hash; credentials verified before still work."""
     assert await status(app, "alice", "wonder:land") == 200
     hashed.clear()
     floods = await asyncio.gather(*(app.get(basic_header(f"n-{n % 7}", f"guess-{n}")) for n in range(300)))
@@ -116,8 +118,8 @@ async def test_basic_limits_wrong_passwords_per_minute(app: AuthApp, hashed: Has
     assert len(hashed) == WRONG_PER_MINUTE, "the budget has a maximum"
 
 
-async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Hashed) -> None:
-    """A client's concurrent first requests cost one hash and one attempt."""
+async def test_basic_authentication_hashes_concurrent_password_once(app: AuthApp, hashed: Hashed) -> None:
+    """Send one password in several first requests at once: they cost one hash and one attempt."""
     for password, expected in (("wonder:land", 200), ("guess", 401)):
         hashed.clear()
         at_once = [status(app, "alice", password) for _ in range(2 * WRONG_PER_MINUTE)]
@@ -125,7 +127,7 @@ async def test_basic_hashes_concurrent_credential_once(app: AuthApp, hashed: Has
         assert hashed == [password]
 
 
-async def test_cancelled_request_keeps_shared_password_comparison(
+async def test_cancelled_request_does_not_cancel_shared_password_comparison(
     clock: ManualClock, hashed: Hashed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
@@ -160,7 +162,7 @@ async def test_correct_passwords_do_not_count_as_attempts(clock: ManualClock, ha
 
 
 async def test_changed_basic_users_take_effect_within_five_minutes(clock: ManualClock) -> None:
-    """No new deployment is needed."""
+    """Change the users' secret: no new deployment is needed."""
     users = {"alice": CHEAP.hash("old"), "bob": CHEAP.hash("b")}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
     assert [await status(app, name, word) for name, word in (("alice", "old"), ("bob", "b"))] == [200, 200]
@@ -175,7 +177,7 @@ async def test_changed_basic_users_take_effect_within_five_minutes(clock: Manual
 
 
 async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> None:
-    """The verified name must still exist, even if another user has the same hash."""
+    """Two users have the same hash; after the removal of one, its name is refused."""
     same = CHEAP.hash("same")
     users = {"first": same, "second": same}
     app = AuthApp(clock, users=lambda: dict(users), basic=BasicScheme())
@@ -188,7 +190,7 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
 async def test_unreadable_users_secret_keeps_previous_users_one_day(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken secret locks out nobody for a day; then the previous users are refused."""
+    """Break the secret: the users read before are accepted for one more day, then refused."""
     reads = 0
     is_broken = False
 
@@ -217,7 +219,7 @@ async def test_unreadable_users_secret_keeps_previous_users_one_day(
     assert await status(app, "alice", "wonder:land") == 200
 
 
-def test_basic_users_passwords_must_be_argon2_hashes() -> None:
+def test_users_of_basic_authentication_need_argon2_hashes() -> None:
     assert parse_users(f'{{"a": "{hash_password("x")}"}}', "it").keys() == {"a"}
     for text in ("{", "[]", '{"a": "password"}', '{"a": 1}', '{"a:b": "$argon2id$x"}', '{"": "$argon2id$x"}'):
         with pytest.raises(ConfigurationError, match="the file") as raised:

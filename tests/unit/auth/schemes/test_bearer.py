@@ -75,7 +75,7 @@ def tampered(issuer: Issuer) -> str:
 
 
 def by_an_algorithm_that_is_not_the_keys(issuer: Issuer) -> str:
-    """Return a token whose `alg` differs from that of its key."""
+    """Return a token whose `alg` is not the algorithm of its key."""
     header, claims = ({"alg": "RS256", "kid": "k-1", "typ": "JWT"}, issuer.claims())
     signed = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
     algorithm = jwt.get_algorithm_by_name("ES256")
@@ -135,7 +135,7 @@ async def test_invalid_bearer_token_is_refused(
         assert part not in caplog.text
 
 
-async def test_key_urls_in_bearer_token_are_ignored(app: AuthApp, issuer: Issuer) -> None:
+async def test_bearer_token_with_own_key_url_is_refused(app: AuthApp, issuer: Issuer) -> None:
     with issuing() as attacker:
         attacker.add("evil", "ES256")
         _, key = attacker.keys["evil"]
@@ -158,8 +158,10 @@ async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> N
 @pytest.mark.parametrize(
     ("audience", "status"), [("app-client", 401), (["app-client", "https://x"], 401), (AUDIENCE, 200)]
 )
-async def test_id_token_needs_audience_of_api(app: AuthApp, issuer: Issuer, audience: Any, status: int) -> None:
-    """The audience of an ID token is usually an app; some providers issue ID tokens with the API as their audience."""
+async def test_id_token_is_accepted_only_with_api_audience(
+    app: AuthApp, issuer: Issuer, audience: Any, status: int
+) -> None:
+    """Some providers issue ID tokens for the API, but most for an app: only the former are accepted."""
     token = issuer.token(aud=audience, azp="app-client", nonce="n-1", at_hash="d2hhdA", scope=None)
     assert (await app.get_with_token(token)).status_code == status
 
@@ -174,13 +176,13 @@ async def test_two_authorization_headers_are_refused(app: AuthApp, issuer: Issue
 
 
 async def test_token_in_query_is_ignored(app: AuthApp, issuer: Issuer) -> None:
-    """RFC 6750, 5.3, advises against tokens in URLs."""
+    """Send the token in the URL, which RFC 6750, 5.3, advises against."""
     token = issuer.token()
     for path in (f"/?access_token={token}", f"/?Authorization=Bearer%20{token}", f"/?token={token}"):
         assert (await app.get(path=path)).status_code == 401
 
 
-async def test_headers_imitating_a_gateway_are_ignored(app: AuthApp, issuer: Issuer) -> None:
+async def test_forged_gateway_identity_headers_are_ignored(app: AuthApp, issuer: Issuer) -> None:
     spoofed = [
         ("X-Forwarded-User", "alice"),
         ("X-Amzn-Oidc-Identity", "alice"),
@@ -215,7 +217,7 @@ async def test_bearer_token_needs_required_scopes(
     if status == 403:
         challenge = 'Bearer realm="aion", error="insufficient_scope", scope="chat"'
         assert answer.headers["www-authenticate"] == challenge
-        # The response to an invalid token names no missing scope.
+        # An expired token gets 401, without the scope that it lacks.
         assert (await app.get_with_token(issuer.token(exp=1, **claims))).status_code == 401
 
 

@@ -109,7 +109,7 @@ async def test_known_signing_keys_outlive_issuer_failure_one_day(
 async def test_unavailable_signing_keys_return_service_unavailable(
     app: AuthApp, issuer: Issuer, clock: ManualClock
 ) -> None:
-    """Requests without a token of the issuer get 401."""
+    """The issuer answers 500: its tokens get 503, and requests without its tokens get 401."""
     issuer.status = 500
     for _ in range(20):
         answer = await app.get_with_token(issuer.token())
@@ -159,7 +159,7 @@ async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualCl
 
 
 async def test_jwks_fetch_time_limit_covers_whole_response(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop's clock jumps at each byte: each read of the socket is in time, the whole fetch is not."""
+    """The clock jumps at each byte: each read of the socket is within its limit, the whole fetch is not."""
     loop, ahead = asyncio.get_running_loop(), 0.0
     now = loop.time
     monkeypatch.setattr(loop, "time", lambda: now() + ahead)
@@ -174,7 +174,9 @@ async def test_jwks_fetch_time_limit_covers_whole_response(issuer: Issuer, monke
     assert FETCH_SECONDS == 3
 
 
-async def test_slow_issuer_does_not_delay_known_keys(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_slow_issuer_does_not_delay_tokens_with_cached_keys(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
     issuer.drips = True
     clock.move(FRESH.total_seconds() + 1)
@@ -218,7 +220,7 @@ def keys(slow: SlowIssuer, issuer: Issuer, clock: ManualClock) -> IssuerKeys:
 
 
 async def waiting(keys: IssuerKeys, *key_ids: str) -> list[asyncio.Task[Any]]:
-    """Return one running request for each key id."""
+    """Start a request for each key id; return the asyncio tasks of these requests."""
     found = [asyncio.create_task(keys.key(key_id)) for key_id in key_ids]
     await settle()
     return found
@@ -248,7 +250,9 @@ async def test_canceled_caller_does_not_cancel_shared_fetch(keys: IssuerKeys, sl
     assert len(slow.fetches) == 1
 
 
-async def test_unknown_key_ids_do_not_delay_known_keys(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+async def test_fetch_for_unknown_key_ids_delays_no_cached_key(
+    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
+) -> None:
     [first] = await waiting(keys, "k-1")
     await slow.answer()
     clock.move(BETWEEN_READS.total_seconds())
@@ -261,7 +265,9 @@ async def test_unknown_key_ids_do_not_delay_known_keys(keys: IssuerKeys, slow: S
     assert len(slow.fetches) == 2
 
 
-async def test_hanging_refresh_serves_last_keys(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+async def test_cached_signing_keys_are_used_during_hanging_refresh(
+    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
+) -> None:
     await waiting(keys, "k-1")
     await slow.answer()
     clock.move(FRESH.total_seconds() + 1)
@@ -274,10 +280,10 @@ async def test_hanging_refresh_serves_last_keys(keys: IssuerKeys, slow: SlowIssu
     assert caller.result() is not None
 
 
-async def test_callers_wait_for_refresh_of_hour_old_keys(
+async def test_signing_keys_older_than_an_hour_are_refreshed_first(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
 ) -> None:
-    """Lambda may have frozen the process during every refresh in the background."""
+    """Refresh old keys before use, because Lambda may have frozen each refresh in the background."""
     await waiting(keys, "k-1")
     await slow.answer()
     clock.move(STALE_WHILE_REVALIDATE.total_seconds() + 1)
@@ -297,7 +303,7 @@ async def test_callers_wait_for_refresh_of_hour_old_keys(
 async def test_failed_refresh_of_cached_keys_logs_warning(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:
-    """An error would feed the alarm that rolls a deployment back, but Lambda may just have frozen the fetch."""
+    """Log no error: it would feed the rollback alarm, but Lambda may just have frozen the fetch."""
     [unknown] = await waiting(keys, "k-1")
     await slow.answer(failure)
     assert isinstance(unknown.exception(), KeysUnavailable)
@@ -314,8 +320,8 @@ async def test_failed_refresh_of_cached_keys_logs_warning(
     assert levels == ["ERROR", "WARNING", "ERROR"]
 
 
-async def test_finished_fetch_retains_no_credentials(keys: IssuerKeys, slow: SlowIssuer) -> None:
-    """An asyncio task references the context variables of the request that started it."""
+async def test_finished_signing_key_fetch_retains_no_credentials(keys: IssuerKeys, slow: SlowIssuer) -> None:
+    """The fetch's asyncio task references the context variables of the request that started it."""
 
     class Credentials:
         """Value of a context variable."""

@@ -10,11 +10,11 @@ from aion_core.auth.schemes import SCHEMES
 from tests.support.server import ROOT
 
 
-def test_scheme_types_are_unique() -> None:
+def test_each_authentication_scheme_has_its_own_type() -> None:
     assert len(set(SCHEME_TYPES)) == len(SCHEMES)
 
 
-def test_registry_entry_adds_a_scheme(tmp_path: Path) -> None:
+def test_registered_authentication_scheme_works_without_other_changes(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "tests.unit.auth.schemes.toy_scheme", str(tmp_path)]
     ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -17,7 +17,7 @@ from aion_core.protocol.types import SecurityScheme
 
 
 class ToyScheme(Scheme):
-    """Callers with the configured password."""
+    """Scheme that accepts callers with the configured password."""
 
     type: Literal["toy"] = "toy"
     password: str

@@ -70,7 +70,7 @@ def test_doctor_names_agents_paths_for_wrong_path(run: RunCommand, tmp_path: Pat
     assert results["card at /.well-known/agent-card.json"]["next"] == hint
 
 
-def test_doctor_fails_card_with_other_url(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_fails_if_card_names_other_url(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
     assert code == 1
@@ -134,7 +134,7 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     assert "signed for AWS IAM" in results["callers"]["message"]
     assert "Credential=AKIAME/" in seen[-1]
     assert "/eu-west-1/execute-api/aws4_request" in seen[-1]
-    # Expect a failed clock check, because the Date header of the server is years old.
+    # Expect a failed check of the clock, because the test's server sends a Date header that is years old.
     assert (code, results["clock"]["status"]) == (1, "FAILED")
 
 

@@ -66,7 +66,7 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
         ("langgraph.json", "mine"),
     ],
 )
-def test_doctor_checks_path_like_dev(run: RunCommand, tmp_path: Path, place: str, agent: str) -> None:
+def test_doctor_accepts_same_agent_paths_as_dev(run: RunCommand, tmp_path: Path, place: str, agent: str) -> None:
     written(tmp_path, OPEN.replace("agent.py", "placed_agent.py"), placed_agent=AGENT)
     (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./placed_agent.py:graph"}, "dependencies": ["."]}')
     code, results = run_doctor(run, tmp_path / place, "--no-template")
@@ -189,7 +189,7 @@ def test_doctor_fails_for_project_that_cannot_be_built(case: str, run: RunComman
     assert words in results["dependencies"]["message"]
 
 
-def test_doctor_does_not_call_per_turn_factory(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_does_not_call_factory_called_per_turn(run: RunCommand, tmp_path: Path) -> None:
     factory = "def make(config):\n    raise ValueError('of a turn')\n"
     config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
     code, results = run_doctor(run, "--config", config, "--no-template")

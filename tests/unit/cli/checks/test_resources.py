@@ -108,7 +108,7 @@ def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> Non
     assert message in table["message"]
 
 
-def test_doctor_checks_indexes_of_template_only() -> None:
+def test_doctors_expected_indexes_equal_those_of_template() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
@@ -126,7 +126,7 @@ def test_template_has_outputs_read_by_doctor() -> None:
 
 
 def test_doctor_checks_custom_domain_instead_of_api_url(own: LocalStack) -> None:
-    """The card names the custom domain, so clients never use the API's own URL."""
+    """Clients never use the API's own URL if the card names a custom domain."""
     run = operating.runs(operating.environ_of(own))
     name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
     _, results = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
