@@ -133,7 +133,7 @@ class ContextRecord(Struct, frozen=True):
 
 
 def task_of(context: ContextKey, turn: Turn) -> TaskKey:
-    """Return the key of the task to which a turn of the context belongs."""
+    """Return the key of the task to which this turn belongs. The turn is one of the context's turns."""
     return TaskKey(context.owner, turn.task_id)
 
 

@@ -120,10 +120,10 @@ async def tail(
     leave: asyncio.Future[None] | None = None,
     ends: Collection[TaskState] = lifecycle.TERMINAL_OR_INTERRUPTED,
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield a task's events and chunks after the cursor, until its state is in `ends` or IDLE_SECONDS pass without any.
+    """Yield a task's events and chunks after the cursor until its state is in `ends`, or IDLE_SECONDS bring nothing new.
 
-    `until` is the end of the process. The stream ends shortly before it, or when `leave` is done, and the client may
-    resume it. Raises TaskNotFound.
+    `until` is the time at which this process must end. The stream ends shortly before that time, or when `leave` is
+    done; the client may resume the stream. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
     since, shown = Cursor(after.generation), after

@@ -55,7 +55,7 @@ def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
 
 
 def a_chunk(run: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-    """Return the calls per chunk: the additional calls of a long run, divided by its additional chunks."""
+    """Return the function calls per chunk: those of a long run minus those of a short run, divided by the chunks between."""
     calls(lambda: run(FEW))  # the first run imports modules and fills caches
     return (calls(lambda: run(MANY)) - calls(lambda: run(FEW))) / (MANY - FEW)
 

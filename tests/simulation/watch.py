@@ -1,4 +1,4 @@
-"""Observer of the table's commits: it records leases, events, push configs and timers in the history."""
+"""Observer of the table's commits. It records changes of leases, events, push configs and timers for the invariants."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING

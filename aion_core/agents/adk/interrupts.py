@@ -196,7 +196,7 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 
 def _question(pending: PendingCall) -> Question:
-    """Return the question of a pending call for the client: call id, text, data, and the answer's schema."""
+    """Return what a pending function call asks the client: its id, a text, data, and the schema of the answer."""
     text, data = _prompt(pending.call)
     args = pending.call.args or {}
     schema = _confirmation_schema(args) if pending.call.name == "adk_request_confirmation" else None

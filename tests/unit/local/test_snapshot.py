@@ -175,7 +175,7 @@ def test_removed_snapshot_folder_is_created_again(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_release_affects_messages_of_one_receiver(tmp_path: Path) -> None:
+def test_only_messages_of_ended_receiver_are_released(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000008") as stack:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended, living = (client_of("sqs", stack.endpoint, receiver=name) for name in ("ended", "living"))

@@ -433,7 +433,7 @@ async def test_late_reader_receives_open_text_with_its_speaker() -> None:
         assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
 
 
-async def test_late_reader_of_long_text_receives_next_text_only() -> None:
+async def test_reader_joining_within_long_text_receives_next_text() -> None:
     """Record an event after a text longer than OPEN_CHARACTERS: a new reader waits for the next text."""
     async with streaming() as stream:
         stream.says("w" * (OPEN_CHARACTERS + 1))
