@@ -182,7 +182,10 @@ class AgentEnvironment:
 
 
 def _value(text: str, source: SecretSource) -> str:
-    """Return a variable's value from the text of its secret. Raises ConfigurationError, without a quote of the text."""
+    """Return a variable's value, read from the text of its secret.
+
+    Raises ConfigurationError if the text is invalid. The error does not quote the text, because it is secret.
+    """
     # Remove a final line break. `aws secretsmanager … --secret-string file://key` stores the file's last line break,
     # and an HTTP header with the key cannot contain it.
     value = _member(text, source.key) if source.key else text.removesuffix("\n").removesuffix("\r")

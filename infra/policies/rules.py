@@ -30,7 +30,7 @@ ADDED = {
     "BedrockModels": {"BedrockModels", "BedrockProfiles"},
     "SubnetIds": {"Network", "NetworkLists", "NetworkIsLambdas"},
 }
-# Patterns of all partition keys, and of those with API keys, which the functions must not write.
+# Patterns of all partition keys, and of the keys of API-key items. The functions must not write API-key items.
 KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
 KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
 AWS_METRICS = {

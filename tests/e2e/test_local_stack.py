@@ -1,4 +1,4 @@
-"""LocalStack, the AWS emulator with a template's resources: resources, function calls, shutdown."""
+"""Tests of `aion_core.local.stack.LocalStack`, which creates a template's resources in an emulated AWS."""
 
 import json
 import logging

@@ -99,7 +99,7 @@ def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
         assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
-    # Use a new key and context for each request, because the server refuses a key that was used with another message.
+    # Use a new Idempotency-Key and contextId for each request, because the server refuses a key of another message.
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = str(uuid.uuid4())
     message = case.body.get("message") if isinstance(case.body, dict) else None

@@ -226,8 +226,8 @@ class GraphTurn:
         may_have_begun = self.thread.is_of_turn(state) or question is not None
         history = await self.thread.history(state, interrupt_ids(question))
         if question is None and (given := state_values(self._graph, self._request.message.parts)):
-            # Add the values of the client's message to the state before the turn, so that the answer does not repeat
-            # them.
+            # Count the values of the client's message as part of the state before the turn: the answer contains only
+            # values that differ from this state.
             history = replace(history, before={**history.before, **given})
         return LangGraphOutbound(
             self._request,

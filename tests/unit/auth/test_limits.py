@@ -188,7 +188,7 @@ STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 async def test_stream_limit_refuses_request_before_response_starts(
     tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test the limit of a task and that of a caller; after a stream has ended, a new one may open."""
+    """Open as many streams as a task's limit or a caller's limit allows, and one more; a new one may open after one ends."""
     opened = asyncio.Semaphore(0)
     real = TableRateLimits.open_stream
 

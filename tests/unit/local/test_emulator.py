@@ -51,7 +51,7 @@ def emulator() -> Iterator[Emulator]:
         ({"Origin": "http://127.0.0.1:8000"}, 403),
     ],
 )
-def test_emulator_refuses_requests_of_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
+def test_emulator_refuses_requests_sent_by_web_pages(emulator: Emulator, headers: dict[str, str], status: int) -> None:
     """moto itself would accept cross-site requests, and requests with a foreign host name in the Host header."""
     answer = httpx.post(f"http://127.0.0.1:{emulator.port}/", headers=LIST_TABLES | headers, content=b"{}", timeout=60)
     assert answer.status_code == status

@@ -87,7 +87,7 @@ CONFIG = pb.TaskPushNotificationConfig(
         ),
     ],
 )
-async def test_push_config_requests_and_results_convert(
+async def test_push_config_methods_of_v03_convert_to_v1(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
     """In v0.3 `get` needs no config id, and the result of `delete` is null."""
