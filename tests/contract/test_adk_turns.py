@@ -152,7 +152,7 @@ async def test_tool_that_kills_each_worker_exhausts_tries(clock: ManualClock) ->
     place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
 
     async def deadly() -> str:
-        """Wait for the death of the worker."""
+        """Wait until the test kills the worker that runs this tool."""
         nonlocal runs
         runs += 1
         reached.set()

@@ -247,7 +247,7 @@ async def test_expired_session_may_be_created_again(
 async def test_regularly_used_session_loses_no_event(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
-    """Items expire no earlier than the head; S3 objects are rewritten before the bucket's rule deletes them."""
+    """A session in use keeps its events: none of its items expires before its head item, and its S3 objects are renewed."""
     written: dict[str, float] = {}
     place.s3.meta.events.register(
         "provide-client-params.s3.PutObject",

@@ -200,7 +200,7 @@ async def test_worker_receives_wake_up_message_as_enqueued(harness: QueueHarness
     assert await until_received(harness) == [WAKE_UP]
 
 
-async def test_wake_up_message_without_fence_is_accepted(harness: QueueHarness) -> None:
+async def test_wake_up_message_may_omit_fencing_token(harness: QueueHarness) -> None:
     await harness.work_queue.enqueue(WakeUp(WAKE_UP.context))
     assert await until_received(harness) == [WakeUp(WAKE_UP.context)]
 

@@ -129,7 +129,7 @@ def test_whole_numbers_in_data_are_printed_as_integers() -> None:
     assert document(Answer(parts={"a.0": part}))["parts"] == [{"data": {"n": 3}}]
 
 
-def test_agents_control_characters_and_html_are_not_interpreted() -> None:
+def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
     console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
     assert isinstance(console.file, io.StringIO)

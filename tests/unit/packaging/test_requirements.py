@@ -23,7 +23,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the resolved versions for this project."""
+    """Resolve the dependencies of this project, and return the lines of its requirements (`name==version`)."""
     text = resolved(
         extras or ("aws",), wanted(folder), without=without, architecture="arm64", python="3.13", folder=folder
     )
