@@ -10,7 +10,7 @@ from aion_core.agents.discovery import discover
 
 EXAMPLES = Path(__file__).parent
 NAMES = sorted(readme.parent.name for readme in EXAMPLES.glob("*/README.md"))
-SECTIONS = ["Run", "Try", "Change"]
+SECTIONS = ["Run", "Try", "Adapt this example"]
 
 
 def test_examples_readme_lists_every_example() -> None:

@@ -169,7 +169,7 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
 
 
 def _own(base_url: str) -> frozenset[tuple[str, int]]:
-    """Return the host and port of the service. For a loopback host, return all its names."""
+    """Return the hosts and the port of this server, to which no webhook may point. A loopback host has several names."""
     host, port = _host_and_port(base_url)
     return frozenset((name, port) for name in (_LOOPBACK if host in _LOOPBACK else [host]))
 

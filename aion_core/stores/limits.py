@@ -82,7 +82,7 @@ class TableRateLimits:
                 return ()  # An earlier attempt of this call succeeded, but its response was lost.
             if len(found) >= most:
                 return found
-            # Try again, because another process has removed tasks from the count since the write, so there is room now.
+            # Try again: the write was refused because the count was full, but another process has now removed tasks from it.
         raise StoreUnavailable("Too many tasks of one owner begin at once.")
 
     async def forget_tasks(self, owner: str, tasks: Collection[OpenTask]) -> None:

@@ -67,8 +67,8 @@ class HttpBinding(ABC):
             if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
                 raise path_not_found()
             if request.method not in by_method:
-                # Report an unknown path, because an unknown custom method, such as `/tasks/{id}:nothing`, matches the
-                # route of GET.
+                # Report an unknown path instead of a wrong HTTP method for an unknown custom method, such as
+                # `/tasks/{id}:nothing`, although its path matches the route of `GET /tasks/{id}`.
                 raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, partial(operation.first_path, V03 if self.version == V1 else V1))

@@ -211,7 +211,7 @@ async def test_session_content_moved_to_other_item_raises_store_corrupt(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_old_blob_of_replaced_shared_value_is_deleted(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_replaced_user_or_app_state_deletes_its_old_blob(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"

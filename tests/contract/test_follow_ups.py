@@ -368,7 +368,7 @@ async def test_interrupting_message_replaces_suspended_turn(chat: StoreConversat
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_interrupting_message_with_outdated_head_is_refused(
+async def test_message_interrupting_turn_is_refused_after_new_event(
     chat: StoreConversation,
 ) -> None:
     turn = await chat.starts("m-1")

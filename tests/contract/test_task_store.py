@@ -171,7 +171,7 @@ async def test_known_message_id_returns_its_task(chat: StoreConversation) -> Non
 # ── A new task in a busy context ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_queued_turn_reports_expiry_of_current_lease(chat: StoreConversation) -> None:
+async def test_queued_turn_has_time_at_which_running_turns_lease_expires(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)

@@ -268,7 +268,7 @@ class AdkOutbound:
             yield from self._emit_last()
             self._last = self._output, ""
         if self._messages.reply is not None:
-            yield from self._emit_last()  # emit the last message as intermediate, because the reply is the answer
+            yield from self._emit_last()  # as an intermediate message, because the agent's explicit reply is the answer
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             yield from self._emit_last()

@@ -57,8 +57,8 @@ class RecordingQueue(EventQueue):
     async def send(self, event: ExecutorEvent) -> None:
         """Enqueue an event of the SDK or a helper call. See `enqueue_event`."""
         if asyncio.get_running_loop() is not self._loop:
-            # Send the event from the turn's event loop, because the executor has called `asyncio.run` in a thread. The
-            # events are ordered by their arrival in the turn's loop.
+            # The executor runs another event loop, such as by `asyncio.run` in a thread: send the event in the turn's
+            # loop. The turn's events have the order of their arrival there.
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.send(event), self._loop))
             return
         if self._closed:

@@ -163,7 +163,7 @@ async def test_executors_answer_to_follow_up_returns_task() -> None:
     assert (task["kind"], task["status"]["state"]) == ("task", "TASK_STATE_COMPLETED")
 
 
-async def test_failed_executor_returns_its_task() -> None:
+async def test_executor_that_raises_fails_task_visible_to_client() -> None:
     async def fails(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         raise ValueError("the secret")
 
