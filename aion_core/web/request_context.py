@@ -37,12 +37,12 @@ def stated_version(request: Request) -> str:
     return ", ".join(stated) or request.query_params.get(VERSION, "").strip()
 
 
-def check_version(request: Request, version: str, other_name: Callable[[], str] = str) -> None:
+def check_version(request: Request, version: str, name_in: Callable[[str], str]) -> None:
     """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
     `version` is the version of the request's method or path. A request without a stated version is accepted. By the
-    specification it would have version 0.3, but then every v1.0 request without the header would fail. `other_name`
-    returns the operation's method or path in the other supported version, or "" if it has none.
+    specification it would have version 0.3, but then every v1.0 request without the header would fail. `name_in`
+    returns the operation's method or path in a supported version, or "" if it has none; the error names it.
     """
     stated = stated_version(request)
     if not stated:
@@ -50,7 +50,7 @@ def check_version(request: Request, version: str, other_name: Callable[[], str] 
     numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
     if numbers is None or numbers[1] != version:
         other = V03 if version == V1 else V1
-        name = other_name() if numbers and numbers[1] == other else ""
+        name = name_in(other) if numbers and numbers[1] == other else ""
         hint = f" In {other} it is {name}." if name else ""
         raise VersionNotSupportedError(
             f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: "

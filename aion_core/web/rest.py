@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 from a2a.server.context import ServerCallContext
@@ -71,7 +70,7 @@ class HttpBinding(ABC):
                 # `/tasks/{id}:nothing`, although its path matches the route of `GET /tasks/{id}`.
                 raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
-            check_version(request, self.version, partial(operation.first_path, V03 if self.version == V1 else V1))
+            check_version(request, self.version, operation.first_path)
             negotiated = negotiate(request, self._card)
             headers = negotiated.headers(self.version)
             if not operation.before_extensions:

@@ -1,7 +1,6 @@
 """JSON-RPC binding of v1.0 and v0.3 at one URL. The name of the method selects the version (A2A 9)."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from a2a.utils.errors import InvalidParamsError, InvalidRequestError, MethodNotFoundError
@@ -68,7 +67,7 @@ class JsonRpcBinding:
             # streaming method. SDKs of v1.0 in their v0.3 mode state the version and can read a JSON document.
             if operation.stream and version == V03 and not stated_version(strict):
                 refuse = refused_stream
-            check_version(strict, version, partial(operation.method, V03 if version == V1 else V1))
+            check_version(strict, version, operation.method)
             negotiated = negotiate(strict, self._card)
             headers = negotiated.headers(version)
             if not operation.before_extensions:
