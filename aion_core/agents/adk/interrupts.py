@@ -17,9 +17,9 @@ from google.genai import types as genai
 from msgspec import Struct
 from pydantic import ValidationError
 
-from aion_core.agents.adk.parts import data_part
 from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
 from aion_core.agents.questions import Question, question_message
+from aion_core.agents.readable_json import json_part
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, TaskState
 from aion_core.tasks.resume_input import resume_values
@@ -159,7 +159,7 @@ def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
 
 def _confirmation(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """Convert the client's decision to ADK's ToolConfirmation, by default with the payload of the question."""
-    wanted = (args.get("toolConfirmation") or {}).get("payload")
+    wanted = _wanted_payload(args)
     payload = {} if wanted is None else {"payload": wanted}
     if isinstance(given, dict) and isinstance(given.get("confirmed"), bool):
         return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else payload)}
@@ -169,9 +169,14 @@ def _confirmation(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
     return {"confirmed": word in _YES, **payload}
 
 
+def _wanted_payload(args: Mapping[str, Any]) -> Any:
+    """Return the payload in the confirmation that a tool requests, or None."""
+    return (args.get("toolConfirmation") or {}).get("payload")
+
+
 def _confirmation_schema(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of a confirmation as data. The answer's payload defaults to the question's payload."""
-    wanted = (args.get("toolConfirmation") or {}).get("payload")
+    wanted = _wanted_payload(args)
     kinds: Mapping[type, Mapping[str, str]] = {dict: {"type": "object"}, list: {"type": "array"}}
     payload = {} if wanted is None else {"payload": {**kinds.get(type(wanted), {}), "default": wanted}}
     return {"type": "object", "properties": {"confirmed": {"type": "boolean"}, **payload}, "required": ["confirmed"]}
@@ -202,7 +207,7 @@ def _question(pending: PendingCall) -> Question:
     schema = _confirmation_schema(args) if pending.call.name == "adk_request_confirmation" else None
     if pending.call.name == "adk_request_input":
         schema = args.get("responseSchema") or args.get("response_schema")
-    return Question(pending.id, text, data_part(data) if data else None, schema)
+    return Question(pending.id, text, json_part(data) if data else None, schema)
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from google.genai import types as genai
 from msgspec import Struct
 from uuid_utils import uuid7
 
-from aion_core.agents.adk.parts import a2a_parts, data_part, file_parts, visible_text
+from aion_core.agents.adk.parts import a2a_parts, file_parts, part_of, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
 from aion_core.agents.adk.thread import outbox_of_event
 from aion_core.agents.inbound import thread_history
@@ -318,7 +318,7 @@ class AdkOutbound:
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
         elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
             self._failure = None
-            self._output = Message(role=Role.ROLE_AGENT, parts=[_part_of(event.output)])
+            self._output = Message(role=Role.ROLE_AGENT, parts=[part_of(event.output)])
         if message is not None or (stream and parts):
             # A message with tool calls is not the answer, because the agent continues after the calls.
             continues = bool(event.get_function_calls())
@@ -420,11 +420,7 @@ def _tool_results(event: Event) -> list[Part]:
         return []
     results = [response.response for response in event.get_function_responses() if response.response]
     # Unwrap a result without a dict, because ADK puts such a result into a dict with the key `result`.
-    return [_part_of(result["result"] if list(result) == ["result"] else result) for result in results]
-
-
-def _part_of(value: object) -> Part:
-    return Part(text=value) if isinstance(value, str) else data_part(value)
+    return [part_of(result["result"] if list(result) == ["result"] else result) for result in results]
 
 
 def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:

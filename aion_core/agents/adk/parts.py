@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from google.genai import types as genai
 
@@ -71,9 +70,9 @@ def visible_text(parts: Iterable[genai.Part]) -> str:
     return "".join(part.text for part in parts if part.text and not part.thought)
 
 
-def data_part(data: Any) -> Part:
-    """Return an A2A data part that contains the value. Nested values that JSON cannot express become text."""
-    return json_part(data)
+def part_of(value: object) -> Part:
+    """Return a text part for a text, and a data part for another value. Raises AgentFailed, see `json_part`."""
+    return Part(text=value) if isinstance(value, str) else json_part(value)
 
 
 def _a2a_part(part: genai.Part) -> Part | None:
@@ -86,9 +85,9 @@ def _a2a_part(part: genai.Part) -> Part | None:
         file = part.file_data
         return Part(url=file.file_uri, media_type=file.mime_type or "", filename=file.display_name or "")
     if part.executable_code is not None:
-        return data_part({"executableCode": part.executable_code.model_dump(mode="json", exclude_none=True)})
+        return json_part({"executableCode": part.executable_code.model_dump(mode="json", exclude_none=True)})
     if part.code_execution_result is not None:
-        return data_part({"codeExecutionResult": part.code_execution_result.model_dump(mode="json", exclude_none=True)})
+        return json_part({"codeExecutionResult": part.code_execution_result.model_dump(mode="json", exclude_none=True)})
     return None
 
 
