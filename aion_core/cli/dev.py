@@ -130,8 +130,7 @@ def dev(
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
-    # Import the server's modules only after the arguments were checked, so that a wrong argument is reported without
-    # the slow imports.
+    # Import the server's modules only now, so that a wrong argument is reported without the slow imports.
     from aion_core.dev.data_folder import DataFolder
     from aion_core.dev.log_file import prepare as prepare_log_file
     from aion_core.dev.supervisor import DevServer, Supervisor
@@ -143,8 +142,7 @@ def dev(
         template = find_template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
-            # Discover the agents again for each new worker, because an edit may have changed their environment
-            # variables.
+            # Discover the agents again for each worker, because an edit may have changed their variables.
             return agents_variables(discover(path), os.environ)
 
         server = DevServer(
@@ -163,8 +161,7 @@ def dev(
             frameworks=frameworks_used([agent.path for agent in found.agents.values()], [found.folder, *found.roots]),
             watched=_watched(found) if reload else [],
             with_key=auth == "on",
-            # Write no log file for a server in memory: only `aion why` reads the file, and it cannot read this server's
-            # tasks.
+            # Write no log file for a server in memory: only `aion why` reads it, and cannot read this server's tasks.
             log_file=prepare_log_file(folder.path, fresh=fresh) if store != "memory" else None,
             greet=_greeter(_config(path, found), base_url, store, folder.path, template, opens_browser=opens_browser),
         )
