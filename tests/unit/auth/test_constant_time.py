@@ -1,6 +1,7 @@
 """Refusals reveal nothing by their time or by their requests to the table.
 
-The tests measure the time of comparisons, by a method that has its own test, and count the work for unknown callers.
+The tests count the bytecode instructions of comparisons and the work for unknown callers; `make test-deep` also
+measures the time of comparisons, by a method that has its own test.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from tests.unit.auth.auth_app import AuthApp
 from tests.unit.auth.id_requests import NEVER_WAS, requests
 from tests.unit.auth.passwords import USERS, basic_header
 from tests.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
-from tests.unit.auth.timing import Work, distinguishability
+from tests.unit.auth.timing import Work, distinguishability, instructions
 
 KNOWS_NOTHING, KNOWS = 0.25, 0.6
 """Thresholds of `distinguishability`: equal work is far below the first in one of three tries; a comparison with an
@@ -54,22 +55,49 @@ async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     return (lambda: verifier.verify(first)), (lambda: verifier.verify(last))
 
 
-async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
-    """Measure three times: a chance difference does not occur in all three."""
-    work = await verifying(clock)
-    assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
-
-
-async def test_timing_measurement_detects_early_comparison_end(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Measure a comparison that stops at the first wrong character: the test must see a difference."""
+def compare_by_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the comparison of API keys by one that stops at the first wrong character."""
 
     def leaks(one: str, other: str) -> bool:
         return len(one) == len(other) and all(a == b for a, b in zip(one, other, strict=True))
 
     monkeypatch.setattr(api_key, "_hash", lambda text: text)
     monkeypatch.setattr(hmac, "compare_digest", leaks)
+
+
+async def counted(clock: ManualClock) -> list[int]:
+    """Return the instructions of the two refusals, each executed once before."""
+    both = await verifying(clock)
+    for work in both:
+        instructions(work)
+    return [instructions(work) for work in both]
+
+
+async def test_comparison_of_wrong_api_keys_executes_equal_instructions(clock: ManualClock) -> None:
+    first, last = await counted(clock)
+    assert first == last
+
+
+async def test_instruction_count_detects_early_comparison_end(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare_by_character(monkeypatch)
+    first, last = await counted(clock)
+    assert first < last
+
+
+@pytest.mark.deep
+async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
+    """Measure three times: a chance difference does not occur in all three."""
+    work = await verifying(clock)
+    assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
+
+
+@pytest.mark.deep
+async def test_timing_measurement_detects_early_comparison_end(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare_by_character(monkeypatch)
     work = await verifying(clock)
     assert max(distinguishability(*work) for _ in range(3)) > KNOWS
 
