@@ -115,14 +115,22 @@ def test_blocking_send_makes_few_python_calls() -> None:
     assert ours <= SEND_BUDGET * bare
 
 
-async def test_blocking_send_leaves_no_cyclic_garbage() -> None:
-    """Check that a send leaves no reference cycles: collecting a hundred cyclic objects takes 5 % of a send's time."""
-    app = served()
-    await sends(app)
+async def garbage_of_sends(app: Any) -> int:
+    """Return the number of objects that only the garbage collector can free after SENDS messages."""
     gc.collect()
     gc.disable()
     try:
         await sends(app)
-        assert gc.collect() < SENDS
+        return gc.collect()
     finally:
         gc.enable()
+
+
+async def test_blocking_send_leaves_no_cyclic_garbage() -> None:
+    """Check that a send leaves no reference cycles: collecting a hundred cyclic objects takes 5 % of a send's time.
+
+    Count three times, because an earlier test's thread or a late import may leave garbage once.
+    """
+    app = served()
+    await sends(app)
+    assert min([await garbage_of_sends(app) for _ in range(3)]) < SENDS
