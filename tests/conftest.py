@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -72,8 +71,11 @@ def process_is_restored() -> Iterator[None]:
     """Restore environment variables and logging after each test: an app with deployment settings changes both."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    with mock.patch.dict(os.environ):
-        yield
+    before = dict(os.environ)
+    yield
+    if dict(os.environ) != before:
+        os.environ.clear()
+        os.environ.update(before)
     root.handlers[:] = handlers
     root.setLevel(level)
 
