@@ -26,7 +26,7 @@ def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
         elif tuple(key["AttributeName"] for key in index["KeySchema"]) != expected:
             yield f"its index {name!r} does not have the keys {' and '.join(expected)}"
         elif index.get("IndexStatus", "ACTIVE") != "ACTIVE":
-            yield f"its index {name!r} is {index['IndexStatus']}: lists are incomplete until it is ACTIVE"
+            yield f"its index {name!r} is {index['IndexStatus']}: DynamoDB refuses queries of it until it is ACTIVE"
 
 
 def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
