@@ -136,7 +136,7 @@ def pytest_make_collect_report(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the files into the order in which the workers take them (`--no-loadscope-reorder`)."""
+    """Put the longest files first and LAST last: the workers take files in this order (`--no-loadscope-reorder`)."""
 
     def place(item: pytest.Item) -> tuple[int, str]:
         file = item.nodeid.partition("::")[0]

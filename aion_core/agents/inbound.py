@@ -163,6 +163,6 @@ async def _latest_messages(request: TurnRequest, limit: int, before: str | None)
         return messages[:place]
     if before not in (None, this.message_id):
         return list(await request.history(limit, before))
-    # Remove the turn's message from the read history, because it is appended at the end in any case.
+    # Leave the turn's message out of the messages that were read, because it is appended last in any case.
     earlier = [each for each in await request.history(limit + 1, None) if each.message_id != this.message_id]
     return earlier if before is not None else [*earlier, this]

@@ -201,10 +201,10 @@ class EmittedMessages:
         return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
 
     def latest_equal(self, message: Message, prefix: str) -> Message:
-        """Return a message of this turn with the same parts; if there is none, return this message.
+        """Return a message that this turn has emitted with the same parts; if there is none, return the given message.
 
-        Compare only the turn's last message and the messages whose keys have the prefix. So the text has the same id if
-        the agent returns it a second time, as its answer.
+        Compare only the last emitted message and those whose idempotency keys begin with `prefix`. So a text that the
+        agent returns a second time, as its answer, keeps its message id.
         """
         emitted = [
             each

@@ -290,7 +290,7 @@ class MemoryTable:
         self.faults.after(call)
 
     def _finish(self, keys: Sequence[Key], left: Sequence[Item | None], token: str, writes: Sequence[Write]) -> None:
-        """Complete a transaction: store its token and the items in `left`. `keys` ends with the keys of these items."""
+        """Complete a transaction: store its token and the items not yet stored, `left`, whose keys are the last of `keys`."""
         for key, after in zip(keys[len(keys) - len(left) :], left, strict=True):
             self._store(key, after)
         if token:

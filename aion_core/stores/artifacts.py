@@ -187,8 +187,8 @@ class BlobArtifacts(BaseArtifactService):
                 if attempt + 1 == MAX_ATTEMPTS:
                     raise
                 await jitter(attempt)
-        # Return True also if an earlier attempt of this save has stored the version without a response. The random
-        # value `by` identifies the save.
+        # Return True also if an earlier attempt of this save has stored the version and its response was lost. The
+        # random value `by` identifies the save.
         found = await self._blobs.metadata(name)
         return found is not None and found["by"] == metadata["by"]
 

@@ -300,7 +300,7 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
-                # Read the event last, so that this call finds its own write even if an earlier attempt arrives late.
+                # Read the event after the head, because a delayed earlier attempt may be written between the two reads.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return TransactionPlan(appended.outcome)

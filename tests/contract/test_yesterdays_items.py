@@ -148,7 +148,7 @@ async def test_old_format_turns_begin_in_order(yesterday: Yesterday) -> None:
     await chat.comes_to_rest()
 
 
-async def test_old_format_turns_are_taken_over(yesterday: Yesterday) -> None:
+async def test_another_worker_resumes_old_format_turns(yesterday: Yesterday) -> None:
     chat = yesterday.chat("busy")
     old = await lease_of(chat)
     held = await chat.store.begin(chat.context, holder="holder-2")

@@ -1,4 +1,4 @@
-"""Module with an import blocked until the test continues it."""
+"""App whose import lasts until the test opens the gate `importing`."""
 
 import asyncio
 

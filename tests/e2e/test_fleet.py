@@ -49,7 +49,7 @@ def test_step_repeated_after_later_step_is_reported() -> None:
     assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
 
 
-def test_recovery_time_ends_at_another_processs_first_step() -> None:
+def test_recovery_time_ends_when_other_process_continues() -> None:
     cut = note("speak", 1, 2)
     assert recovery([cut, note("speak", 1, 4), note("speak", 2, 5)], cut, 3) == 2
     assert recovery([cut, note("check", 1, 4)], cut, 3) is None

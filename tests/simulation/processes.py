@@ -183,7 +183,7 @@ class Process:
         return result
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
-        """Do the side effect without delay."""
+        """Run `act` at this moment of the simulated time, and return its result."""
         self.world.aim = aim
         done = act()
         if inspect.iscoroutine(done):

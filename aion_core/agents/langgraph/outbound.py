@@ -221,7 +221,7 @@ class LangGraphOutbound:
             yield from self._model_streams.end_run(payload)
 
     def returned_together(self, returned: ReturnedMessages) -> Iterator[Emission]:
-        """Yield the messages that a node has returned together, except those already in its graph's state.
+        """Yield the messages of a node that has returned several at once, except those already in its graph's state.
 
         If one of them becomes the turn's answer, the answer keeps the id of that message. If the author's code has sent
         a reply, nothing is yielded, because the reply is the answer.
@@ -385,8 +385,8 @@ class LangGraphOutbound:
             case StreamAborted():
                 yield from self._model_streams.abort(payload.message_id)
             case DurableReply():
-                # Record the reply now, so that the reply survives a crash of the process. At the end of the turn it is
-                # also the answer.
+                # Record the reply of `thread.reply` now, so that it survives a crash of the process. At the end of the
+                # turn, its message becomes the answer of the task.
                 yield from self._message(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
                 yield from self._model_streams.discard_reply(payload.message.message_id)
             case Reaction():

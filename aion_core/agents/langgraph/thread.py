@@ -209,7 +209,7 @@ def _messages_in(output: Any) -> Iterator[BaseMessage]:
 def config_of(
     context: ContextKey, turn_id: str, configuration: Mapping[str, Any], recursion_limit: int | None
 ) -> RunnableConfig:
-    """Return LangGraph's config for a turn. The author's settings are its configurable keys, except reserved keys.
+    """Return LangGraph's config for a turn: its `configurable` has the author's settings, without reserved keys.
 
     `recursion_limit` is the maximum number of steps. None means the graph's own limit.
     """

@@ -237,7 +237,7 @@ def answer_to(inbound: Inbound) -> MessageAction | None:
 
 
 def conversation_at(context_id: str) -> MessageAction:
-    """Return the target for a message to the conversation with this id in the source network."""
+    """Return the action that sends a message to this conversation of the network from which the request came."""
     return MessageAction(trajectory="conversation", context_id=context_id)
 
 

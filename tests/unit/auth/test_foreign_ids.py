@@ -77,7 +77,7 @@ class Callers:
         return await ask(self.app, method, target, headers, body, heard=heard)
 
     async def a_task(self, who: str, text: str, tenant: str = "") -> dict[str, Any]:
-        """Return a new task with a push config, in a context with a secret in its name. The text selects its state."""
+        """Return a new task with a push config. Its context id contains SECRET; `text` makes the agent end, ask or work."""
         self._sent += 1
         named = {"messageId": f"m-{who}-{self._sent}", "contextId": f"{SECRET}-{self._sent}"}
         at_once = {"returnImmediately": text == "work"}

@@ -19,7 +19,7 @@ def frame(at: float, *panes: str) -> Frame:
     return Frame(at, tuple((line(text), line("")) for text in panes))
 
 
-def test_svg_draws_line_repeated_in_frames_once() -> None:
+def test_svg_has_repeated_lines_only_once() -> None:
     frames = [frame(0, "$ a <b>", ""), frame(1, "$ a <b>", "out"), frame(3, "$ a <b>", "out 2")]
     root = ElementTree.fromstring(svg_of(frames, ["one", "two"], label="A & B"))  # noqa: S314  # our own text
     drawn = ["".join(each.itertext()).rstrip() for each in root.findall(f"{SVG}defs/{SVG}g")]

@@ -131,7 +131,7 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_auto_mode_reply_waits_until_answer_is_recorded() -> None:
+async def test_message_reply_waits_for_slow_record_of_answer() -> None:
     """Record the answer slowly: client, repeat and reader of the log get the Message nevertheless."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()

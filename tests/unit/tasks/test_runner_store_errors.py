@@ -242,7 +242,7 @@ async def test_context_of_unreadable_task_is_not_listed(clock: ManualClock) -> N
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
 async def test_response_ends_with_error_if_turn_is_unsaved(method: str, clock: ManualClock) -> None:
-    """The store accepts neither the answer nor the suspension of the turn, as on a full disk."""
+    """Refuse all writes of the turn, as on a full disk: neither its answer nor its suspension is saved."""
     responses = await _unsaved(parts(AgentWithRefusedCheckpoints(0), Failing(MemoryTaskStore(clock)), clock), method)
     assert responses[-1]["error"]["code"] == SERVICE_UNAVAILABLE
 

@@ -77,7 +77,7 @@ async def test_reply_mode_task_returns_task_instead_of_message(version: str) -> 
     assert frames[0]["kind"] == "task"
 
 
-async def test_repeated_message_returns_the_same_message() -> None:
+async def test_repeated_request_returns_the_same_reply() -> None:
     async with http(agent_of(answers).app()) as client:
         first, again = [await sent(client, "SendMessage", contextId="c-1") for _ in range(2)]
         frames = await streamed(client, "SendStreamingMessage", contextId="c-1")
