@@ -14,8 +14,6 @@ from aion_core.stores.push_configs import delivery_of
 from aion_core.tasks import deliveries, lifecycle
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
 
-HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
-
 
 class ContextStatus(Struct, frozen=True):
     """Record of a context, with the time `due_at` of its timer (next wake-up), if it has one."""
@@ -47,7 +45,7 @@ class Inspection:
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
         """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""
-        async for item in self._scan(HEAD_ATTRIBUTES):
+        async for item in self._scan(lifecycle.HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield lifecycle.head_of(keys.task_of(keys.key_of(item)), item)
 

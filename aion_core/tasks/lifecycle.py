@@ -190,6 +190,10 @@ def _copy(task: Task) -> Task:
 # ── The head of a task ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
+"""The attributes of an item that hold its head."""
+
+
 def head_of(key: TaskKey, item: Item) -> Head:
     """Parse a task's head (state, event number, fence) from its item. Raises StoreCorrupt if the item is invalid."""
     try:

@@ -77,7 +77,7 @@ def _files(deployment: ResolvedDeployment) -> Iterator[Compared]:
         name, text = each.path.name, each.path.read_text(encoding="utf-8")
         is_nested = each is not deployment.template
         yield (
-            f"more than {LONGEST_FILE} lines in {name}",
+            f"more than {LONGEST_FILE} lines in {name} (move a resource to a nested stack in infra/)",
             not is_nested and len(text.splitlines()) > LONGEST_FILE,
             False,
         )
@@ -111,11 +111,12 @@ def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
             if _refers(configured, parameter):
                 # A function's configuration refers to this parameter. The State stack's Configuration must refer to it
                 # too, so that a change of the parameter publishes a new version of the function.
-                yield f"{parameter} in Configuration of State", _refers(counted, parameter), True
+                yield f"{parameter} in Configuration of State in template.yaml", _refers(counted, parameter), True
             variable = "AION_" + re.sub(r"(?<!^)(?=[A-Z])", "_", parameter).upper()
             if variable in environment and variable != "AION_BASE_URL":
                 yield f"{variable} of {function}", environment[variable], deployment.given(parameter)
-    yield "variables of settings.py without a function", of_settings - everywhere - {"AWS_IAM"}, NOT_DEPLOYED
+    unset = of_settings - everywhere - {"AWS_IAM"}
+    yield "variables of settings.py without a function (set them, or list them in NOT_DEPLOYED)", unset, NOT_DEPLOYED
 
 
 def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:

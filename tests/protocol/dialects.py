@@ -32,35 +32,26 @@ class Dialect(ABC):
         """Return the request, or `None` for an operation or params outside of this dialect."""
 
 
-RPC_V03 = {
-    "SendMessage": "message/send",
-    "SendStreamingMessage": "message/stream",
-    "GetTask": "tasks/get",
-    "CancelTask": "tasks/cancel",
-    "SubscribeToTask": "tasks/resubscribe",
-    "CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set",
-    "GetTaskPushNotificationConfig": "tasks/pushNotificationConfig/get",
-    "ListTaskPushNotificationConfigs": "tasks/pushNotificationConfig/list",
-    "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
-    "GetExtendedAgentCard": "agent/getAuthenticatedExtendedCard",
-    "GetContext": "context/get",
-    "GetContexts": "contexts/get",
-}
-
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-REST_V1 = {
-    "SendMessage": ("POST", "/message:send"),
-    "SendStreamingMessage": ("POST", "/message:stream"),
-    "GetTask": ("GET", "/tasks/{id}"),
-    "ListTasks": ("GET", "/tasks"),
-    "CancelTask": ("POST", "/tasks/{id}:cancel"),
-    "SubscribeToTask": ("POST", "/tasks/{id}:subscribe"),
-    "CreateTaskPushNotificationConfig": ("POST", _CONFIGS),
-    "GetTaskPushNotificationConfig": ("GET", f"{_CONFIGS}/{{id}}"),
-    "ListTaskPushNotificationConfigs": ("GET", _CONFIGS),
-    "DeleteTaskPushNotificationConfig": ("DELETE", f"{_CONFIGS}/{{id}}"),
-    "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
+NAMES = {
+    "SendMessage": ("message/send", "POST", "/message:send"),
+    "SendStreamingMessage": ("message/stream", "POST", "/message:stream"),
+    "GetTask": ("tasks/get", "GET", "/tasks/{id}"),
+    "ListTasks": ("", "GET", "/tasks"),
+    "CancelTask": ("tasks/cancel", "POST", "/tasks/{id}:cancel"),
+    "SubscribeToTask": ("tasks/resubscribe", "POST", "/tasks/{id}:subscribe"),
+    "CreateTaskPushNotificationConfig": ("tasks/pushNotificationConfig/set", "POST", _CONFIGS),
+    "GetTaskPushNotificationConfig": ("tasks/pushNotificationConfig/get", "GET", f"{_CONFIGS}/{{id}}"),
+    "ListTaskPushNotificationConfigs": ("tasks/pushNotificationConfig/list", "GET", _CONFIGS),
+    "DeleteTaskPushNotificationConfig": ("tasks/pushNotificationConfig/delete", "DELETE", f"{_CONFIGS}/{{id}}"),
+    "GetExtendedAgentCard": ("agent/getAuthenticatedExtendedCard", "GET", "/extendedAgentCard"),
+    "GetContext": ("context/get", "", ""),
+    "GetContexts": ("contexts/get", "", ""),
 }
+"""v0.3's JSON-RPC method, and the HTTP method and path, of each operation; "" for none. They are from the specification."""
+
+RPC_V03 = {operation: method for operation, (method, _, _) in NAMES.items() if method}
+REST_V1 = {operation: (method, path) for operation, (_, method, path) in NAMES.items() if path}
 REST_V03 = {
     **{operation: (method, f"/v1{path}") for operation, (method, path) in REST_V1.items()},
     "GetExtendedAgentCard": ("GET", "/v1/card"),

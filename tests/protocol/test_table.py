@@ -126,10 +126,11 @@ async def test_protocol_table_covers_each_operation() -> None:
     served, operations = ServedTasks(), {row.operation for row in ROWS}
     sentence = json.loads((await served.ask(RpcDialect(), unknown)).body)["error"]["message"]
     methods = set(sentence.partition("This server has ")[2].rstrip(".").replace(", and v0.3's ", ", ").split(", "))
-    assert methods == operations | {RPC_V03[operation] for operation in operations if operation in RPC_V03}
+    tested = operations | {RPC_V03[operation] for operation in operations if operation in RPC_V03}
+    assert methods == tested, "Add the operation to NAMES in tests/protocol/dialects.py, and rows to table.py."
     for operation in operations:
         gives = {type(row.gives) for row in ROWS if row.operation == operation}
-        assert gives == {str, Error}
+        assert gives == {str, Error}, f"{operation} needs a row with a response, and one with an error."
 
 
 def test_protocol_table_covers_each_path() -> None:
@@ -141,7 +142,7 @@ def test_protocol_table_covers_each_path() -> None:
         for method, path in served:
             assert (method, path) in ALSO or any(
                 (method, re.sub(r"\{.*?\}", "…", path)) == (of, re.sub(r"\{.*?\}", "…", known)) for of, known in named
-            ), (method, path)
+            ), f"{method} {path}: add the operation to NAMES in tests/protocol/dialects.py."
 
 
 ALSO = {

@@ -148,7 +148,9 @@ def test_alarm_fires_for_each_of_its_metrics(alarm: str, values: Values) -> None
 
 def test_each_alarm_has_test_values() -> None:
     (mark,) = test_alarm_fires_for_each_of_its_metrics.pytestmark  # type: ignore[attr-defined]
-    assert {alarm for alarm, _ in mark.args[1]} == set(ALARMS)
+    assert {alarm for alarm, _ in mark.args[1]} == set(ALARMS), (
+        "Add values to test_alarm_fires_for_each_of_its_metrics."
+    )
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,8 @@ def test_all_at_once_deployment_continues_despite_alarms() -> None:
 
 def test_each_parameter_has_group_and_description() -> None:
     groups = transformed(TEMPLATE)["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(PARAMETERS)
+    grouped = sorted(name for group in groups for name in group["Parameters"])
+    assert grouped == sorted(PARAMETERS), "Name the parameter in one group of ParameterGroups, in template.yaml."
     assert all(parameter["Description"] for parameter in PARAMETERS.values())
 
 

@@ -28,7 +28,8 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding
 )
 def test_every_aion_yaml_key_is_in_guide(model: type[BaseModel], before: str) -> None:
     named = set(re.findall(r"`([a-z_.]+)`", GUIDE))
-    assert {f"{before}{field}" for field in model.model_fields} <= named
+    missing = {f"{before}{field}" for field in model.model_fields} - named
+    assert not missing, "Add a row for each of these keys to docs/aion-yaml.md."
 
 
 def test_guides_example_is_valid_aion_yaml(tmp_path: Path) -> None:

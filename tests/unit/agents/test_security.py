@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.config import read_agent_configs
+from aion_core.agents.config_sections import SCHEME_TYPES
 from aion_core.agents.security import read_auth_policies
 from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.schemes.api_key import ApiKeyScheme
@@ -69,7 +70,7 @@ def test_agent_overrides_deployments_security_policy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("jwt", "sentence"),
     [
-        ("{type: jwt}", "security.schemes.jwt.type has to be one of bearer-jwt, oidc, api-key, basic, aws-iam."),
+        ("{type: jwt}", f"security.schemes.jwt.type has to be one of {', '.join(SCHEME_TYPES)}."),
         ("{}", "security.schemes.jwt.type has to be one of bearer-jwt,"),
         ("{type: oidc, issuer: 'https://x.test'}", "security.schemes.jwt.audience is missing."),
         (TOKENS.replace("https://i.test/j", "http://i.test/j"), "jwks_url: 'http://i.test/j' has to be an https URL"),

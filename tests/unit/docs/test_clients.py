@@ -20,7 +20,8 @@ def route(routes: tuple[HttpRoute, ...]) -> str:
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
 def test_clients_guide_lists_method_and_paths_of_operation(operation: Operation) -> None:
-    [row] = re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)
+    row = next(iter(re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)), "")
+    assert row, f"Add a row for {operation.name} to the table in docs/clients.md."
     assert operation.v03 is not None
     method = f"`{operation.v03.method}`" if operation.v03.method else ""
     cells = [cell.strip() for cell in row.strip("|").split("|")]
@@ -34,7 +35,8 @@ def test_clients_guide_lists_method_and_paths_of_operation(operation: Operation)
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
 def test_clients_guide_shows_operation_in_each_language(operation: Operation) -> None:
-    section = GUIDE.split(f"\n## {operation.name}\n")[1].partition("\n## ")[0]
+    section = GUIDE.partition(f"\n## {operation.name}\n")[2].partition("\n## ")[0]
+    assert section, f"Add the section {operation.name} to docs/clients.md."
     labels = set(re.findall(r"^((?:curl|Python|TypeScript)(?:, .+)?):$", section, re.MULTILINE))
     only = ", 1.0" if operation.name in ONLY_OVER_HTTP else ""
     assert labels == {"curl, 1.0", "curl, 0.3", f"Python{only}", f"TypeScript{only}"}

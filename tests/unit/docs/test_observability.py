@@ -18,7 +18,8 @@ def rows(headline: str) -> list[list[str]]:
 
 def test_guide_lists_all_metrics_with_units() -> None:
     told = {row[0].strip("`"): row[1] for row in rows("| metric |")}
-    assert told == {metric.value: "ms" if metric.in_milliseconds else "count" for metric in Metric}
+    emitted = {metric.value: "ms" if metric.in_milliseconds else "count" for metric in Metric}
+    assert told == emitted, "Correct the table of metrics in docs/observability.md."
 
 
 def test_guide_quotes_existing_log_messages() -> None:

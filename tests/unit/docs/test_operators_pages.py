@@ -29,9 +29,9 @@ def sections() -> dict[str, str]:
 def test_each_alarm_has_a_complete_section() -> None:
     assert ALARMS
     for alarm in ALARMS:
-        said = sections()[alarm]
+        said = sections().get(alarm, "")
         for part in ("**What it means.**", "**What users see.**", "**First look.**", "1. ", "**It is over**"):
-            assert part in said, (alarm, part)
+            assert part in said, f"The section {alarm} of docs/runbook.md has no {part!r}."
 
 
 OF_AWS = (

@@ -36,6 +36,14 @@ def test_sites_navigation_has_each_page_once(site: Path) -> None:
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md"} <= set(listed)
 
 
+def test_decision_index_lists_each_record() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8").splitlines()
+    for record in sorted((ROOT / "docs" / "decisions").glob("0*.md")):
+        title = record.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        row = f"| [{record.name[:4]}]({record.name}) | {title} |"
+        assert row in index, f"Add this row to docs/decisions/README.md: {row}"
+
+
 def test_sites_links_have_targets(site: Path) -> None:
     missing = {
         f"{page.relative_to(site)}: {link}"
