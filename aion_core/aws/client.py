@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused
+from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused, canceled
 
 WORKERS = 16
 """Default number of concurrent calls to AWS."""
@@ -51,11 +51,6 @@ _TRANSIENT = frozenset(
         "TransactionInProgressException",
     }
 )
-
-# If all reasons for the cancellation of a transaction are in this set, raise WriteRefused. A transient reason raises
-# StoreUnavailable. Any other reason, such as an item that is too large, raises StoreError.
-_REFUSALS = frozenset({CONDITION_FAILED, CONFLICT, FINE})
-_TRANSIENT_REASONS = frozenset({"ProvisionedThroughputExceeded", "ThrottlingError"})
 
 # Reasons of WriteRefused by the error code of DynamoDB or S3, for a failed condition or a conflict.
 _REASONS = {
@@ -141,12 +136,8 @@ def _error_of(operation: str, error: ClientError) -> Exception:
     if code in _REASONS:
         return WriteRefused((_REASONS[code],))
     if code == "TransactionCanceledException":
-        reasons = tuple(str(reason.get("Code", FINE)) for reason in error.response.get("CancellationReasons", ()))
-        text = f"{text}: {', '.join(reasons)}"
-        if _TRANSIENT_REASONS & {*reasons}:
-            return StoreUnavailable(text)
-        is_refusal = {*reasons} <= _REFUSALS and {*reasons} != {FINE}
-        return WriteRefused(reasons) if reasons and is_refusal else StoreError(text)
+        reasons = [str(reason.get("Code", FINE)) for reason in error.response.get("CancellationReasons", ())]
+        return canceled(reasons, f"{operation}: ")
     if code == "IdempotentParameterMismatchException":
         return TokenReused(text)
     if code in ("InvalidCiphertextException", "IncorrectKeyException"):

@@ -32,10 +32,10 @@ from aion_core.ports.table import (
     TokenReused,
     Update,
     Write,
+    canceled,
 )
 from aion_core.ports.table_semantics import (
     TOKEN_LIFE,
-    canceled,
     check_filter,
     check_key,
     check_query,

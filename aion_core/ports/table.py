@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from aion_core.errors import StoreError
+from aion_core.errors import StoreError, StoreUnavailable
 
 PARTITION, SORT = "pk", "sk"
 """Names of the attributes of an item's key."""
@@ -187,6 +187,20 @@ class WriteRefused(Exception):
     def is_conflict(self) -> bool:
         """True if the only reason was another transaction: the same writes may succeed when repeated."""
         return CONFLICT in self.reasons and CONDITION_FAILED not in self.reasons
+
+
+THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
+"""Further cancellation reasons of a DynamoDB transaction."""
+
+
+def canceled(reasons: Sequence[str], operation: str = "") -> Exception:
+    """Return the error for a write or transaction that was refused for these cancellation reasons."""
+    text = f"{operation}TransactionCanceledException: {', '.join(reasons)}"
+    if {THROTTLED, CAPACITY_EXCEEDED} & {*reasons}:
+        return StoreUnavailable(text)
+    # Any other reason is a mistake, such as an item that is too large.
+    is_refusal = {FINE} != {*reasons} <= {CONDITION_FAILED, CONFLICT, FINE}
+    return WriteRefused(tuple(reasons)) if reasons and is_refusal else StoreError(text)
 
 
 class TokenReused(StoreError):

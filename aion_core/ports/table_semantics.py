@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, cast
 
 from msgspec.structs import asdict
 
-from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.errors import StoreError
 from aion_core.ports.table import (
     CONDITION_FAILED,
     FINE,
+    INVALID,
     PARTITION,
     SORT,
     Absent,
@@ -38,7 +39,6 @@ from aion_core.ports.table import (
     ShorterThan,
     Update,
     Write,
-    WriteRefused,
 )
 
 MAX_ITEM_BYTES = 400 * 1024
@@ -53,19 +53,6 @@ MAX_ONE_OF = 100
 _LARGE = 10**MAX_DIGITS
 TOKEN_LIFE = timedelta(minutes=10)
 """Time after a transaction during which its idempotency token is known."""
-
-THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
-"""Further cancellation reasons of a DynamoDB transaction."""
-
-
-def canceled(reasons: Sequence[str]) -> Exception:
-    """Return the error for a write or transaction that was refused for these cancellation reasons."""
-    listed = f"TransactionCanceledException: {', '.join(reasons)}"
-    if THROTTLED in reasons or CAPACITY_EXCEEDED in reasons:
-        return StoreUnavailable(listed)
-    if INVALID in reasons:
-        return StoreError(listed)
-    return WriteRefused(tuple(reasons))
 
 
 # ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aion_core.memory.table import TableFaults
-from aion_core.ports.table import CONFLICT, FINE, Index, Item, Key, Page, SingleWrite, Write
-from aion_core.ports.table_semantics import THROTTLED
+from aion_core.ports.table import CONFLICT, FINE, THROTTLED, Index, Item, Key, Page, SingleWrite, Write
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:

@@ -10,10 +10,13 @@ from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.ports.schema import TIMERS
 from aion_core.ports.table import (
+    CAPACITY_EXCEEDED,
     CONDITION_FAILED,
     CONFLICT,
     FINE,
+    INVALID,
     LAST,
+    THROTTLED,
     Change,
     ConditionCheck,
     Delete,
@@ -26,7 +29,6 @@ from aion_core.ports.table import (
     Write,
     WriteRefused,
 )
-from aion_core.ports.table_semantics import CAPACITY_EXCEEDED, INVALID, THROTTLED
 from tests.support.clock import ManualClock
 
 A, B, C = (Key("p", sort) for sort in "abc")

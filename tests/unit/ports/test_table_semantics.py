@@ -9,8 +9,11 @@ from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import PushEvents
 from aion_core.ports import table_semantics as semantics
 from aion_core.ports.table import (
+    CAPACITY_EXCEEDED,
     CONDITION_FAILED,
     FINE,
+    INVALID,
+    THROTTLED,
     Absent,
     AtMost,
     Both,
@@ -29,8 +32,8 @@ from aion_core.ports.table import (
     Update,
     Write,
     WriteRefused,
+    canceled,
 )
-from aion_core.ports.table_semantics import CAPACITY_EXCEEDED, INVALID, THROTTLED
 
 KEY = Key("p", "s")
 INDEX = Index("by_owner", "owner", "at", "N", ("state",))
@@ -44,12 +47,13 @@ BY_TEXT = Index("by_text", "owner", "text")
         ((CAPACITY_EXCEEDED,), StoreUnavailable, "TransactionCanceledException: ProvisionedThroughputExceeded"),
         ((INVALID, FINE), StoreError, "TransactionCanceledException: ValidationError, None"),
         ((CONDITION_FAILED, FINE), WriteRefused, "ConditionalCheckFailed, None"),
+        ((FINE,), StoreError, "TransactionCanceledException: None"),
     ],
 )
 def test_transaction_cancellation_reasons_become_matching_error(
     reasons: tuple[str, ...], kind: type[Exception], text: str
 ) -> None:
-    error = semantics.canceled(reasons)
+    error = canceled(reasons)
     assert (type(error), str(error)) == (kind, text)
 
 
