@@ -111,23 +111,15 @@ def milliseconds(since: datetime, until: datetime) -> float:
 # ── The task of an event log ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def apply(task: Task | None, entry: Numbered) -> Task:
-    """Return a copy of the task with the effect of one log entry."""
-    if isinstance(entry.event, Task):
-        return _copy(entry.event)
-    if task is None:
-        raise StoreCorrupt("A log begins with its task.")
-    after = _copy(task)
-    _apply_to(after, entry)
-    return after
-
-
 def fold(log: Iterable[Numbered]) -> Task:
     """Return the task resulting from a log's events. Raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
     for entry in log:
-        if task is None or isinstance(entry.event, Task):
-            task = apply(task, entry)
+        if isinstance(entry.event, Task):
+            task = Task()
+            task.CopyFrom(entry.event)
+        elif task is None:
+            raise StoreCorrupt("A log begins with its task.")
         else:
             _apply_to(task, entry)
     if task is None:
@@ -179,12 +171,6 @@ def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
                 artifact.CopyFrom(event.artifact)
             return
     task.artifacts.append(event.artifact)
-
-
-def _copy(task: Task) -> Task:
-    copy = Task()
-    copy.CopyFrom(task)
-    return copy
 
 
 # ── The head of a task ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -489,7 +489,7 @@ async def test_log_read_without_old_cursor_begins_at_snapshot(chat: StoreConvers
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:
-    return lifecycle.apply(task, Numbered(generation, event))
+    return lifecycle.fold([Numbered(generation - 1, task), Numbered(generation, event)])
 
 
 async def test_new_task_in_interrupted_context_returns_interrupted_task(chat: StoreConversation) -> None:

@@ -133,8 +133,8 @@ def fold(events: Iterable[Event]) -> Task:
     return lifecycle.fold(Numbered(number, event) for number, event in enumerate(events, start=1))
 
 
-def apply(task: Task | None, event: Event) -> Task:
-    return lifecycle.apply(task, Numbered(1, event))
+def apply(task: Task, event: Event, message: Message | None = None) -> Task:
+    return lifecycle.fold([Numbered(1, task), Numbered(2, event, message)])
 
 
 ALL_STATES = [cast("TaskState", state) for state in TaskState.values() if state]
@@ -222,11 +222,11 @@ def test_projection_does_not_change_its_arguments() -> None:
 
 
 def test_fold_of_log_equals_applying_each_event() -> None:
-    events: list[Event] = [submitted(), entered(WORKING, "one"), artifact("a"), said("two"), entered(COMPLETED, "end")]
-    task: Task | None = None
+    events: list[Event] = [entered(WORKING, "one"), artifact("a"), said("two"), entered(COMPLETED, "end")]
+    task = submitted()
     for event in events:
         task = apply(task, event)
-    assert task == fold(events)
+    assert task == fold([submitted(), *events])
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_history_has_answer_once_after_its_interrupt() -> None:
     """Fold an interrupt and its answer: the history has each once, in this order."""
     asked = fold([submitted(), entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
     answer = said("this one", Role.ROLE_USER)
-    task = lifecycle.apply(asked, Numbered(3, entered(WORKING), message=answer))
+    task = apply(asked, entered(WORKING), answer)
     assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
     done = apply(apply(task, entered(WORKING, "end")), entered(COMPLETED, "end"))
     assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
@@ -274,6 +274,6 @@ def test_message_repeated_in_final_status_is_not_duplicated() -> None:
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), entered(working, "one"), entered(working, "two"), entered(working, n=1)])
     assert [message.message_id for message in task.history] == ["question", "one", "two"]
-    task = lifecycle.apply(task, Numbered(5, entered(completed, "two")))
+    task = apply(task, entered(completed, "two"))
     assert [message.message_id for message in task.history] == ["question", "one"]
     assert task.status.message.message_id == "two"
