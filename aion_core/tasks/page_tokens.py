@@ -30,8 +30,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def make(secret: bytes, tasks: TaskFilter, cursor: ListCursor) -> str:
     """Return the token of the page after `cursor`, for the task list with this filter."""
     fixed = _FIXED.pack(VERSION, (cursor.timestamp - _EPOCH) // _MICROSECOND, _list_of(tasks))
-    content = fixed + cursor.task_id.encode()
-    return _text(content + _sign(secret, content))
+    return _signed(secret, fixed + cursor.task_id.encode())
 
 
 def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
@@ -39,11 +38,7 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
 
     Raises InvalidMessage for an invalid token, and for a token of another deployment or another list.
     """
-    signed = _bytes(token)
-    content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    # Check the signature before parsing the content, because the client may have changed the content.
-    if not hmac.compare_digest(signature, _sign(secret, content)):
-        raise _unknown()
+    content = _content(secret, token)
     # Later formats must have the version at the same offset, so that every release can read it.
     version, microseconds, of = _FIXED.unpack_from(content)
     if version != VERSION:
@@ -59,15 +54,13 @@ def read(secret: bytes, tasks: TaskFilter, token: str) -> ListCursor:
 
 def make_after(secret: bytes, of: Sequence[str], after: str) -> str:
     """Return the token of the page after the entry with the name `after`. `of` identifies the list."""
-    content = _hash(of) + after.encode()
-    return _text(content + _sign(secret, _AFTER + content))
+    return _signed(secret, _hash(of) + after.encode(), _AFTER)
 
 
 def read_after(secret: bytes, of: Sequence[str], token: str) -> str:
     """Return the name in a token of `make_after`: the last entry of the page before. Raises InvalidMessage."""
-    signed = _bytes(token)
-    content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
-    if not hmac.compare_digest(signature, _sign(secret, _AFTER + content)) or content[:_HASH_BYTES] != _hash(of):
+    content = _content(secret, token, _AFTER)
+    if content[:_HASH_BYTES] != _hash(of):
         raise _unknown()
     return content[_HASH_BYTES:].decode()
 
@@ -87,22 +80,28 @@ def _sign(secret: bytes, content: bytes) -> bytes:
     return hmac.digest(secret, b"aion page token\0" + content, hashlib.sha256)
 
 
+def _signed(secret: bytes, content: bytes, kind: bytes = b"") -> str:
+    return _text(content + _sign(secret, kind + content))
+
+
 def _text(signed: bytes) -> str:
     return base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
 
 
-def _bytes(token: str) -> bytes:
+def _content(secret: bytes, token: str, kind: bytes = b"") -> bytes:
+    """Return the content of a token of this kind. Raises InvalidMessage if the signature is wrong."""
     if len(token) > MAX_CHARACTERS:
         raise _unknown()
     try:
         signed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except ValueError:
         raise _unknown() from None
+    content, signature = signed[:-_SIGNATURE_BYTES], signed[-_SIGNATURE_BYTES:]
     # Accept only the text made by `_text`, because the decoder ignores invalid characters and unused bits, so several
     # texts decode to the same bytes.
-    if _text(signed) != token or len(signed) <= _SIGNATURE_BYTES:
+    if _text(signed) != token or not content or not hmac.compare_digest(signature, _sign(secret, kind + content)):
         raise _unknown()
-    return signed
+    return content
 
 
 def _unknown() -> InvalidMessage:
