@@ -66,8 +66,7 @@ class PushRegistry:
         """
         check_config(config, self._policy.excluding(call.entrypoint_url))
         key = await self._key(call, config.task_id)
-        config_id = config.id or _id_for(version, config.task_id)
-        stored = await self._stored(call, config, key, config_id, version)
+        stored = await self._stored(call, config, key, version)
         await self._configs.put(key, stored)
         await wake_delivery(self._work_queue, PushWakeUp(key))
         return client_config(stored, config.task_id, config.tenant)
@@ -85,10 +84,7 @@ class PushRegistry:
         check_config(
             config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        # In v0.3, use the task's id for a config without an id. The task id is empty if the message creates a task.
-        config_id = config.id or _id_for(version, task_id)
-        stored = await self._stored(call, config, TaskKey(call.owner, task_id), config_id, version)
-        return replace(call, push=stored)
+        return replace(call, push=await self._stored(call, config, TaskKey(call.owner, task_id), version))
 
     async def get(
         self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
@@ -148,13 +144,10 @@ class PushRegistry:
         return key
 
     async def _stored(
-        self,
-        call: CallContext,
-        config: pb.TaskPushNotificationConfig,
-        key: TaskKey,
-        config_id: str,
-        version: PushVersion,
+        self, call: CallContext, config: pb.TaskPushNotificationConfig, key: TaskKey, version: PushVersion
     ) -> PushConfig:
+        # A config without an id gets a new one; in v0.3 its task's id, which is empty if the message creates the task.
+        config_id = config.id or (key.task_id if version is PushVersion.V03 else str(uuid7()))
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None
         return stored_config(config, config_id, version=version, events=events, at=self._clock.now(), before=before)
@@ -166,8 +159,3 @@ class PushRegistry:
             # Return no config instead of an error, because the new config replaces the unreadable one.
             logger.warning("The replaced push config cannot be read.", extra={"task_id": key.task_id})
             return None
-
-
-def _id_for(version: PushVersion, task_id: str) -> str:
-    """Return an id for a push config without one. In v0.3 clients expect the task's id; v1.0 gets a new id."""
-    return task_id if version is PushVersion.V03 else str(uuid7())
