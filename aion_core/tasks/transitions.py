@@ -82,7 +82,7 @@ def begun(
 
     `queued` is the turn's message if it was queued while its task was running.
     """
-    lease, head_move, events = _beginning(context, turn, record, head, queued, holder=holder, times=times)
+    lease, head_move, events = _beginning(Lease(context, turn, holder, record.fence + 1), head, queued, times)
     acquire = contexts.acquired_abandoned if record.running else contexts.acquired_next
     return Transition(
         TurnStarted(lease, head_move.after),
@@ -94,16 +94,10 @@ def begun(
 
 
 def _beginning(
-    context: ContextKey,
-    turn: Turn,
-    record: ContextRecord,
-    head: Head,
-    queued: QueuedMessage | None,
-    *,
-    holder: str,
-    times: Times,
+    lease: Lease, head: Head, queued: QueuedMessage | None, times: Times
 ) -> tuple[Lease, HeadMove, tuple[NewEvent, ...]]:
-    lease = Lease(context, replace(turn, tries=turn.tries + 1), holder, record.fence + 1)
+    turn = lease.turn
+    lease = replace(lease, turn=replace(turn, tries=turn.tries + 1))
     if turn.message_generation:
         return lease, HeadMove(lifecycle.fenced(head, lease.fence), replace(head, fence=lease.fence)), ()
     queued = queued or QueuedMessage()
@@ -230,9 +224,8 @@ def finished(
         next_head = after
     if not ending.run_next or next_head is None:
         return Transition(TurnFinished(after, waiting=True), contexts.released_for_next(record, times), (move,), (row,))
-    next_lease, next_move, events = _beginning(
-        lease.context, turn, record, next_head, queued, holder=lease.holder, times=times
-    )
+    to_begin = replace(lease, turn=turn, fence=record.fence + 1)
+    next_lease, next_move, events = _beginning(to_begin, next_head, queued, times)
     # Make one change of the task's head for both events, because a transaction may write each item only once.
     moves = (HeadMove(lifecycle.moved(head, next_move.after), next_move.after),) if same_task else (move, next_move)
     return Transition(
