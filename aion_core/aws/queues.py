@@ -57,14 +57,10 @@ def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, A
         "DelaySeconds": math.ceil(limited(delay)),
         # Group messages by owner, so that with SQS's fair queues one owner's many messages do not delay other owners.
         # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
-        "MessageGroupId": _group(owner),
+        # Hash the owner, because a message group's name has at most 128 characters, and an owner's name may contain
+        # characters that SQS refuses.
+        "MessageGroupId": hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32],
     }
-
-
-def _group(owner: str) -> str:
-    # Hash the owner, because a message group's name has at most 128 characters, and an owner's name may contain
-    # characters that SQS refuses.
-    return hashlib.sha256(owner.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -110,15 +110,8 @@ class TableFaults:
 class MemoryTable:
     """`ports.table.Table` in this process's memory."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        indexes: Iterable[Index] = INDEXES,
-        faults: TableFaults | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, *, faults: TableFaults | None = None) -> None:
         self._clock, self.faults = clock, faults or TableFaults()
-        self._indexes = {index.name: index for index in indexes}
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
         self._sorts: dict[str, list[str]] = defaultdict(list)
@@ -184,7 +177,7 @@ class MemoryTable:
         with self._call(TableCall("query_index", partition=partition, index=index.name)):
             check_query(partition, limit)
             check_filter(index, only_if)
-            if index != self._indexes.get(index.name):
+            if index not in INDEXES:
                 raise StoreError(f"ValidationException: the table has no index {index.name}")
             entries = self._entries(index, partition, first, last)
             found, following = self._page(sorted(entries), entries.__getitem__, after, limit, newest_first)
@@ -313,8 +306,7 @@ class MemoryTable:
 
     def _decided(self, writes: Sequence[Write], befores: Sequence[Item | None]) -> list[Item | None]:
         """Calculate the items after the writes, but do not store them. Raises the error of a refused write."""
-        indexes = self._indexes.values()
-        outcomes = [outcome(write, before, indexes) for write, before in zip(writes, befores, strict=True)]
+        outcomes = [outcome(write, before, INDEXES) for write, before in zip(writes, befores, strict=True)]
         faults = self.faults.reasons(writes) or [FINE] * len(writes)
         reasons = [
             CONFLICT if write.key in self._in_flight else fault if fault != FINE else each.reason
@@ -333,7 +325,7 @@ class MemoryTable:
             insort(sorts, key.sort)
         elif before is not None and after is None:
             del sorts[bisect_left(sorts, key.sort)]
-        for index in self._indexes.values():
+        for index in INDEXES:
             if (before and index.partition in before) or (after and index.partition in after):
                 self._store_entry(index, key, before, after)
 

@@ -5,7 +5,7 @@ failures of a receiver in a row, its circuit opens: for a while, its attempts co
 receiver is identified by its owner and host, so that the webhooks of one owner do not affect another owner's.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from aion_core.ports import Delivered, PostOutcome, WebhookGone
@@ -29,11 +29,11 @@ class _Circuit:
     open_until: datetime | None = None
 
 
-@dataclass(slots=True)
 class CircuitBreaker:
     """Circuits of all receivers to which this process posts. They are stored only in memory."""
 
-    _circuits: dict[tuple[str, str], _Circuit] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._circuits: dict[tuple[str, str], _Circuit] = {}
 
     def is_open(self, owner: str, url: str, now: datetime) -> bool:
         """Return True if an attempt to post to this URL must be skipped. After OPEN_SECONDS, one attempt is a probe."""

@@ -36,10 +36,9 @@ class PinnedTransport(httpx.AsyncBaseTransport):
     Raises WebhookBlocked, and the errors of httpx's transport.
     """
 
-    def __init__(self, policy: WebhookPolicy, resolve: Resolver = look_up, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, policy: WebhookPolicy, resolve: Resolver, tls: ssl.SSLContext | None) -> None:
         """`tls` replaces the default TLS context, which trusts the public certificate authorities."""
-        self._policy, self._resolve = policy, resolve
-        self._tls = tls
+        self._policy, self._resolve, self._tls = policy, resolve, tls
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request to one of the host's checked addresses, and return the response."""

@@ -221,8 +221,7 @@ def api_key_key(key_id: str) -> Key:
 
 def api_key_of(key: Key) -> str:
     """Parse the key of an API key's item into the API key's id."""
-    key_id: str = key.partition.partition("#")[2]
-    return key_id
+    return key.partition.partition("#")[2]
 
 
 def requests_key(owner: str) -> Key:

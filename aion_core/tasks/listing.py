@@ -108,7 +108,8 @@ def wanted(call: CallContext, request: ListTasksRequest) -> TaskFilter:
     if request.context_id and not is_id(request.context_id):
         raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
     if request.status not in TaskState.values():
-        raise InvalidMessage(unknown_status(), field="status")
+        known = ", ".join(name for name, state in TaskState.items() if state)
+        raise InvalidMessage(f"status is not a task state: leave it out, or give one of {known}.", field="status")
     return TaskFilter(
         owner=call.owner,
         agent=call.agent,
@@ -155,12 +156,6 @@ def shaped(task: Task, request: ListTasksRequest) -> Task:
     without.CopyFrom(short)
     without.ClearField("artifacts")
     return without
-
-
-def unknown_status() -> str:
-    """Return the error text for an unknown task state in the `status` filter."""
-    known = ", ".join(name for name, state in TaskState.items() if state)
-    return f"status is not a task state: leave it out, or give one of {known}."
 
 
 def _since(timestamp: Timestamp) -> datetime:

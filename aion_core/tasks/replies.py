@@ -113,10 +113,9 @@ def is_message(
         return False
     if reply is ReplyAs.MESSAGE:
         return True
-    if reply is ReplyAs.AGENT:
-        return ending.as_message and may_be_message([*log, Numbered(0, event)])
     is_quick = seconds_left(log, lifecycle.timestamp_of(event.status)) >= 0
-    return is_quick and may_be_message([*log, Numbered(0, event)])
+    fits = ending.as_message if reply is ReplyAs.AGENT else is_quick
+    return fits and may_be_message([*log, Numbered(0, event)])
 
 
 def seconds_left(log: Sequence[Numbered], at: datetime) -> float:

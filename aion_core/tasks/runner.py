@@ -251,9 +251,9 @@ class TaskRunner:
 
     def _has_time(self, deadline: Deadline) -> bool:
         """Return True if this process has time for another turn."""
-        if deadline.until is None:
-            return not deadline.now.is_set()
-        return not deadline.now.is_set() and (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
+        if deadline.now.is_set():
+            return False
+        return deadline.until is None or (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
 
     async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> bool:
         """Suspend the turn and enqueue a wake-up message. Return False if the store fails: the lease expires instead."""
