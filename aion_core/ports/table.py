@@ -265,8 +265,9 @@ class Table(Protocol):
     ) -> Page:
         """Return a page of the index's entries from `first` to `last`. The index may lag behind the table.
 
-        An entry has the item's key, the index's keys and the copied attributes. `limit` applies before `only_if`
-        filters the entries. With `count_only` the page has only the number of items.
+        An entry has the item's key, the index's keys and the copied attributes. The page is empty if `first` sorts after
+        `last`. `limit` applies before `only_if` filters the entries. With `count_only` the page has only the number of
+        items.
         """
         ...
 

@@ -100,8 +100,7 @@ class TableTaskList:
                 index,
                 partition,
                 first,
-                # Never end the range before its start, because DynamoDB refuses such a range.
-                max(first, last),
+                last,
                 newest_first=True,
                 limit=limit,
                 after=start,

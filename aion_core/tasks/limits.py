@@ -104,7 +104,8 @@ def forgotten(owner: str, tasks: Iterable[OpenTask]) -> Change:
 
 def open_tasks(owner: str, item: Item | None) -> list[OpenTask]:
     """Return the open tasks counted in the owner's item; empty if the item does not exist."""
-    return [_open_task(owner, member) for member in (item or {}).get("tasks", ())]
+    members = ((*json.loads(member), owner)[:3] for member in (item or {}).get("tasks", ()))
+    return [OpenTask(TaskKey(task_owner, task_id), moment(since)) for since, task_id, task_owner in members]
 
 
 def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
@@ -116,8 +117,7 @@ def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
 
 def owner_named_in(member: str) -> str:
     """Return the owner in a member of `tasks`; "" if the task belongs to the owner of the item."""
-    _, _, owner = (*json.loads(member), "")[:3]
-    return str(owner)
+    return str((*json.loads(member), "")[2])
 
 
 def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
@@ -127,8 +127,3 @@ def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
         for task in tasks
     )
     return frozenset(json.dumps(each, separators=(",", ":")) for each in fields)
-
-
-def _open_task(owner: str, member: str) -> OpenTask:
-    since, task_id, task_owner = (*json.loads(member), owner)[:3]
-    return OpenTask(TaskKey(task_owner, task_id), moment(since))
