@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_cost_page_has_each_scenario_once() -> None:
 
     rows = Counter(row.split(" | ")[0] for row in written(Path(PAGE).read_text(encoding="utf-8")).splitlines())
     assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
+
+
+def test_idle_prices_count_resources_of_template() -> None:
+    from infra.cost import PAGE, PRICES, SCENARIOS, idle_rows
+
+    rows = idle_rows({SCENARIOS[-1].name: Counter()}, tomllib.loads(PRICES.read_text(encoding="utf-8")))
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in rows if f"| {name} |" not in page] == [], "Run `make cost`."
 
 
 def test_cost_page_check_rejects_larger_count() -> None:
