@@ -1,7 +1,7 @@
 """State of a push config's delivery: its transitions, and the changes of the config's item in the table. Pure."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,9 +9,16 @@ from msgspec.structs import replace
 from aion_core.errors import ClaimLost
 from aion_core.ports import Delivery, TaskKey
 from aion_core.ports.table import Change, Equals, Item
+from aion_core.tasks.contexts import milliseconds, moment
 
+_FIELDS = {
+    "registered": "after",
+    "passed": "cursor",
+    **{name: name for name in ("tries", "failure", "dead", "dead_from", "disabled", "revision")},
+}
+"""Fields of a delivery, by the item's attributes that hold them. The item also has those of _TIMES that are not None."""
 _TIMES = ("next_at", "claimed_until", "due_at")
-ATTRIBUTES = ("registered", "passed", "tries", "failure", "dead", "dead_from", "disabled", "revision", *_TIMES)
+ATTRIBUTES = (*_FIELDS, *_TIMES)
 """The attributes of an item that hold its delivery."""
 _OPTIONAL = (*_TIMES, "due_shard")
 
@@ -98,43 +105,18 @@ def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
 
 def attributes_of(delivery: Delivery, shard: str) -> Item:
     """Return the item attributes of the delivery. `shard` is the timer index partition of its task."""
-    found: Item = {
-        "registered": delivery.after,
-        "passed": delivery.cursor,
-        "tries": delivery.tries,
-        "failure": delivery.failure,
-        "dead": delivery.dead,
-        "dead_from": delivery.dead_from,
-        "disabled": delivery.disabled,
-        "revision": delivery.revision,
-    }
+    found: Item = {name: getattr(delivery, field) for name, field in _FIELDS.items()}
     for name in _TIMES:
-        at: datetime | None = getattr(delivery, name)
-        if at is not None:
-            found[name] = int(at.timestamp() * 1000)
+        if (at := getattr(delivery, name)) is not None:
+            found[name] = milliseconds(at)
     return found if delivery.due_at is None else {**found, "due_shard": shard}
 
 
 def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
     """Parse the delivery from the item of a push config."""
-    next_at, claimed_until, due_at = (
-        datetime.fromtimestamp(item[name] / 1000, UTC) if name in item else None for name in _TIMES
-    )
-    return Delivery(
-        task,
-        config_id,
-        after=item["registered"],
-        cursor=item["passed"],
-        tries=item["tries"],
-        next_at=next_at,
-        claimed_until=claimed_until,
-        failure=item["failure"],
-        dead=item["dead"],
-        dead_from=item["dead_from"],
-        disabled=item["disabled"],
-        due_at=due_at,
-        revision=item["revision"],
-    )
+    fields: dict[str, Any] = {field: item[name] for name, field in _FIELDS.items()}
+    fields |= {name: moment(item[name]) for name in _TIMES if name in item}
+    return Delivery(task, config_id, **fields)
 
 
 def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
