@@ -199,7 +199,7 @@ class Payloads:
                     blobs[blob] = await self._blobs.get(blob)
                 content = blobs[blob]
                 if content is None:
-                    raise StoreCorrupt("The payload of a checkpoint is missing.")
+                    raise StoreCorrupt("A payload of a checkpoint or an ADK session is missing in the bucket.")
                 body = content[stored["at"] : stored["at"] + stored["size"]]
             else:
                 body = stored["body"]

@@ -561,7 +561,7 @@ async def test_missing_checkpoint_payload_raises_store_corrupt(
     prefix = f"threads/{config['configurable']['thread_id']}/"
     [lost] = s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
     s3.delete_object(Bucket=bucket, Key=lost["Key"])
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(StoreCorrupt, match="of a checkpoint or an ADK session is missing in the bucket"):
         await saver.aget_tuple(config)
 
 
