@@ -31,3 +31,12 @@ class Principal(Struct, frozen=True):
         """
         pair = json.dumps([self.issuer, self.subject]).encode()
         return f"principal:{hashlib.sha256(pair).hexdigest()}"
+
+
+def owner_in(principal: str, tenant: str) -> str:
+    """Return the owner id of a principal's tasks in a tenant. Without a tenant it is the principal's own id."""
+    if not tenant:
+        return principal
+    # Hash both names together, so that no tenant name can produce the owner id of another principal.
+    pair = json.dumps([principal, tenant]).encode()
+    return f"tenant:{hashlib.sha256(pair).hexdigest()}"

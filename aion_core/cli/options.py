@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
 from aion_core.errors import AionError, ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
@@ -352,6 +352,4 @@ def owner(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def owner_of(subject: str, issuer: str, tenant: str) -> str:
     """Return the owner id of a subject, issuer and tenant, as stored in the table."""
-    from aion_core.web.request_context import owner_in
-
     return owner_in(Principal(issuer, subject).owner, tenant)

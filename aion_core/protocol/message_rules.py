@@ -33,6 +33,9 @@ The agent has to check them, since a message names no skill.
 NO_AION_EXTENSIONS = "aion:noAionExtensions"
 """Key in a request's metadata. True for an agent without Aion's extensions: its turn reads no Aion payloads."""
 
+TENANT = "aion:tenant"
+"""Key in a request's metadata. Its value is the tenant of the request, for the agent's turn."""
+
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Unicode categories of characters that a reader cannot see in a name."""
 _BLANK = "\N{HANGUL CHOSEONG FILLER}\N{HANGUL JUNGSEONG FILLER}\N{BRAILLE PATTERN BLANK}"

@@ -1,7 +1,5 @@
 """Context of a request: protocol version, extensions, tenant, HTTP entry point, caller and agent."""
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
-from aion_core.auth.principal import Principal
+from aion_core.auth.principal import Principal, owner_in
 from aion_core.errors import TaskNotFound
 from aion_core.ports import ANONYMOUS, PushVersion
 from aion_core.protocol.errors import invalid_params, to_wire
@@ -142,15 +140,6 @@ def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
     return tenant
 
 
-def owner_in(principal: str, tenant: str) -> str:
-    """Return the owner id of a principal's tasks in a tenant. Without a tenant it is the principal's own id."""
-    if not tenant:
-        return principal
-    # Hash both names together, so that no tenant name can produce the owner id of another principal.
-    pair = json.dumps([principal, tenant]).encode()
-    return f"tenant:{hashlib.sha256(pair).hexdigest()}"
-
-
 # ── HTTP entry point ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _DOMAIN = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -247,7 +236,7 @@ class CallContextBuilder:
         # Reverse the headers: a dict uses the last of several headers with one name, but the first one must count.
         headers = dict(reversed(request.headers.items()))
         call = CallContext(
-            owner_in(principal, tenant),
+            owner_in(principal, tenant) if tenant else principal,
             self._agent_id,
             request.scope[BACKGROUND],
             deadline=request.scope[DEADLINE],

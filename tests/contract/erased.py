@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.operator import build_keys
@@ -17,7 +17,6 @@ from aion_core.ports import ContextKey, Delta, DeltaBatch, SystemClock
 from aion_core.settings import Settings
 from aion_core.stores import keys
 from aion_core.stores.keys import thread_id
-from aion_core.web.request_context import owner_in
 from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, StoreConversation

@@ -8,8 +8,9 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
+from aion_core.auth.principal import owner_in
 from aion_core.ports import ANONYMOUS, TaskKey, TaskStore, TurnRequest
-from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS
+from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.tasks import lifecycle
 
@@ -46,7 +47,7 @@ async def request_context(request: TurnRequest, tasks: TaskStore, configuration:
         message=message,
         configuration=SendMessageConfiguration(accepted_output_modes=_strings(request, ACCEPTED_OUTPUT_MODES)),
     )
-    reserved = (ACCEPTED_OUTPUT_MODES, REQUESTED_EXTENSIONS)
+    reserved = (ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT)
     send.metadata.update({key: value for key, value in request.request.items() if key not in reserved})
     return RequestContext(
         _call_context(request, configuration),
@@ -59,9 +60,10 @@ async def request_context(request: TurnRequest, tasks: TaskStore, configuration:
 
 
 def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
-    owner = request.context.owner
+    owner, tenant = request.context.owner, str(request.request.get(TENANT, ""))
     return ServerCallContext(
-        user=UnauthenticatedUser() if owner == ANONYMOUS else AuthenticatedUser(owner),
+        user=UnauthenticatedUser() if owner == owner_in(ANONYMOUS, tenant) else AuthenticatedUser(owner),
+        tenant=tenant,
         state={CONFIGURATION: dict(configuration)},
         requested_extensions={*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)},
     )

@@ -15,6 +15,7 @@ from aion_core.protocol.aion.extensions import read as read_extensions
 from aion_core.protocol.message_rules import (
     ALLOWED_SKILLS,
     NO_AION_EXTENSIONS,
+    TENANT,
     check_request,
     negotiate,
     without_reserved_metadata,
@@ -95,8 +96,8 @@ def _with_history(item: StreamItem, limit: pb.SendMessageConfiguration) -> Strea
 def _prepared(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> SendMessageRequest:
     """Check the client's message. Return the request as the store and the agent's turn receive it.
 
-    The client's reserved metadata is removed. The trace context from the headers and the caller's allowed skills are
-    added. Raises ClientError for an invalid message or extension payload.
+    The client's reserved metadata is removed. The trace context from the headers, the caller's allowed skills and the
+    tenant are added. Raises ClientError for an invalid message or extension payload.
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
@@ -109,6 +110,8 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({NO_AION_EXTENSIONS: True})
     if (allowed := context.state.get(ALLOWED_SKILLS)) is not None:
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
+    if context.tenant:
+        prepared.metadata.update({TENANT: context.tenant})
     negotiate(prepared, services.modes(services.input_modes()), context.requested_extensions)
     return prepared
 

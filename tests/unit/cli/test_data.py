@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal, owner_in
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap.operator import build_keys
@@ -24,7 +24,6 @@ from aion_core.ports import ContextKey, SystemClock, schema
 from aion_core.ports.table import Put
 from aion_core.settings import Settings
 from aion_core.stores import keys, owned
-from aion_core.web.request_context import owner_in
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation

@@ -5,11 +5,10 @@ import json
 
 import pytest
 
-from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
 from aion_core.stores import keys
-from aion_core.web.request_context import owner_in
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation

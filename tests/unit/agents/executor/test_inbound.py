@@ -105,6 +105,22 @@ async def test_request_context_contains_whole_request() -> None:
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
 
 
+async def test_executor_sees_tenant_of_anonymous_caller() -> None:
+    executor = ScriptedExecutor(_completes)
+    made = served(executor)
+    made.parts.described = {"aion_extensions": False}
+    async with http(made.parts.app()) as client:
+        body = send()
+        body["params"] |= {"tenant": "acme", "metadata": {"aion:tenant": "another", "key": 1}}
+        await client.post("/", json=body)
+        body["params"] |= {"tenant": ""}
+        await client.post("/", json=body)
+    acme, without = executor.contexts
+    assert (acme.tenant, without.tenant) == ("acme", "")
+    assert not acme.call_context.user.is_authenticated
+    assert acme.metadata == without.metadata == {"key": 1}
+
+
 async def test_executors_user_name_is_tasks_owner() -> None:
     executor = ScriptedExecutor(_completes)
     await served(executor).send()
