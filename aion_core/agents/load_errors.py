@@ -25,6 +25,8 @@ _CONFIDENTIAL = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIALS")
 """Last words in the names of environment variables with confidential values."""
 _REQUESTED = (*_CONFIDENTIAL, "ENDPOINT", "URL", "PROJECT")
 """Last words in the names of environment variables that libraries commonly require."""
+_A2A_MIGRATION = "https://github.com/a2aproject/a2a-python/blob/main/docs/migrations/v1_0/README.md"
+"""Guide of the a2a-sdk for code written for its version 0.3."""
 _LIBRARIES = ("site-packages", "dist-packages")
 _OURS = str(Path(__file__).parents[1])
 _STDLIB = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
@@ -169,6 +171,8 @@ def _import_remedy(error: BaseException, file: str, folder: Path) -> str:
     if "partially initialized" in text or "circular import" in text:
         return "The two files import each other: import one of them inside the function that uses it."
     name = error.name or ""
+    if name.startswith("a2a."):
+        return f"Fix the name. If the code was written for a2a-sdk 0.3, change it as in {_A2A_MIGRATION}"
     if isinstance(error, ModuleNotFoundError) and name:
         return _module_remedy(name, file, folder)
     if requested := re.match(r"cannot import name '(\w+)' from", text):

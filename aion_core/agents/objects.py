@@ -145,7 +145,8 @@ def _search(module: ModuleType, path: str, folder: Path, *, of_folder: bool = Fa
     instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
     classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
     own = {name: value for name, value in instances.items() if name not in imported}
-    found = _without_parts(own) or _without_parts(instances) or _without_parts(classes)
+    concrete = {name: value for name, value in classes.items() if not inspect.isabstract(value)}
+    found = next(filter(None, map(_without_parts, (own, instances, concrete, classes))), {})
     if len(found) > 1:
         raise AgentLoadError(
             f"{path} holds several agents: {', '.join(found)}",
@@ -212,10 +213,21 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
     except (Exception, SystemExit) as error:  # catch every exception, because the author's function may raise any
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
-            explained = AgentLoadError(explained.what, do=explained.do, **_definition_location(factory, folder))
+            do = _arguments_remedy(factory) if isinstance(error, TypeError) else explained.do
+            explained = AgentLoadError(explained.what, do=do, **_definition_location(factory, folder))
         raise explained from error
     # Each turn must call the factory again, because a context manager's resources belong to one turn.
     return PerTurnFactory(factory, None) if is_opened(made) and not framework_of(made) else made
+
+
+def _arguments_remedy(factory: Callable[..., Any]) -> str:
+    """Return the remedy for a class or function that cannot be called without arguments."""
+    name = getattr(factory, "__name__", "it")
+    if missing := getattr(factory, "__abstractmethods__", ()):
+        return f"Define {' and '.join(sorted(missing))} in {name}, or name another class in `path`."
+    return (
+        f"Name an instance in `path`, or a function without arguments that returns one: `def make(): return {name}(…)`."
+    )
 
 
 async def _await_value(made: Awaitable[Any]) -> Any:

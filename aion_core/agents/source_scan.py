@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -117,12 +118,15 @@ def _imports(tree: ast.Module) -> tuple[set[str], Mapping[str, str]]:
 
 def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) -> Iterator[str]:
     classes: set[str] = set()
+    abstract: set[str] = set()
     seen: set[str] = set()
     for node in _top_level(tree.body):
         if isinstance(node, ast.ClassDef):
             if any(_last(base, imported) in agent_classes() | classes for base in node.bases):
                 classes.add(node.name)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_entrypoint(node, imported):
+                if any(_has_decorator(inner, "abstractmethod", imported) for inner in node.body):
+                    abstract.add(node.name)
+        elif _has_decorator(node, "entrypoint", imported):  # of LangGraph
             seen.add(node.name)
             yield node.name
     for name, value in _assigned(tree.body):
@@ -131,13 +135,15 @@ def _agents(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) ->
             yield name
     if not seen:
         # Return the classes if there are no instances, because an executor's file may define only the class.
-        yield from (name for name in sorted(classes))
+        yield from sorted(classes - abstract)
 
 
-def _is_entrypoint(node: ast.FunctionDef | ast.AsyncFunctionDef, imported: Mapping[str, str]) -> bool:
-    """Return True if the function is an agent: it has LangGraph's `@entrypoint` decorator."""
+def _has_decorator(node: ast.stmt, name: str, imported: Mapping[str, str]) -> TypeGuard[ast.FunctionDef]:
+    """Return True if the statement defines a function with a decorator of this name."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
     decorators = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-    return any(_last(decorator, imported) == "entrypoint" for decorator in decorators)
+    return any(_last(decorator, imported) == name for decorator in decorators)
 
 
 def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: set[str], modules: set[str]) -> bool:

@@ -166,6 +166,10 @@ AGENTS = {
     "deep agent": "from deepagents import create_deep_agent\nx = create_deep_agent()",
 }
 NO_AGENTS = {
+    "an abstract executor": (
+        "from abc import abstractmethod\nfrom a2a.server.agent_execution import AgentExecutor\n"
+        "class X(AgentExecutor):\n    @abstractmethod\n    async def answer(self): ..."
+    ),
     "a regular expression": "import langgraph, re\nx = re.compile('a')",
     "a web app": "import langgraph\nfrom fastapi import FastAPI\napp = FastAPI()",
     "a main program": "from langchain.agents import create_agent\nif __name__ == '__main__':\n    x = create_agent(None)",

@@ -103,6 +103,13 @@ BROKEN = {
         "from tools_of_test import serch",
         tools_of_test="def search(): ...",
     ),
+    "executor for a2a-sdk 0.3": agent(
+        "from a2a.types import TextPart\n",
+        IMPORT + "ImportError: cannot import name 'TextPart' from 'a2a.types'",
+        "agent.py, line 1",
+        "Fix the name. If the code was written for a2a-sdk 0.3, change it as in https://github.com/a2aproject/a2a-python/",
+        "from a2a.types import TextPart",
+    ),
     "two graphs": agent(
         GRAPH + "first = builder.compile()\nsecond = builder.compile(name='second')\n",
         "agent.py holds several agents: first, second",

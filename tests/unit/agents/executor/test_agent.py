@@ -63,7 +63,19 @@ def test_executor_class_with_arguments_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(
         EXECUTOR.replace("async def execute", "def __init__(self, key): ...\n    async def execute")
     )
-    with pytest.raises(ConfigurationError, match=r"TypeError.*key"):
+    with pytest.raises(ConfigurationError, match=r"TypeError.*key.*Name an instance in `path`, or a function"):
+        load_object("agent.py", tmp_path)
+
+
+async def test_executor_class_precedes_its_abstract_base_class(tmp_path: Path) -> None:
+    base = EXECUTOR.replace("class Greeter(", "class Base(").replace("    async def cancel", "    async def _cancel")
+    made = f"{base}\n\nclass Greeter(Base):\n    async def cancel(self, context, event_queue): ...\n"
+    assert await answer(app_of(tmp_path, made, "agent.py")) == "Hello, you"
+
+
+def test_executor_class_without_cancel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(EXECUTOR.replace("async def cancel", "async def stop"))
+    with pytest.raises(ConfigurationError, match="Define cancel in Greeter, or name another class in `path`"):
         load_object("agent.py", tmp_path)
 
 
