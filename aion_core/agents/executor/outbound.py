@@ -131,6 +131,10 @@ class ExecutorOutbound:
         self._reactions = set(self._earlier)
         """Ids of earlier turns' artifacts and of this turn's reactions."""
         self._counts: Counter[str] = Counter()
+        before = request.before() or Task()
+        taken = (request.message, before.status.message, *before.history)
+        self._contents = {message.message_id: b"" for message in taken}
+        """Contents of this turn's messages by message id; empty for a message before the executor's first."""
         self._recorded = {entry.key: entry.event for entry in request.recorded if entry.key}
 
     def translate(self, event: ExecutorEvent) -> Iterator[Emission]:
@@ -168,7 +172,7 @@ class ExecutorOutbound:
     def _emissions(self, event: ExecutorEvent) -> Iterator[Emission]:
         match event:
             case Message():
-                yield Reply(_own(event), as_message=not self._uses_task)
+                yield Reply(self._own(event), as_message=not self._uses_task)
             case TaskStatusUpdateEvent():
                 yield from self._status(event.status, _metadata(event.metadata))
             case TaskArtifactUpdateEvent():
@@ -191,7 +195,7 @@ class ExecutorOutbound:
                 yield reaction_artifact(self._request, event, key, self._reactions)
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
-        message = _own(status.message) if status.HasField("message") else None
+        message = self._own(status.message) if status.HasField("message") else None
         if status.state in lifecycle.TERMINAL:
             yield Reply(message or self._reply, status.state, metadata)
         elif status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
@@ -218,7 +222,7 @@ class ExecutorOutbound:
             yield from self._artifact(artifact, append=False, last_chunk=True, metadata={})
         for message in task.history:
             if message.role != Role.ROLE_USER:
-                yield self._intermediate(_own(message), {})
+                yield self._intermediate(self._own(message), {})
         yield from self._status(task.status, _metadata(task.metadata))
 
     def _artifact(
@@ -244,6 +248,18 @@ class ExecutorOutbound:
         if not continues:
             self._opened.add(artifact.artifact_id)
         yield AgentArtifact(artifact, append, last_chunk, key, metadata)
+
+    def _own(self, message: Message) -> Message:
+        """Return a copy of the message with a message id, and without metadata keys reserved for the server.
+
+        The message gets a new id if its id belongs to another message of the task. Otherwise it would replace that
+        message in the task's history.
+        """
+        own = without_reserved_metadata(message)
+        content = _content(own)
+        if not own.message_id or self._contents.setdefault(own.message_id, content) != content:
+            own.message_id = str(uuid7())
+        return own
 
     def _intermediate(self, message: Message, metadata: dict[str, Any]) -> AgentMessage:
         """Return the emission of an intermediate message. If an earlier attempt has recorded it, use that id."""
@@ -289,13 +305,6 @@ def _opened_by_retry(request: TurnRequest) -> set[str]:
         for entry in request.recorded
         if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.append
     }
-
-
-def _own(message: Message) -> Message:
-    """Return a copy of the message, with a message id and without metadata keys reserved for the server."""
-    own = without_reserved_metadata(message)
-    own.message_id = own.message_id or str(uuid7())
-    return own
 
 
 def _content(message: Message) -> bytes:

@@ -217,6 +217,23 @@ async def test_task_and_context_ids_of_executor_events_are_overwritten() -> None
     assert all(message.context_id == "c" for message in task.history)
 
 
+async def test_executor_messages_with_equal_ids_stay_in_history() -> None:
+    """Reuse a message object, and the id of the client's message: the earlier messages do not vanish."""
+
+    async def counts(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        progress = updater.new_agent_message(text("1"))
+        await updater.start_work(progress)
+        progress.parts[0].text = "2"
+        await updater.start_work(progress)
+        answer = Message(message_id="m-1", role=Role.ROLE_AGENT, parts=text("3"))
+        await updater.start_work(answer)
+        await updater.complete(answer)
+
+    task = await served(counts).send(message_id="m-1")
+    assert [text_of(message) for message in task.history] == ["hi", "1", "2", "3"]
+    assert text_of(task.status.message) == "3"
+
+
 async def test_executors_first_task_is_merged_into_stored_task() -> None:
     """The first event of an executor may be a whole, already completed task with artifacts and history."""
 
