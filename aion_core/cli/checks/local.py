@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
 from aion_core.agents.config_sections import variable_name
+from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
 from aion_core.agents.frameworks import FRAMEWORKS
@@ -88,7 +89,8 @@ def check_config(config: Path) -> Read:
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        return None, [failed("aion.yaml", line, _FIXES[not config.is_file()]) for line in lines]
+        is_file = config.is_file() or (config / LANGGRAPH_JSON).is_file()
+        return None, [failed("aion.yaml", line, _FIXES[not is_file]) for line in lines]
     if found is not None and found.config is None:
         next_step = "Run `aion init` before you deploy: it writes an aion.yaml for secrets and callers."
         message = f"{config.resolve()} has no aion.yaml. Found there: {found.found}"
