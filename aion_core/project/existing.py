@@ -80,7 +80,10 @@ def _notes(found: Discovered) -> Iterable[str]:
         packages = " ".join(found.requirements)
         yield f"langgraph.json installs {packages}: add them to the project's dependencies (aion add {packages})"
     if found.env:
-        yield f"langgraph.json sets {', '.join(found.env)}: put them into .env, beside aion.yaml"
+        yield (
+            f"langgraph.json sets {', '.join(found.env)}: aion.yaml sets them under `environment`. If one is secret, "
+            "move its value to .env, and its name to `secrets`."
+        )
     for file in found.env_files:
         if file.resolve() != (found.folder / ".env").resolve():
             name, own = os.path.relpath(file, found.folder), found.folder / ".env"

@@ -69,7 +69,8 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     assert "langgraph.json: graph counter." in ran.output
     assert "aion add cowsay" in ran.output
     assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
-    assert "langgraph.json sets A: put them into .env" in ran.output
+    assert "langgraph.json sets A: aion.yaml sets them under `environment`." in ran.output
+    assert yaml.safe_load(Path("aion.yaml").read_text())["aion"]["environment"] == {"A": "1"}
     assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph] @ file://" in ran.output
     assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
     assert await served(Path.cwd()) == "Your message has 2 words."
