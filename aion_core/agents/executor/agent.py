@@ -99,7 +99,7 @@ class ExecutorAgent:
         finally:
             if not work.done():
                 await self._stop(work, request, context, ended=outbound.ending is not None)
-            queue.close()
+            queue.end()
 
     def _check_restart(self, request: TurnRequest) -> None:
         """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart."""
@@ -139,7 +139,7 @@ class ExecutorAgent:
             # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
             # state.
             closed = RecordingQueue()
-            closed.close()
+            closed.end()
             await self._executor.cancel(context, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)

@@ -63,7 +63,9 @@ class RecordingQueue(EventQueue):
             return
         if self._closed:
             level = logging.DEBUG if self._warned else logging.WARNING
-            logger.log(level, "The turn is over: a %s of its executor is dropped.", type(event).__name__)
+            logger.log(
+                level, "The queue of this turn is closed: a %s of its executor is dropped.", type(event).__name__
+            )
             self._warned = True
             # Yield to other asyncio tasks, because the executor may send events in an endless loop.
             await asyncio.sleep(0)
@@ -93,8 +95,12 @@ class RecordingQueue(EventQueue):
         """Return True after the turn has ended. The SDK's queue has the same method."""
         return self._closed
 
-    def close(self) -> None:
-        """Close the queue: release the waiting senders, and drop all later events."""
+    async def close(self, immediate: bool = False) -> None:
+        """Drop all later events. An executor may await this method, as under the SDK's server."""
+        self._closed = True
+
+    def end(self) -> None:
+        """Close the queue after the turn: release the waiting senders, and drop all later events."""
         self._closed = True
         for entry in self._entries:
             entry.set_recorded()

@@ -151,6 +151,21 @@ async def test_executor_events_after_end_of_turn_are_dropped() -> None:
     assert [artifact.artifact_id for artifact in second.artifacts] == ["a"], "nor in the next turn"
 
 
+async def test_executor_may_close_its_queue() -> None:
+    """Check that the events before the call are recorded, and later events are dropped."""
+
+    async def closes(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        early = asyncio.create_task(updater.add_artifact(text("early"), "early"))
+        await asyncio.sleep(0)
+        await queue.close()  # type: ignore[attr-defined]
+        await updater.add_artifact(text("late"), "late")
+        await early
+
+    task = await served(closes).send()
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert [artifact.artifact_id for artifact in task.artifacts] == ["early"]
+
+
 async def test_turns_of_one_executor_run_concurrently() -> None:
     both = asyncio.Barrier(2)
 
