@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
+from copy import copy
 from typing import Any
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -25,6 +26,7 @@ from aion_core.authoring.context import aion_context_set
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
 from aion_core.ports import AfterCrash, Agent, Emission, TaskKey, TaskStore, TurnRequest
 from aion_core.protocol.types import TaskState
+from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +133,8 @@ class ExecutorAgent:
     async def _call_cancel(self, request: TurnRequest, context: RequestContext) -> None:
         """Call the executor's `cancel()` if the client has canceled the task."""
         try:
-            head = await self._tasks.head(TaskKey(request.context.owner, request.task.id))
-            if head is None or head.state != TaskState.TASK_STATE_CANCELED:
+            log = await self._tasks.log(TaskKey(request.context.owner, request.task.id))
+            if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
                 # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
                 # another process holds its lease.
                 return
@@ -140,7 +142,10 @@ class ExecutorAgent:
             # state.
             closed = RecordingQueue()
             closed.end()
-            await self._executor.cancel(context, closed)
+            # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
+            canceling = copy(context)
+            canceling.current_task = lifecycle.fold(log.events[:-1] or log.events)
+            await self._executor.cancel(canceling, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)
         except Exception:

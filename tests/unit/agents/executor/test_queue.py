@@ -218,7 +218,12 @@ async def test_executors_cancel_is_called_before_execute_stops(sending: bool) ->
     task, made = await cancel_while(executor, begun)
     assert task.status.state == TaskState.TASK_STATE_CANCELED
     assert order == ["cancel", "canceled", "stopped"]
-    assert [context.task_id for context in executor.canceled] == [task.id]
+    (canceling,) = executor.canceled
+    assert canceling.current_task is not None
+    assert (canceling.task_id, canceling.current_task.id) == (task.id, task.id)
+    assert canceling.current_task.status.state == TaskState.TASK_STATE_WORKING
+    assert canceling.current_task.artifacts == task.artifacts
+    assert executor.contexts[0].current_task is None, "execute() keeps its own context"
     assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
