@@ -2,7 +2,7 @@
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,15 +169,22 @@ class ChatSession:
         message = Message(
             message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, context_id=self.context_id, task_id=self.task_id
         )
-        events = self._client.send_message(SendMessageRequest(message=message))
-        async for answer in self._followed(events, Answer()):
+        request = SendMessageRequest(message=message)
+        async for answer in self._followed(lambda: self._client.send_message(request), Answer()):
             yield answer
 
-    async def _followed(self, events: AsyncIterator["StreamResponse"], answer: Answer) -> AsyncIterator[Answer]:
-        """Yield the answer received so far after each event. After a lost connection, subscribe to the task again."""
+    async def _followed(
+        self, begin: Callable[[], AsyncIterator["StreamResponse"]], answer: Answer
+    ) -> AsyncIterator[Answer]:
+        """Yield the answer received so far after each event.
+
+        After a lost connection, subscribe to the task again. If the task's id is not known yet, call `begin` again: the
+        server recognises the repeated message.
+        """
+        import httpx
         from a2a.client.errors import A2AClientError
 
-        failures = 0
+        events, failures = begin(), 0
         while True:
             try:
                 async for event in events:
@@ -188,12 +195,13 @@ class ChatSession:
                     break
             except A2AClientError as error:
                 failures += 1
-                if not _is_lost(error) or not answer.task_id:
+                never_connected = failures == 1 and isinstance(error.__cause__, httpx.ConnectError)
+                if not _is_lost(error) or (never_connected and not answer.task_id):
                     raise
                 if failures == RECONNECTS:
                     raise click.ClickException(f"The connection is lost: {error}") from error
             await asyncio.sleep(RECONNECT_SECONDS)
-            events = self._rest_of(answer.task_id)
+            events = self._rest_of(answer.task_id) if answer.task_id else begin()
         self.task_id = answer.task_id if answer.question else ""
 
     async def open_task(self) -> str:
@@ -207,7 +215,7 @@ class ChatSession:
 
     async def resume(self, task_id: str) -> AsyncIterator[Answer]:
         """Subscribe to an earlier task and yield the answer so far after each event. Raises the errors of `say`."""
-        async for answer in self._followed(self._rest_of(task_id), Answer(task_id=task_id)):
+        async for answer in self._followed(lambda: self._rest_of(task_id), Answer(task_id=task_id)):
             yield answer
 
     async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:

@@ -3,7 +3,9 @@
 import io
 from pathlib import Path
 
+import httpx
 import pytest
+from a2a.client import ClientConfig, ClientFactory
 from a2a.types import (
     Artifact,
     Message,
@@ -19,8 +21,10 @@ from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
 from aion_core.cli.chat import PlainPrinter, choices_of, described, document, markdown_of, printable, saved_files
-from aion_core.cli.chat_session import Answer
+from aion_core.cli.chat_session import Answer, ChatSession
 from aion_core.protocol.types import STREAM_DELTA_ID
+from tests.support.agents.scripted import GatedAgent
+from tests.support.service import parts
 
 
 def chunk(text: str, *, append: bool = True) -> StreamResponse:
@@ -154,3 +158,29 @@ def test_choices_are_read_from_question_data(data: dict[str, object], choices: l
     part = ParseDict({"data": data}, Part())
     assert choices_of(Answer(question=True, parts={"1": part})) == choices
     assert choices_of(Answer(parts={"1": part})) == []
+
+
+class LossyTransport(httpx.ASGITransport):
+    """Transport that loses the response of the first request."""
+
+    requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        response = await super().handle_async_request(request)
+        if self.requests == 1:
+            raise httpx.ReadError("The connection is broken.")
+        return response
+
+
+async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose the connection before the task's id arrives: the agent runs once, and its answer arrives."""
+    monkeypatch.setattr("aion_core.cli.chat_session.RECONNECT_SECONDS", 0)
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(agent)
+    async with httpx.AsyncClient(transport=LossyTransport(made.app())) as client:
+        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        answers = [answer async for answer in session.say([Part(text="hi")])]
+    assert answers[-1].shown == "answer to hi"
+    assert agent.asked == ["hi"]
