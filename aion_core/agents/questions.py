@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, utf8
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 
@@ -30,7 +30,7 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
     for question in questions:
-        parts = [Part(text=question.text), *([question.data] if question.data is not None else [])]
+        parts = [Part(text=utf8(question.text)), *([question.data] if question.data is not None else [])]
         for part in parts if len(questions) > 1 else ():
             part.metadata.update({INTERRUPT_ID: question.id})
         message.parts.extend(parts)
@@ -42,4 +42,4 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
 
 def _listed(question: Question) -> dict[str, Any]:
     schema = {"schema": dict(question.schema)} if question.schema else {}
-    return {"id": question.id, "text": question.text, **schema}
+    return {"id": question.id, "text": utf8(question.text), **schema}

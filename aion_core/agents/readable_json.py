@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from aion_core.errors import AgentFailed
-from aion_core.protocol.types import Part, to_json
+from aion_core.protocol.types import Part, to_json, utf8
 
 MAX_LEVELS = 49
 """Maximum number of nested objects and lists in data. protobuf nests at most 100 messages, two for each of them."""
@@ -89,7 +89,7 @@ def _portable(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return utf8(value)
     if isinstance(value, dict):
         return {_portable(key): _portable(item) for key, item in value.items()}
     if isinstance(value, list):

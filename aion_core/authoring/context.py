@@ -169,7 +169,7 @@ class Thread:
             text = content if isinstance(content, str) else await self._stream(content, message_id, target)
             if not text:
                 return
-            message = a2a.Message(message_id=message_id, parts=[a2a.Part(text=text)])
+            message = a2a.Message(message_id=message_id, parts=[a2a.Part(text=a2a.utf8(text))])
         else:
             message = without_reserved_metadata(_message(content))
             message.message_id = message.message_id or self.sink.next_message_id()

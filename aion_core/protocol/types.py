@@ -166,6 +166,20 @@ EPHEMERAL_ID, EPHEMERAL_NAME = "aion:ephemeral-message", "Ephemeral Message"
 """Id and name of an artifact that Aion's clients display briefly and do not store."""
 
 
+# ── Text ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def utf8(text: str) -> str:
+    """Join the halves of surrogate pairs, and replace lone halves by question marks, because UTF-8 cannot encode them.
+
+    A model may split a pair between two chunks, or end its text with half a pair.
+    """
+    if text.isascii():
+        return text
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return joined.encode("utf-8", "replace").decode()
+
+
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 M = TypeVar("M", bound="BaseModel")

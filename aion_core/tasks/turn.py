@@ -41,6 +41,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     require_json,
     typing_event,
+    utf8,
 )
 from aion_core.tasks import lifecycle, replies
 from aion_core.tasks.broadcast import PAGE_CHARACTERS, DeltaWriter, EventBroadcast
@@ -268,6 +269,7 @@ class TurnExecution:
 
     async def fail(self, reason: str, *, run_next: bool) -> None:
         """End the task as failed, with the reason as its message, and release the lease."""
+        reason = utf8(reason)
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
         await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
 

@@ -357,7 +357,7 @@ class AdkOutbound:
                 if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
                     # Complete the message here, because a custom agent may stream its text without a complete event.
                     stream = self._end_stream((branch, name))
-                    message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[Part(text=text)])
+                    message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[part_of(text)])
                     yield from self._complete(CompleteMessage(stream, message, stream))
             case ReplyChunk():
                 speaker = speaker_of(call.message_id, agent=call.agent, branch=call.branch)
@@ -402,7 +402,7 @@ class AdkOutbound:
         """Return the text of the last stream without a complete event, as a message; None without such a stream."""
         if (last := next(reversed(self._streamed), None)) is None:
             return None
-        return Message(role=Role.ROLE_AGENT, message_id=last, parts=[Part(text="".join(self._streamed[last]))])
+        return Message(role=Role.ROLE_AGENT, message_id=last, parts=[part_of("".join(self._streamed[last]))])
 
     def _key(self, site: str) -> str:
         """Return the idempotency key of a helper call, made of its call site and its number at this site."""

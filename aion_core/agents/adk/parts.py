@@ -9,7 +9,7 @@ from aion_core.agents.inbound import text_of
 from aion_core.agents.readable_json import json_part
 from aion_core.ports import TurnRequest
 from aion_core.protocol.message_rules import guessed_type
-from aion_core.protocol.types import Part, to_json
+from aion_core.protocol.types import Part, to_json, utf8
 
 OCTET_STREAM = "application/octet-stream"
 
@@ -72,12 +72,12 @@ def visible_text(parts: Iterable[genai.Part]) -> str:
 
 def part_of(value: object) -> Part:
     """Return a text part for a text, and a data part for another value. Raises AgentFailed, see `json_part`."""
-    return Part(text=value) if isinstance(value, str) else json_part(value)
+    return Part(text=utf8(value)) if isinstance(value, str) else json_part(value)
 
 
 def _a2a_part(part: genai.Part) -> Part | None:
     if part.text:
-        return Part(text=part.text)
+        return Part(text=utf8(part.text))
     if part.inline_data is not None and part.inline_data.data:
         blob = part.inline_data
         return Part(raw=blob.data, media_type=blob.mime_type or OCTET_STREAM, filename=blob.display_name or "")

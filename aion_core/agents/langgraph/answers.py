@@ -21,11 +21,10 @@ from aion_core.agents.langgraph.content import (
     data_part,
     has_content,
     message_of,
-    utf8,
 )
 from aion_core.agents.langgraph.thread import STRUCTURED, as_messages, messages_of, updates_in
 from aion_core.errors import AgentFailed
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, utf8
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Message, Part, Role, to_json
+from aion_core.protocol.types import Message, Part, Role, to_json, utf8
 
 logger = logging.getLogger(__name__)
 
@@ -136,11 +136,6 @@ def sent_data(value: Any) -> Part | None:
     except AgentFailed as error:
         logger.warning("%s", error)
         return None
-
-
-def utf8(text: str) -> str:
-    """Replace lone surrogates in the text by question marks, because UTF-8 cannot encode them."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _media_part(block: Any) -> Part | None:

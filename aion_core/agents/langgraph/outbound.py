@@ -21,7 +21,7 @@ from aion_core.agents.langgraph.answers import (
     GraphAnswer,
     ReturnedMessages,
 )
-from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of, utf8
+from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of
 from aion_core.agents.langgraph.model_streams import ModelStreams, is_internal
 from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
 from aion_core.agents.outbound import (
@@ -47,7 +47,7 @@ from aion_core.authoring.context import Thread
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.ports import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Emission, Reply, TurnRequest
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, utf8
 
 logger = logging.getLogger(__name__)
 
@@ -359,7 +359,7 @@ class LangGraphOutbound:
     def _streamed_text(self) -> Message | None:
         """Return the text of the last model call, of this process or an earlier one, as a message."""
         message_id, text = self._model_streams.last_text()
-        message = Message(role=Role.ROLE_AGENT, parts=[Part(text=text or self._earlier)])
+        message = Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(text or self._earlier))])
         if text and not self._emitted.has_other(message_id, message):
             message.message_id = message_id
         return message if text or self._earlier else None

@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import Artifact, Part, require_json, to_json, v03_json
+from aion_core.protocol.types import Artifact, Part, require_json, to_json, utf8, v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 
@@ -66,3 +66,12 @@ def test_number_in_data_part_keeps_its_value(number: float) -> None:
     assert str(part["data"]) == "-0.0" if str(number) == "-0.0" else True
     is_whole = number == int(number) and abs(number) < 2**53 and str(number) != "-0.0"
     assert isinstance(part["data"], int) == is_whole
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("é 😀", "é 😀"), ("\ud83d\ude00", "😀"), ("cut \ud83d", "cut ?"), ("\ude00\ud83d\ud83d\ude00", "??😀")],
+    ids=ascii,
+)
+def test_halves_of_surrogate_pairs_are_joined_or_replaced(text: str, expected: str) -> None:
+    assert utf8(text) == expected

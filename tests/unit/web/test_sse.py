@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import uuid4
@@ -227,6 +228,19 @@ async def test_unprintable_agent_error_still_fails_the_task() -> None:
         answer = await client.post("/", json=send(method="message/send"))
     said = answer.json()["result"]["metadata"]["error"]
     assert said == "Unprintable: the agent could not finish this turn."
+
+
+async def test_agent_error_with_half_surrogate_pair_fails_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    class FailsWithHalf(Scripted):
+        async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+            raise ValueError("half \ud83d")
+            yield
+
+    caplog.set_level(logging.CRITICAL, "aion_core.tasks.runner")  # pytest-xdist cannot transport a log with half a pair
+    made = parts(FailsWithHalf(), reveal_errors=True)
+    async with asyncio.timeout(20), http(made.app()) as client:
+        answer = await client.post("/", json=send(method="message/send"))
+    assert answer.json()["result"]["metadata"]["error"].endswith("half ?")
 
 
 async def test_agent_without_reply_completes_without_message() -> None:

@@ -2,16 +2,22 @@
 
 import base64
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
 from google.genai import types as genai
 
+from aion.adk import get_aion_context
 from tests.support.adk import (
     answer_text,
     ask,
     ask_parts,
+    call,
+    content,
     scripted_model,
     served,
     text_event,
@@ -97,3 +103,33 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
         {"data": {"executableCode": {"code": "1+1", "language": "PYTHON"}}},
         {"data": {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}},
     ]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        text_event("half \ud83d"),
+        text_event("half \ud83d", partial=True),
+        Event(author="root", output="half \ud83d"),
+        Event(
+            author="root",
+            content=content(call("ask", "call-1", question="half \ud83d")),
+            long_running_tool_ids={"call-1"},
+        ),
+    ],
+    ids=["message", "streamed text", "output", "question"],
+)
+async def test_half_surrogate_pair_becomes_question_mark(event: Event) -> None:
+    async with http(parts(served(yielding_agent(event))).app()) as client:
+        assert answer_text(await ask(client, "SendMessage")) == "half ?"
+
+
+async def test_reply_with_half_surrogate_pair_is_sent() -> None:
+    class Replies(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            await get_aion_context().thread.reply("half \ud83d")
+            return
+            yield
+
+    async with http(parts(served(Replies(name="root"))).app()) as client:
+        assert answer_text(await ask(client, "SendMessage")) == "half ?"
