@@ -329,9 +329,12 @@ class TaskRunner:
             logger.exception("The agent failed after its end.")
 
     def _reason(self, error: Exception) -> str:
-        """Return the error text for the client after an agent's failure: the error's class and a fixed sentence."""
+        """Return the error text for the client after an agent's failure: the error's class and a fixed sentence.
+
+        The notes of an AgentFailed contain a text of the agent's code or model, so they are revealed only in development.
+        """
         if isinstance(error, AgentFailed):
-            return str(error)
+            return " ".join([str(error), *(getattr(error, "__notes__", ()) if self._reveal_errors else ())])
         reason = f"{type(error).__name__}: the agent could not finish this turn."
         if not self._reveal_errors:
             return reason

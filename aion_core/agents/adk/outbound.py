@@ -14,7 +14,7 @@ from google.genai import types as genai
 from msgspec import Struct
 from uuid_utils import uuid7
 
-from aion_core.agents.adk.parts import a2a_parts, file_parts, part_of, visible_text
+from aion_core.agents.adk.parts import a2a_parts, file_parts, part_of, tool_results, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
 from aion_core.agents.adk.thread import outbox_of_event
 from aion_core.agents.inbound import thread_history
@@ -41,7 +41,7 @@ from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
-from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskStatusUpdateEvent
+from aion_core.protocol.types import Artifact, Message, Role, Task, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
@@ -272,7 +272,7 @@ class AdkOutbound:
         outbox = _merged(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             yield from self._emit_last()
-            raise AgentFailed(f"The model gave no answer: {self._failure.error_code}.")
+            raise _failed(self._failure)
         left = TurnOutput(
             buffered=self._messages.reply,
             outbox=outbox,
@@ -300,7 +300,8 @@ class AdkOutbound:
                 speaker = speaker_of(message_id, agent=event.author, branch=event.branch or "")
                 yield from self._flow(self._streams.add(Chunk(text, message_id, speaker=speaker)))
             return
-        stream = self._end_stream(agent) if parts or event.error_code else ""
+        has_failed = bool(event.error_code or event.error_message)
+        stream = self._end_stream(agent) if parts or has_failed else ""
         if (outbox := outbox_of_event(event)) is not None:
             # End the event's stream without a message, because an outbox replaces the content of its event.
             yield from self._complete(CompleteMessage(stream, None, event.id))
@@ -308,12 +309,12 @@ class AdkOutbound:
             self._outboxes.append(outbox)
             self._failure = None
             return
-        if event.error_code and not parts:
-            # Abort the stream of the failed model call, because an incomplete text is not an answer.
+        if has_failed and not parts:
+            # Abort the stream of the failed call, because an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
         message = None
-        if visible := a2a_parts(parts) or _tool_results(event):
+        if visible := a2a_parts(parts) or tool_results(event):
             self._failure = self._output = None
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
         elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
@@ -412,15 +413,14 @@ class AdkOutbound:
         return f"{self._request.turn.id}/{site}/{self._counts[site]}"
 
 
-def _tool_results(event: Event) -> list[Part]:
-    """Return results of tools with `skip_summarization` as A2A parts, because ADK sends such results to the client."""
-    actions = event.actions
-    waits = actions.requested_auth_configs or actions.requested_tool_confirmations
-    if not actions.skip_summarization or actions.escalate or waits:
-        return []
-    results = [response.response for response in event.get_function_responses() if response.response]
-    # Unwrap a result without a dict, because ADK puts such a result into a dict with the key `result`.
-    return [part_of(result["result"] if list(result) == ["result"] else result) for result in results]
+def _failed(event: Event) -> AgentFailed:
+    """Return the error of an event without content that reports a failure, with the event's own message as a note."""
+    code = event.error_code
+    text = f"The model gave no answer: {code}." if code else f"The agent {event.author!r} gave no answer."
+    error = AgentFailed(text)
+    if event.error_message:
+        error.add_note(event.error_message)
+    return error
 
 
 def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 
+from google.adk.events import Event
 from google.genai import types as genai
 
 from aion_core.agents.inbound import text_of
@@ -73,6 +74,17 @@ def visible_text(parts: Iterable[genai.Part]) -> str:
 def part_of(value: object) -> Part:
     """Return a text part for a text, and a data part for another value. Raises AgentFailed, see `json_part`."""
     return Part(text=utf8(value)) if isinstance(value, str) else json_part(value)
+
+
+def tool_results(event: Event) -> list[Part]:
+    """Return results of tools with `skip_summarization` as A2A parts, because ADK sends such results to the client."""
+    actions = event.actions
+    waits = actions.requested_auth_configs or actions.requested_tool_confirmations
+    if not actions.skip_summarization or actions.escalate or waits:
+        return []
+    results = [response.response for response in event.get_function_responses() if response.response]
+    # Unwrap a result without a dict, because ADK puts such a result into a dict with the key `result`.
+    return [part_of(result["result"] if list(result) == ["result"] else result) for result in results]
 
 
 def _a2a_part(part: genai.Part) -> Part | None:

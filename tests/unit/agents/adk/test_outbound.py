@@ -260,6 +260,16 @@ async def test_model_error_fails_the_turn(dialect: str) -> None:
     assert "secret" not in str(task)
 
 
+@pytest.mark.parametrize(("reveals", "reason"), [(False, ""), (True, " Cannot reach https://example.org.")])
+async def test_error_message_without_code_fails_the_turn(reveals: bool, reason: str) -> None:
+    """Yield such an event, as ADK's RemoteA2aAgent does if it cannot reach its agent."""
+    event = Event(author="remote", error_message="Cannot reach https://example.org.")
+    async with http(parts(served(yielding_agent(event)), reveal_errors=reveals).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert answer_text(task) == f"The agent 'remote' gave no answer.{reason}"
+
+
 async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
     """The model fails after half an answer: this half is not returned as the answer."""
     root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
