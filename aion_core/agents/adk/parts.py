@@ -14,6 +14,9 @@ from aion_core.protocol.types import Part, to_json, utf8
 
 OCTET_STREAM = "application/octet-stream"
 
+DATA_START, DATA_END = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
+"""Tags around the JSON of an A2A data part that ADK has received from another agent. ADK passes it on as a text file."""
+
 
 def content_of(request: TurnRequest) -> genai.Content:
     """Convert a turn's message to ADK content.
@@ -91,8 +94,10 @@ def _a2a_part(part: genai.Part) -> Part | None:
     if part.text:
         return Part(text=utf8(part.text))
     if part.inline_data is not None and part.inline_data.data:
-        blob = part.inline_data
-        return Part(raw=blob.data, media_type=blob.mime_type or OCTET_STREAM, filename=blob.display_name or "")
+        blob, content = part.inline_data, part.inline_data.data
+        if (data := _received_data(content)) is not None:
+            return data
+        return Part(raw=content, media_type=blob.mime_type or OCTET_STREAM, filename=blob.display_name or "")
     if part.file_data is not None and part.file_data.file_uri:
         file = part.file_data
         return Part(url=file.file_uri, media_type=file.mime_type or "", filename=file.display_name or "")
@@ -101,6 +106,16 @@ def _a2a_part(part: genai.Part) -> Part | None:
     if part.code_execution_result is not None:
         return json_part({"codeExecutionResult": part.code_execution_result.model_dump(mode="json", exclude_none=True)})
     return None
+
+
+def _received_data(content: bytes) -> Part | None:
+    """Return the data part that ADK has wrapped in a text file, or None for any other file."""
+    if not (content.startswith(DATA_START) and content.endswith(DATA_END)):
+        return None
+    try:
+        return json_part(json.loads(content[len(DATA_START) : -len(DATA_END)]))
+    except ValueError:
+        return None
 
 
 def _mime_type(part: Part) -> str:

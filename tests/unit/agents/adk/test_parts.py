@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from a2a.types import Part
+from google.adk.a2a.converters.part_converter import convert_a2a_part_to_genai_part
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events import Event
 from google.genai import types as genai
+from google.protobuf.json_format import ParseDict
 
 from aion.adk import get_aion_context
+from aion_core.agents.adk.parts import DATA_END, DATA_START
 from tests.support.adk import (
     answer_text,
     ask,
@@ -133,3 +137,19 @@ async def test_reply_with_half_surrogate_pair_is_sent() -> None:
 
     async with http(parts(served(Replies(name="root"))).app()) as client:
         assert answer_text(await ask(client, "SendMessage")) == "half ?"
+
+
+async def test_data_part_of_remote_agent_reaches_client_as_data(dialect: str) -> None:
+    """Receive data from a RemoteA2aAgent: ADK's converter wraps the data in a text file."""
+    received = convert_a2a_part_to_genai_part(ParseDict({"data": {"price": 3, "of": ["a"]}}, Part()))
+    assert isinstance(received, genai.Part)
+    async with http(parts(served(yielding_agent(text_event(parts=[received])))).app()) as client:
+        task = await ask(client, dialect)
+    assert [part.get("data") for part in task["status"]["message"]["parts"]] == [{"price": 3, "of": ["a"]}]
+
+
+async def test_tagged_file_without_json_stays_a_file() -> None:
+    file = genai.Part(inline_data=genai.Blob(mime_type="text/plain", data=DATA_START + b"{" + DATA_END))
+    async with http(parts(served(yielding_agent(text_event(parts=[file])))).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert [part["mediaType"] for part in task["status"]["message"]["parts"]] == ["text/plain"]
