@@ -294,7 +294,8 @@ def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
             text = given.strip()
             fields = {"authResponseUri": text} if "://" in text else {"accessToken": text}
         return {"authType": kind, "oauth2": {**known, **fields}}
-    text = given.strip() if isinstance(given, str) else str(next(iter(fields.values()), ""))
+    value = given if isinstance(given, str) else next(iter(fields.values()), None)
+    text = value.strip() if isinstance(value, str) else ""
     if not text:
         raise InvalidResumeInput(_INVALID_CREDENTIAL)
     if kind == "apiKey":

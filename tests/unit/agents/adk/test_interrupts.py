@@ -472,11 +472,14 @@ async def test_requested_credential_reaches_the_tool(
     assert "the-client-secret" not in caplog.text
 
 
-async def test_invalid_credential_repeats_credential_request(dialect: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "given"), [("oauth2", {"authType": "nothing-we-know"}), ("apiKey", {"key": {"not": "a text"}})]
+)
+async def test_invalid_credential_repeats_credential_request(dialect: str, kind: str, given: Any) -> None:
     used: list[str | None] = []
-    async with http(parts(served(calendar("oauth2", used))).app()) as client:
+    async with http(parts(served(calendar(kind, used))).app()) as client:
         question = await ask(client, dialect)
-        again = await answer(client, dialect, question, {"authType": "nothing-we-know"})
+        again = await answer(client, dialect, question, given)
         assert state(again) == "AUTH_REQUIRED"
         assert str(answer_text(again)).startswith("That is not a credential.")
         done = await answer(client, dialect, question, "the-user-token", message_id="m-3")
