@@ -28,6 +28,9 @@ CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
 """ADK's error code of an event that answers the calls of an abandoned invocation."""
 
+NODE_CONFIRMATION = "wf_tool_confirmation:"
+"""Beginning of the id of a `RequestInput` by which ADK requests the confirmation of a workflow node."""
+
 _DEFAULT_HINT = "Please approve or reject the tool call "
 """Beginning of ADK's default confirmation hint. The hint names ADK's types, so users do not see it."""
 
@@ -83,7 +86,7 @@ def resume_contents(request: TurnRequest, question: Message, calls: Sequence[Pen
     branches: dict[str | None, list[genai.Part]] = {}
     for each in calls:
         if each.id in answers:
-            response = _response(each.call, answers[each.id])
+            response = _response(_request(each.call), answers[each.id])
             answered = genai.FunctionResponse(id=each.id, name=each.call.name, response=response)
             branches.setdefault(each.event.branch, []).append(genai.Part(function_response=answered))
     return [genai.Content(role="user", parts=parts) for parts in branches.values()]
@@ -145,6 +148,25 @@ def _waiting_tasks(events: Sequence[Event]) -> set[str | None]:
     return waiting
 
 
+def _request(call: genai.FunctionCall) -> genai.FunctionCall:
+    """Return the call; convert a workflow node's request for confirmation to the form of a tool's request."""
+    if not (call.id or "").startswith(NODE_CONFIRMATION):
+        return call
+    args = call.args or {}
+    payload = args.get("payload") or {}
+    wanted = {"hint": args.get("message"), "payload": payload.get("confirmation_payload")}
+    original = {"name": payload.get("tool_name"), "args": _without_none(payload.get("args"))}
+    confirmation = {"originalFunctionCall": original, "toolConfirmation": wanted}
+    return genai.FunctionCall(id=call.id, name="adk_request_confirmation", args=confirmation)
+
+
+def _without_none(value: Any) -> Any:
+    """Return the value without None in its dicts. Most fields of a Content, the input of a first node, are None."""
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
+
+
 def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
     match call.name:
         case "adk_request_confirmation":
@@ -202,10 +224,11 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 def _question(pending: PendingCall) -> Question:
     """Return what a pending function call asks the client: its id, a text, data, and the schema of the answer."""
-    text, data = _prompt(pending.call)
-    args = pending.call.args or {}
-    schema = _confirmation_schema(args) if pending.call.name == "adk_request_confirmation" else None
-    if pending.call.name == "adk_request_input":
+    call = _request(pending.call)
+    text, data = _prompt(call)
+    args = call.args or {}
+    schema = _confirmation_schema(args) if call.name == "adk_request_confirmation" else None
+    if call.name == "adk_request_input":
         schema = args.get("responseSchema") or args.get("response_schema")
     return Question(pending.id, text, json_part(data) if data else None, schema)
 

@@ -12,14 +12,27 @@ from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
-from google.adk.events import RequestInput
+from google.adk.events import Event, RequestInput
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import FunctionNode
 from pydantic import BaseModel
 
-from tests.support.adk import answer_text, ask, ask_parts, call, history, llm_agent, scripted_model, served, texts
+from tests.support.adk import (
+    answer_text,
+    ask,
+    ask_parts,
+    call,
+    content,
+    history,
+    llm_agent,
+    scripted_model,
+    served,
+    texts,
+    yielding_agent,
+)
 from tests.support.service import http, parts, send
 
 
@@ -167,6 +180,17 @@ async def test_tool_call_of_canceled_interrupt_gets_a_result(dialect: str) -> No
     ]
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("input", "INPUT_REQUIRED"), ("auth", "AUTH_REQUIRED")])
+async def test_question_of_remote_agent_is_passed_on(dialect: str, kind: str, expected: str) -> None:
+    """Ask as a RemoteA2aAgent does whose agent waits for input or a credential."""
+    asked = call(f"mock_function_call_for_required_user_{kind}", "call-1", **{f"{kind}_required": "Which day?"})
+    event = Event(author="root", content=content(asked), long_running_tool_ids={"call-1"})
+    async with http(parts(served(yielding_agent(event))).app()) as client:
+        question = await ask(client, dialect)
+    assert state(question) == expected
+    assert question["status"]["message"]["parts"][0]["text"] == "Which day?"
+
+
 @pytest.mark.parametrize("nested", [False, True])
 async def test_task_mode_sub_agent_receives_answer_to_its_question(dialect: str, nested: bool) -> None:
     """While the agent asks the user, its parent's call stays open, so the agent gets the user's next message."""
@@ -292,6 +316,23 @@ async def test_answer_without_decision_repeats_confirmation_request(dialect: str
         assert len(model.seen) == 1
         done = await answer(client, dialect, question, "ok", message_id="m-3")
     assert (state(done), paid) == ("COMPLETED", [5])
+
+
+@pytest.mark.parametrize(("decision", "expected"), [("Yes.", [7]), ({"confirmed": True}, [7]), ("no", [])])
+async def test_workflow_node_runs_only_after_confirmation(dialect: str, decision: Any, expected: list[int]) -> None:
+    def transfer(node_input: Any) -> str:
+        paid.append(7)
+        return "paid"
+
+    node = FunctionNode(func=transfer, name="transfer", require_confirmation=True, rerun_on_resume=True)
+    async with http(parts(served(Workflow(name="root", edges=[("START", node)]))).app()) as client:
+        question = await ask(client, dialect)
+        assert str(answer_text(question)).startswith("May the agent call transfer(node_input=")
+        assert data(question)[0]["args"]["node_input"] == {"role": "user", "parts": [{"text": "hi"}]}
+        again = await answer(client, dialect, question, "perhaps")
+        assert (state(again), paid) == ("INPUT_REQUIRED", [])
+        done = await answer(client, dialect, again, decision, message_id="m-3")
+    assert (state(done), paid) == ("COMPLETED", expected)
 
 
 async def test_parallel_interrupts_are_answered_one_by_one(dialect: str) -> None:

@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+from google.adk.a2a.converters import to_adk_event
 from google.adk.agents import LlmAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.events import Event
@@ -14,6 +15,7 @@ from google.adk.utils import _function_call_names as names
 from google.adk.workflow._errors import WorkflowDataError
 from google.adk.workflow._node_status import NodeStatus
 from google.adk.workflow.utils import _rehydration_utils as rehydration
+from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrupt_id
 from google.genai import types as genai
 
 from aion_core.agents.adk import interrupts, thread
@@ -52,6 +54,8 @@ def test_adk_names_of_interrupt_calls_are_unchanged() -> None:
     assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
     assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
+    assert to_adk_event.MOCK_FUNCTION_CALL_FOR_REQUIRED_USER_AUTH == interrupts.REMOTE_CREDENTIAL
+    assert confirmation_interrupt_id("root@1") == f"{interrupts.NODE_CONFIRMATION}root@1"
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
     event = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
     assert extract_event_interrupt_ids(event) == {each.id for each in interrupts.pending_calls([event])} == {"c"}
