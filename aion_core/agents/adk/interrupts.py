@@ -30,6 +30,8 @@ ABORTED = "INVOCATION_ABORTED"
 
 NODE_CONFIRMATION = "wf_tool_confirmation:"
 """Beginning of the id of a `RequestInput` by which ADK requests the confirmation of a workflow node."""
+REMOTE_CREDENTIAL = "mock_function_call_for_required_user_auth"
+"""Name of the call by which ADK's RemoteA2aAgent passes on a remote agent's request for a credential."""
 
 _DEFAULT_HINT = "Please approve or reject the tool call "
 """Beginning of ADK's default confirmation hint. The hint names ADK's types, so users do not see it."""
@@ -69,7 +71,7 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
     The message begins with `error`, the reason for refusing the client's earlier answer, if there is one.
     """
     message = question_message([_question(each) for each in calls], error=error)
-    wants_credential = any(each.call.name == CREDENTIAL for each in calls)
+    wants_credential = any(each.call.name in (CREDENTIAL, REMOTE_CREDENTIAL) for each in calls)
     return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )
@@ -251,8 +253,12 @@ def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
             data = {key: args[key] for key in ("payload", "responseSchema", "response_schema") if args.get(key)}
             return str(args.get("message") or "An answer is needed."), data
         case _:
-            own = next((args[key] for key in ("prompt", "question") if isinstance(args.get(key), str)), "")
+            own = next((args[key] for key in _QUESTIONS if isinstance(args.get(key), str)), "")
             return own or f"{_call_text(call.name, args)} waits for its result.", {"name": call.name, "args": args}
+
+
+_QUESTIONS = ("prompt", "question", "input_required", "auth_required")
+"""Arguments that contain the text of a call's question. A RemoteA2aAgent uses the last two for a remote question."""
 
 
 def _call_text(name: Any, args: dict[str, Any]) -> str:
