@@ -181,6 +181,8 @@ NO_ANSWER = (
     "state_delta['a2a_outbox'], or call thread.reply()."
 )
 
+CUT_ANSWER = "The model of %r stopped before the end of its answer: %s. The client receives the incomplete answer."
+
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
 
@@ -316,6 +318,8 @@ class AdkOutbound:
         message = None
         if visible := a2a_parts(parts) or tool_results(event):
             self._failure = self._output = None
+            if event.error_code:
+                logger.warning(CUT_ANSWER, event.author, event.error_code, extra={"task_id": self._request.task.id})
             message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
         elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
             self._failure = None

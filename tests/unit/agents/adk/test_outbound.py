@@ -270,6 +270,15 @@ async def test_error_message_without_code_fails_the_turn(reveals: bool, reason: 
     assert answer_text(task) == f"The agent 'remote' gave no answer.{reason}"
 
 
+async def test_incomplete_answer_of_model_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Stop the model after half an answer, as Gemini does at its token limit."""
+    cut = Event(author="root", error_code="MAX_TOKENS", content=content(genai.Part(text="Half an")))
+    async with http(parts(served(yielding_agent(cut))).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "Half an")
+    assert "The model of 'root' stopped before the end of its answer: MAX_TOKENS." in caplog.text
+
+
 async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
     """The model fails after half an answer: this half is not returned as the answer."""
     root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
