@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,10 +46,15 @@ class Database:
     def _open(self, schema: str, version: int) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Create the file readable for this user only, because SQLite would not. Its WAL files get the same mode.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            # Create the file readable for this user only, because SQLite would not. Its WAL files get the same mode. Do
+            # not open an existing file: closing it would release the POSIX locks of all SQLite connections of this
+            # process, and another process would then delete the WAL files with the last commits.
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise ConfigurationError(f"{self._path} cannot be opened ({error.strerror}).") from error
+        if not os.access(self._path, os.R_OK | os.W_OK):
+            raise ConfigurationError(f"{self._path} cannot be opened (Permission denied).")
         try:
             self._use_wal()
             with self.writing() as connection:

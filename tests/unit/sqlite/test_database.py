@@ -125,6 +125,18 @@ async def test_process_kill_keeps_acknowledged_transactions(path: Path, clock: M
     table.close()
 
 
+async def test_second_connection_of_process_keeps_first_ones_lock(path: Path, clock: ManualClock) -> None:
+    first, second = SQLiteTable(path, clock), SQLiteTable(path, clock)
+    await first.write(Put(KEY, {"n": 1}))
+    count = "print(table.get_blocking(Key('p', 's'))['n']); table.close()"
+    # Without the lock, this process would delete the WAL file at its end, and later writes would be lost.
+    assert started(TABLE + count, path).communicate()[0] == "1\n"
+    await first.write(Put(KEY, {"n": 2}))
+    assert started(TABLE + count, path).communicate()[0] == "2\n"
+    first.close()
+    second.close()
+
+
 async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> None:
     program = (
         TABLE + "won = 0\n"
