@@ -35,7 +35,7 @@ _WORDS = re.compile(
 """Matches ordinary words, such as `Refused with -32602 (INVALID_PARAMS)`, but no random text."""
 _LONGEST_WORDS = 200
 
-_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 _LABELS = "aion_labels"
 """Attribute of a log record with all its labels. Separate attributes would forbid the labels' names in `extra`."""

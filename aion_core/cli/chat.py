@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.chat_session import Answer, ChatSession, chat_session, endpoint_of, file_part, refusal_text
+from aion_core.cli.chat_session import (
+    CONTROLS,
+    Answer,
+    ChatSession,
+    chat_session,
+    endpoint_of,
+    file_part,
+    printable,
+    refusal_text,
+)
 from aion_core.log import one_line
 
 if TYPE_CHECKING:
@@ -27,8 +36,6 @@ EXIT_CODES = {"completed": 0, "input-required": 3, "auth-required": 3}
 EPILOG = """\b
 Credentials from the environment: TOKEN, API_KEY, or BASIC=name:password.
 Otherwise requests to AWS are signed with your AWS credentials."""
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 HELP = """/file PATH   add a file to the next message
 /save FOLDER save the files of the last answer
@@ -114,13 +121,13 @@ def send(
 
     answer = asyncio.run(run())
     if as_json:
-        click.echo(json.dumps(document(answer), ensure_ascii=False))
+        click.echo(CONTROLS.sub(_json_escape, json.dumps(document(answer), ensure_ascii=False)))
     else:
         for part in answer.parts.values():
             if save is None or part.WhichOneof("content") != "raw":
                 click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
-            click.echo(f"The task {answer.task_id} is {answer.state}.", err=True)
+            click.echo(one_line(f"The task {answer.task_id} is {answer.state}."), err=True)
     if save is not None:
         for path in saved_files(answer, save):
             click.echo(f"Saved {path}.", err=True)
@@ -156,8 +163,10 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
     for part in answer.parts.values():
         if part.WhichOneof("content") != "raw":
             continue
-        # Use only the last part of the agent's file name, so that no file is written outside of the folder.
-        name = Path(part.filename.replace("\\", "/")).name.strip(". ") or "file"
+        # Use only the last part of the agent's file name, so that no file is written outside of the folder. Replace
+        # control characters, because the name is printed, and a file name cannot contain NUL.
+        filename = "".join(each if each.isprintable() else "_" for each in part.filename)
+        name = Path(filename.replace("\\", "/")).name.strip(". ") or "file"
         path, number = folder / name, 1
         while path.exists():
             path, number = folder / f"{Path(name).stem}-{number}{Path(name).suffix}", number + 1
@@ -165,9 +174,8 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def printable(text: str) -> str:
-    """Return the text without control characters other than line breaks and tabs: they could control the terminal."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+def _json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def markdown_of(text: str) -> "Markdown":
@@ -297,7 +305,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
 
     about = opened.card.description.strip().rstrip(".") or "no description"
     # Print the card's texts literally, because rich would interpret square brackets in them as markup.
-    console.print(f"{opened.card.name}: {one_line(about)}. /help lists the commands.", markup=False)
+    console.print(one_line(f"{opened.card.name}: {about}. /help lists the commands."), markup=False)
     attached: list[Part] = []
     answer = await _resumed(opened, console) if is_earlier else Answer()
     while True:
@@ -368,7 +376,7 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
     for part in answer.parts.values():
         console.print(described(part), markup=False)
     if choices := choices_of(answer):
-        console.print(f"Choices: {', '.join(choices)} (Tab completes them)", markup=False)
+        console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer

@@ -2,6 +2,7 @@
 
 import asyncio
 import mimetypes
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,8 +24,15 @@ if TYPE_CHECKING:
 RECONNECT_SECONDS, RECONNECTS = 1.0, 60
 """Pause between two attempts to resume a stream, and number of attempts. Together they last longer than a lease, so
 that another process can take over the turn."""
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than line breaks and tabs. They could control the terminal."""
 MAX_FILE_BYTES = 3 * 1024 * 1024
 """Maximum size of a sent file. Base64 adds a third to the size, and a request has at most 5 MB."""
+
+
+def printable(text: str) -> str:
+    """Return the text of an agent or server without control characters other than line breaks and tabs."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class TargetMissing(AionError):
@@ -265,7 +273,7 @@ def refusal_text(error: Exception) -> str:
     if status == httpx.codes.TOO_MANY_REQUESTS:
         after = cause.response.headers.get("retry-after", "") if isinstance(cause, httpx.HTTPStatusError) else ""
         return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
-    return f"The message is refused: {error}"
+    return printable(f"The message is refused: {error}")
 
 
 def _no_card_text(url: str, error: Exception) -> str:
@@ -277,7 +285,7 @@ def _no_card_text(url: str, error: Exception) -> str:
         return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
     if isinstance(cause, httpx.RequestError):
         return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
-    return f"There is no agent at {url}: {error}"
+    return printable(f"There is no agent at {url}: {error}")
 
 
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
@@ -293,7 +301,7 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
     if agent in known:
         return ""
     hint = did_you_mean(agent, known) or f"Its agents are {', '.join(map(str, known))}."
-    return f"There is no agent {agent!r} at {url}. {hint}"
+    return printable(f"There is no agent {agent!r} at {url}. {hint}")
 
 
 @asynccontextmanager

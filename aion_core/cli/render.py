@@ -112,7 +112,7 @@ class TaskReport:
         lines = []
         for each in self.events or ():
             fields = self._event(each)
-            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{fields['kind']}")
+            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{one_line(fields['kind'])}")
             if self.content:
                 lines.append(f"        {fields['content']}")
         return lines

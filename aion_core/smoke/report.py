@@ -10,6 +10,7 @@ import httpx
 from a2a.client.errors import A2AClientError
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 
+from aion_core.log import one_line
 from aion_core.smoke import checks, push
 from aion_core.smoke.agent import AgentUnderTest, CheckFailed, CheckSkipped, agent_under_test, read_card
 from aion_core.smoke.credentials import NoCredentials, SmokeCredentials
@@ -58,7 +59,7 @@ class Report:
     def print(self, verdict: str, name: str, why: str) -> None:
         """Print a line with a check's result, name and reason, and count the result."""
         self.counts[verdict] += 1
-        print(f"{verdict:8} {name:10} {' '.join(why.split())}", flush=True)
+        print(f"{verdict:8} {name:10} {one_line(' '.join(why.split()))}", flush=True)
 
 
 @dataclass(frozen=True)

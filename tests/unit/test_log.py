@@ -13,7 +13,7 @@ import pytest
 from aion_core import log
 from aion_core.aws import log_formatter
 
-HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J"'
+HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J\x9b2J"'
 
 
 class LogOutput:

@@ -1,7 +1,13 @@
-"""Answers of agents in the terminal: text, files, and file names."""
+"""Answers of agents in the terminal: text, files, and file names; agents with a hostile card."""
 
 import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import httpx
 import pytest
@@ -17,11 +23,21 @@ from a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
-from aion_core.cli.chat import PlainPrinter, choices_of, described, document, markdown_of, printable, saved_files
-from aion_core.cli.chat_session import Answer, ChatSession
+from aion_core.cli.chat import (
+    PlainPrinter,
+    chat,
+    choices_of,
+    described,
+    document,
+    markdown_of,
+    saved_files,
+    send,
+)
+from aion_core.cli.chat_session import Answer, ChatSession, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import parts
@@ -111,7 +127,14 @@ def test_chat_shows_repeated_artifact_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "saved"),
-    [("a.txt", "a.txt"), ("../../a.txt", "a.txt"), ("..", "file"), ("", "file"), ("c:\\x\\b.txt", "b.txt")],
+    [
+        ("a.txt", "a.txt"),
+        ("../../a.txt", "a.txt"),
+        ("..", "file"),
+        ("", "file"),
+        ("c:\\x\\b.txt", "b.txt"),
+        ("\x1b]0;\0a\u202e\n.txt", "_]0;_a__.txt"),
+    ],
 )
 def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, saved: str) -> None:
     answer = Answer(parts={"1": Part(raw=b"x", filename=name)})
@@ -184,3 +207,82 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
         answers = [answer async for answer in session.say([Part(text="hi")])]
     assert answers[-1].shown == "answer to hi"
     assert agent.asked == ["hi"]
+
+
+# ── Hostile agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HOSTILE = "\x1b]0;owned\x07\x9b2J"
+
+
+def hostile_task(text: str) -> dict[str, Any]:
+    # The answer's text is harmless, because a pipe gets it unchanged.
+    parts = [{"text": "?"}, {"data": {"options": [text]}}, {"raw": "", "filename": text}]
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}}
+    return {"result": {"task": {"id": text, "contextId": text, "status": status}}}
+
+
+def refused(text: str) -> dict[str, Any]:
+    return {"error": {"code": -32602, "message": text}}
+
+
+@contextmanager
+def agent(
+    answer: dict[str, Any], binding: str = "JSONRPC", elsewhere: str = ""
+) -> Iterator[tuple[str, list[str | None]]]:
+    """Serve an agent with one answer. Yield its URL and the Authorization headers of the messages that it gets."""
+    credentials: list[str | None] = []
+
+    class AgentHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            interface = {"url": elsewhere or url, "protocolBinding": binding, "protocolVersion": "1.0"}
+            card = {"name": HOSTILE, "description": HOSTILE, "version": HOSTILE, "supportedInterfaces": [interface]}
+            self.reply(card)
+
+        def do_POST(self) -> None:
+            credentials.append(self.headers["Authorization"])
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.reply({"jsonrpc": "2.0", "id": request["id"], **answer})
+
+        def reply(self, document: dict[str, Any]) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), AgentHandler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield url, credentials
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKEN", "API_KEY", "BASIC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("answer", [hostile_task, refused])
+def test_hostile_agent_cannot_control_terminal(answer: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
+    with agent(answer(HOSTILE)) as (url, _):
+        chatted = CliRunner().invoke(chat, [url, "--context", "c"], input="hello\n")
+        sent = CliRunner().invoke(send, ["--url", url, "hello", "--save", str(tmp_path)])
+    assert "]0;owned" in chatted.output
+    assert "]0;owned" in sent.output
+    for output in (chatted.output, sent.output):
+        assert "\x1b" not in output
+        assert "\x9b" not in output
+
+
+def test_send_json_escapes_control_characters_as_json() -> None:
+    with agent(hostile_task(HOSTILE)) as (url, _):
+        sent = CliRunner().invoke(send, ["--url", url, "hello", "--json"])
+    assert json.loads(sent.stdout)["task"] == HOSTILE

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from a2a.types import Artifact, Part, TaskArtifactUpdateEvent
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.local.stack import LocalStack
@@ -140,6 +141,17 @@ def test_task_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConver
     assert document["contextState"]["holder"] == "holder-1"
     assert [turn["task"] for turn in document["contextState"]["waiting"]] == ["t-m-2"]
     assert "private" not in json.dumps(document)
+
+
+def test_task_show_escapes_control_characters_of_artifact(run: RunCommand, chat: StoreConversation) -> None:
+    async def write() -> None:
+        begun = await chat.starts("m-1")
+        artifact = Artifact(artifact_id="a\x1b]0;owned\x07", parts=[Part(text="x")])
+        update = TaskArtifactUpdateEvent(task_id=begun.head.key.task_id, artifact=artifact)
+        await chat.store.append(begun.lease, begun.head, update)
+
+    asyncio.run(write())
+    assert r"artifact a\x1b]0;owned\x07, 1 parts" in run("show", "t-m-1", "--owner", chat.context.owner).stdout
 
 
 def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversation) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from aion_core.cli.smoke import smoke
+from aion_core.smoke.report import Report
 from tests.support.listening import free_port
 
 
@@ -102,3 +103,8 @@ def test_time_limit_below_a_second_is_refused() -> None:
     done = smoked("http://127.0.0.1:1", "--timeout", "0")
     assert done.exit_code == 2
     assert "'--timeout'" in done.stderr
+
+
+def test_report_escapes_control_characters_of_server(capsys: pytest.CaptureFixture[str]) -> None:
+    Report().print("ok", "card", "a \x1b]0;owned\x07\n\x9b2J name")
+    assert capsys.readouterr().out == "ok       card       a \\x1b]0;owned\\x07 \\x9b2J name\n"
