@@ -304,6 +304,30 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
     return printable(f"There is no agent {agent!r} at {url}. {hint}")
 
 
+def _keep_named_host(card: "AgentCard", url: str) -> None:
+    """Remove the card's interfaces at other hosts than the user's URL: only this host gets the credentials.
+
+    Raises click.ClickException if no interface remains.
+    """
+    import httpx
+
+    def place(of: str) -> tuple[str, bool]:
+        parsed = httpx.URL(of)
+        return "localhost" if parsed.host in ("127.0.0.1", "::1") else parsed.host, parsed.scheme == "https"
+
+    listed, (host, is_https) = list(card.supported_interfaces), place(url)
+    kept = [each for each in listed if place(each.url) in ((host, is_https), (host, True))]
+    if listed and not kept:
+        raise click.ClickException(
+            printable(
+                f"The card of {url} sends requests to {listed[0].url}. Your credentials go to the host of your URL only: "
+                "name the other URL if you trust it."
+            )
+        )
+    del card.supported_interfaces[:]
+    card.supported_interfaces.extend(kept)
+
+
 @asynccontextmanager
 async def chat_session(
     endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
@@ -329,9 +353,15 @@ async def chat_session(
                     raise click.ClickException(text) from None
                 raise
             credentials.read_card(card)
+            if credentials.has_any:
+                _keep_named_host(card, url)
             config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
-            yield ChatSession(ClientFactory(config).create(card), card, context_id=context_id, task_id=task_id)
+            try:
+                client = ClientFactory(config).create(card)
+            except ValueError as error:
+                raise click.ClickException(f"The card of {url} has no interface for JSON-RPC.") from error
+            yield ChatSession(client, card, context_id=context_id, task_id=task_id)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
-    except (A2AClientError, httpx.TransportError) as error:
+    except (A2AClientError, httpx.TransportError, httpx.InvalidURL) as error:
         raise click.ClickException(_no_card_text(url, error)) from error

@@ -84,6 +84,11 @@ class SmokeCredentials(httpx.Auth):
             token=token, api_key=api_key, basic=basic, signer=Signer.for_entrypoint(url, region) if signs else None
         )
 
+    @property
+    def has_any(self) -> bool:
+        """True if requests get credentials."""
+        return bool(self._token or self._api_key or self._basic or self._signer)
+
     def __str__(self) -> str:
         signature = self._signer and f"an AWS signature for {self._signer.service} in {self._signer.region}"
         parts = [

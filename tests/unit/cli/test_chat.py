@@ -286,3 +286,26 @@ def test_send_json_escapes_control_characters_as_json() -> None:
     with agent(hostile_task(HOSTILE)) as (url, _):
         sent = CliRunner().invoke(send, ["--url", url, "hello", "--json"])
     assert json.loads(sent.stdout)["task"] == HOSTILE
+
+
+@pytest.mark.parametrize("elsewhere", ["http://other.example/", "http://127.0.0.1.example/", "/", "http://[::2]:1/"])
+def test_credentials_go_to_named_host_only(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret-token")
+    with agent(hostile_task("?"), elsewhere=elsewhere) as (url, credentials):
+        sent = CliRunner().invoke(send, ["--url", url, "hello"])
+    assert sent.exit_code == 1
+    assert f"sends requests to {elsewhere}. Your credentials go to the host of your URL only" in sent.stderr
+    assert credentials == []
+
+
+def test_localhost_and_its_address_are_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret-token")
+    with agent(hostile_task("?")) as (url, credentials):
+        CliRunner().invoke(send, ["--url", url.replace("127.0.0.1", "localhost"), "hello"])
+    assert credentials == ["Bearer secret-token"]
+
+
+def test_card_without_usable_interface_is_reported() -> None:
+    with agent(hostile_task("?"), binding="GRPC") as (url, _):
+        sent = CliRunner().invoke(send, ["--url", url, "hello"])
+    assert (sent.exit_code, sent.stderr) == (1, f"Error: The card of {url} has no interface for JSON-RPC.\n")
