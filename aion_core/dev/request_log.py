@@ -111,7 +111,7 @@ def _first(answer: bytes) -> bytes:
 def _json(text: bytes) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -122,9 +122,8 @@ def _ids(document: dict[str, Any]) -> dict[str, str]:
     inner = document.get("result", document.get("params", document))
     if not isinstance(inner, dict):
         return found
-    for name in ("task", "message", "statusUpdate", "artifactUpdate"):
-        if isinstance(inner.get(name), dict):
-            return _ids({"result": inner[name]})
+    members = (inner.get(name) for name in ("task", "message", "statusUpdate", "artifactUpdate"))
+    inner = next((each for each in members if isinstance(each, dict)), inner)
     task = inner.get("taskId") or (inner.get("id") if "status" in inner or "params" in document else None)
     if isinstance(task, str) and task:
         found["task_id"] = task

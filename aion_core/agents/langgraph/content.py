@@ -255,7 +255,7 @@ def _read(part: Part) -> tuple[str, Any]:
     """Return a part's kind ("text", "data" or "file") and its value. Text files count as text, JSON files as data."""
     kind, media_type = part.WhichOneof("content"), type_of(part) or ""
     if kind == "raw" and media_type == JSON:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             return "data", json.loads(part.raw)
     if kind == "raw" and media_type.startswith("text/"):
         return "text", part.raw.decode("utf-8", "replace")

@@ -92,7 +92,7 @@ def review_of(interrupt: Interrupt) -> Review | None:
 def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     try:
         parsed = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, dict | list):
         return parsed

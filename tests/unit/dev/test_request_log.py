@@ -68,6 +68,12 @@ async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptu
     assert said["operation"] == "POST /"
 
 
+@pytest.mark.parametrize("depth", [500, 5000, 60_000])
+async def test_deeply_nested_request_is_logged(depth: int, caplog: pytest.LogCaptureFixture) -> None:
+    body = '{"task":' * depth + "1" + "}" * depth
+    assert (await logged(Response("{}"), caplog, content=body))["operation"] == "POST /"
+
+
 @pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
 async def test_console_reads_are_logged_only_if_failed(path: str, caplog: pytest.LogCaptureFixture) -> None:
     """While the console shows webhooks, it sends a read each second, which would fill the log."""

@@ -136,6 +136,7 @@ async def test_nan_in_graph_output_becomes_null() -> None:
         (ScoreOnly, {"data": {"score": 1, "rank": 2}}, "the key rank"),
         (ScoreOnly, {"data": [1, 2]}, "data that is not an object"),
         (TripInput, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
+        (TripInput, {"raw": base64.b64encode(b"[" * 60_000).decode(), "mediaType": "application/json"}, "a file"),
     ],
 )
 async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, given: Values, part: str) -> None:

@@ -125,6 +125,7 @@ UNFIT: dict[str, Any] = {
     "an edit without arguments": ("", {"type": "edit", "edited_action": {"name": "mail"}}),
     "a list of words": ("", {"decisions": ["approve"]}),
     "a number": ("7", None),
+    "JSON nested too deeply": ("[" * 20_000, None),
 }
 
 
