@@ -209,8 +209,8 @@ class CacheableDocument:
             return not known.isdisjoint({"*", self._headers["etag"]})
         try:
             return self._since <= parsedate_to_datetime(request.headers["if-modified-since"])
-        except (KeyError, ValueError, TypeError):
-            return False  # If-Modified-Since is missing or invalid
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return False  # If-Modified-Since is missing or invalid. Its time zone may raise OverflowError.
 
 
 def reads_v1_only(request: Request) -> bool:
