@@ -407,7 +407,12 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     begins with results "canceled", because models reject a conversation with such calls.
     """
     content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
-    human = [HumanMessage(content=content, id=request.message.message_id)] if content else []
+    message_id = request.message.message_id
+    for message in before:
+        if message.id == message_id and not isinstance(message, HumanMessage):
+            # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
+            message_id = f"client-{message_id}"
+    human = [HumanMessage(content=content, id=message_id)] if content else []
     given: dict[str, Any] = {MESSAGES: [*cancelled_tool_calls(before), *human]}
     if not isinstance(graph, CompiledStateGraph):
         # Pass the message and the inbox as input, because a functional graph has no state.

@@ -220,6 +220,20 @@ async def test_sent_messages_are_added_to_graph_state() -> None:
     assert [entry["messageId"] for entry in first["history"]] == ["m-1"]
 
 
+async def test_client_cannot_replace_agents_message_by_its_id() -> None:
+    seen: list[list[tuple[str, str]]] = []
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        seen.append([(message.type, message.text) for message in state["messages"]])
+        return {"messages": [AIMessage("answer")]}
+
+    graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+    async with http(parts(graph).app()) as client:
+        first = await ask(client, "one", message_id="m-1", contextId="c-1")
+        await ask(client, "two", message_id=first["status"]["message"]["messageId"], contextId="c-1")
+    assert seen[1] == [("human", "one"), ("ai", "answer"), ("human", "two")]
+
+
 async def test_several_interrupts_are_answered_by_their_ids() -> None:
     """Refuse an ambiguous, wrong or repeated answer before the graph runs; the client gets all interrupts."""
     runs: list[str] = []
