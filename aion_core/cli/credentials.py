@@ -60,10 +60,11 @@ def create(
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
     from aion_core.auth.schemes.api_key import make_key
+    from aion_core.web.request_context import TENANT_RULE, is_tenant
 
-    _check_name("The principal", principal)
-    if tenant:
-        _check_name("The tenant", tenant)
+    _check_name(principal)
+    if tenant and not is_tenant(tenant):
+        raise ConfigurationError(f"The tenant has to be {TENANT_RULE}: requests can state no other.")
     for scope in scopes:
         if not scope or " " in scope:
             raise ConfigurationError(f"{scope!r} is not a scope: a scope has no spaces.")
@@ -119,9 +120,9 @@ def _keys(deployment: Deployment) -> "ApiKeys":
     return build_keys(deployment.settings("AION_TABLE"))
 
 
-def _check_name(subject: str, name: str) -> None:
-    if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
-        raise ConfigurationError(f"{subject} has to be a name of 1 to {MAX_NAME} printable characters.")
+def _check_name(principal: str) -> None:
+    if not principal.strip() or len(principal) > MAX_NAME or not principal.isprintable():
+        raise ConfigurationError(f"The principal has to be a name of 1 to {MAX_NAME} printable characters.")
 
 
 @click.group(cls=HintingGroup)

@@ -112,7 +112,11 @@ RESERVED = frozenset({"agents", "console", "v1"})
 
 
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+=~-]{0,127}")
-_TENANT_RULE = "1 to 128 letters, digits or any of _ . : @ + = ~ - , and begin with a letter or a digit"
+TENANT_RULE = (
+    "1 to 128 letters, digits or any of _ . : @ + = ~ - , and begin with a letter or a digit; "
+    f"and not one of {', '.join(sorted(RESERVED))}"
+)
+"""Rule for a tenant's name, for errors."""
 
 
 def is_tenant(name: str) -> bool:
@@ -134,9 +138,7 @@ def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:
         )
     tenant = given or in_path
     if tenant and not is_tenant(tenant):
-        raise invalid_params(
-            f"tenant has to be {_TENANT_RULE}; and not one of {', '.join(sorted(RESERVED))}.", "tenant"
-        )
+        raise invalid_params(f"tenant has to be {TENANT_RULE}.", "tenant")
     return tenant
 
 

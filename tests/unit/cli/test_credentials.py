@@ -90,6 +90,8 @@ def test_api_key_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -
     assert "is not a scope" in refusal(run("key", "create", "a", "--scope", "a b"))
     for principal in ("", " ", "a\nb", "a" * 300):
         assert "has to be a name" in refusal(run("key", "create", principal))
+    for tenant in ("a/b", "Console", "-a", "a" * 129):
+        assert "The tenant has to be 1 to 128 letters" in refusal(run("key", "create", "a", "--tenant", tenant))
     assert run("key", "list").stdout == before
 
 
