@@ -200,20 +200,17 @@ class TaskRunner:
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
                 await turn.fail(UNREADABLE, run_next=self._has_time(deadline))
-            except (LeaseLost, StoreError):
+            except (LeaseLost, StoreError, GeneratorExit):
                 raise
-            except Exception as error:  # an agent may raise any exception
+            except BaseException as error:  # an agent may raise any exception, as the panic of a library in Rust
+                work = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and (turn.stopped or work is None or work.cancelling()):
+                    raise
+                # If nobody has cancelled this asyncio task, the agent's code has raised CancelledError, as a cancel
+                # scope does.
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(self._reason(error), run_next=self._has_time(deadline))
-            except asyncio.CancelledError:
-                work = asyncio.current_task()
-                if turn.stopped or work is None or work.cancelling():
-                    raise
-                # Nobody has cancelled this asyncio task: the agent's code has raised the error, as a cancel scope does.
-                logger.exception("The agent failed.")
-                if turn.ended is None:
-                    await turn.fail(CANCELED_ITSELF, run_next=self._has_time(deadline))
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:
@@ -328,11 +325,13 @@ class TaskRunner:
         except Exception:  # an agent may raise any exception
             logger.exception("The agent failed after its end.")
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: BaseException) -> str:
         """Return the error text for the client after an agent's failure: the error's class and a fixed sentence.
 
         The notes of an AgentFailed contain a text of the agent's code or model, so they are revealed only in development.
         """
+        if isinstance(error, asyncio.CancelledError):
+            return CANCELED_ITSELF
         if isinstance(error, AgentFailed):
             return " ".join([str(error), *(getattr(error, "__notes__", ()) if self._reveal_errors else ())])
         reason = f"{type(error).__name__}: the agent could not finish this turn."

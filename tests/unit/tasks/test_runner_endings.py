@@ -1,6 +1,7 @@
 """Ends of turns under failures and deadlines."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.errors import CANCELED_ITSELF, StoreCorrupt, StoreUnavailable
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreCorrupt, StoreUnavailable
 from aion_core.memory.queues import MemoryWorkQueue
 from aion_core.ports import (
     AgentMessage,
@@ -407,3 +408,33 @@ async def test_agent_raising_cancelled_error_fails_its_turn() -> None:
     made = parts(CancelsItself(), MemoryTaskStore(clock), clock)
     task = await send_task(made.service, CallContext("owner", "test"), request("hi"))
     assert (task.status.state, task.status.message.parts[0].text) == (FAILED, CANCELED_ITSELF)
+
+
+class Panic(BaseException):
+    """Error that is no Exception, like the panics of libraries in Rust."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Panic("overflow"), "Panic: the agent could not finish this turn."),
+        (BaseExceptionGroup("g", [Panic("a")]), "BaseExceptionGroup: the agent could not finish this turn."),
+        (AgentFailed("half a pair: \ud800"), "half a pair: ?"),
+    ],
+    ids=["panic", "group of panics", "half a surrogate pair"],
+)
+async def test_unusual_error_of_agent_fails_its_turn(
+    error: BaseException, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Raise an error that is no Exception, or whose text has no UTF-8 form: the turn fails without a sweep."""
+    caplog.set_level(logging.CRITICAL)  # pytest-xdist cannot send a captured log line without a UTF-8 form
+
+    class Raises(GatedAgent):
+        async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+            raise error
+            yield
+
+    clock = ManualClock()
+    made = parts(Raises(), MemoryTaskStore(clock), clock)
+    task = await asyncio.wait_for(send_task(made.service, CallContext("owner", "test"), request("hi")), 60)
+    assert (task.status.state, task.status.message.parts[0].text) == (FAILED, reason)
