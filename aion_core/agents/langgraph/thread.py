@@ -27,7 +27,7 @@ from aion_core.agents.inbound import inbox_of
 from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, sent_data
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
-from aion_core.protocol.types import Message, to_json
+from aion_core.protocol.types import Message, to_json, utf8
 from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.keys import thread_id
 
@@ -163,7 +163,7 @@ class UnreturnedOutput:
 
     async def store(self) -> None:
         """Store the last unreturned text and the last structured response, unless they are stored already."""
-        output = next(reversed(self._unreturned.values()), ""), self.structured
+        output = utf8(next(reversed(self._unreturned.values()), "")), self.structured
         if output != self._stored and self._saver is not None:
             metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
             if self.structured is not None:

@@ -207,3 +207,19 @@ async def test_text_cut_by_timeout_of_node_is_no_message(retried: bool) -> None:
     assert deltas[1]["metadata"]["status_reason"] == "interrupted"
     recorded = [event["status"].get("message") for event in events if event["kind"] == "status-update"]
     assert [each["parts"][0]["text"] for each in recorded if each] == ["whole"]
+
+
+@pytest.mark.parametrize("returned", [True, False])
+async def test_surrogate_pair_split_between_chunks_becomes_its_character(returned: bool) -> None:
+    """A model streams the two halves of an emoji in two chunks: the turn answers with the emoji."""
+    model = ScriptedModel(scripts=[["Fine \ud83d", "\ude00 \ud83d"]])
+
+    async def answer(state: MessagesState) -> State:
+        message = await model.ainvoke("go")
+        return {"messages": [message]} if returned else {}
+
+    graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+    async with http(parts(graph).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["status"]["message"]["parts"][0]["text"] == "Fine \U0001f600 ?"
