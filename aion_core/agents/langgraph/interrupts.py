@@ -23,8 +23,11 @@ from aion_core.tasks.resume_input import resume_values
 _DECISION_WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",
     "reject": "reject", "rejected": "reject", "no": "reject", "n": "reject", "deny": "reject",
+    "respond": "respond",
 }  # fmt: skip
 _KINDS = ("approve", "edit", "reject", "respond")
+_WORDS = {"approve": "approve", "reject": "reject", "respond": "respond: your text"}
+"""Decisions that a client can send as a text, with the form of the text."""
 
 
 class Review(Struct, frozen=True):
@@ -51,6 +54,8 @@ class Review(Struct, frozen=True):
     def decisions_of(self, answer: Any) -> Any:
         """Convert a client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer."""
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
+        if decision_data is None and isinstance(answer, str):
+            raise InvalidResumeInput(f"{answer[:80]!r} is no decision. {self._how()}")
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
             decision_data = decision_data["decisions"]
         decisions = (
@@ -68,9 +73,9 @@ class Review(Struct, frozen=True):
         return decisions[0] if self.one_by_one else {"decisions": decisions}
 
     def _how(self) -> str:
-        words = [kind for kind in ("approve", "reject") if all(kind in allowed for allowed in self.allowed)]
+        words = [word for kind, word in _WORDS.items() if all(kind in allowed for allowed in self.allowed)]
         example = '{"decisions": [{"type": "…"}]}'
-        return f"Answer {' or '.join(words)}, or send {example} as data." if words else f"Send {example} as data."
+        return f"{_choices(words)[:-1]}, or send {example} as data." if words else f"Send {example} as data."
 
 
 def review_of(interrupt: Interrupt) -> Review | None:
@@ -90,6 +95,7 @@ def review_of(interrupt: Interrupt) -> Review | None:
 
 
 def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
+    """Convert a text to decisions. Return None for a text that names no decision."""
     try:
         parsed = json.loads(answer)
     except (ValueError, RecursionError):
@@ -101,10 +107,8 @@ def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     word, _, reason = answer.strip().partition(":")
     kind = _DECISION_WORDS.get(word.strip().strip(".!").lower())
     if kind is None:
-        raise InvalidResumeInput(
-            f"{answer[:80]!r} is no decision. {_choices([k for k in _KINDS if all(k in a for a in allowed)])}"
-        )
-    return {"type": kind, "message": reason.strip()} if kind == "reject" and reason.strip() else {"type": kind}
+        return None
+    return {"type": kind, "message": reason.strip()} if kind != "approve" and reason.strip() else {"type": kind}
 
 
 def _is_complete(decision: Mapping[str, Any]) -> bool:

@@ -126,6 +126,8 @@ UNFIT: dict[str, Any] = {
     "a list of words": ("", {"decisions": ["approve"]}),
     "a number": ("7", None),
     "JSON nested too deeply": ("[" * 20_000, None),
+    "a response without a text": ("respond", None),
+    "an edit without data": ("edit", None),
 }
 
 
@@ -140,6 +142,7 @@ async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) 
         assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         why, question = texts(again)
         assert "decision" in why
+        assert 'Answer approve, reject or respond: your text, or send {"decisions"' in why
         assert question == texts(asked)[0]
         assert again["status"]["message"]["metadata"] == asked["status"]["message"]["metadata"]
         assert sent == []
@@ -186,6 +189,13 @@ async def test_tool_allowing_only_respond_decision_accepts_free_text() -> None:
     async with http(parts(an_agent("hello", allowed=only)).app()) as client:
         asked = await post(client, message_id="m-1")
         task = await post(client, "I have told her myself.", message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
+
+
+async def test_respond_with_text_answers_tool_call() -> None:
+    async with http(parts(an_agent("hello")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, "Respond: she knows it", message_id="m-2", taskId=asked["id"])
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
 
 
