@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Union
+from urllib.parse import unquote_to_bytes
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph.state import CompiledStateGraph
@@ -35,7 +36,7 @@ MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 Block = dict[str, Any]
 """Content block of a LangChain message."""
 
-MEDIA = ("image", "audio", "video", "file")
+MEDIA = ("image", "audio", "video", "file", "text-plain")
 """Types of LangChain's content blocks for files."""
 
 # ── From A2A to LangChain ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -150,12 +151,14 @@ def _media_part(block: Any) -> Part | None:
     if block.get("type") not in MEDIA:
         return None
     media_type, url = str(block.get("mime_type") or ""), str(block.get("url") or "")
-    encoded = str(block.get("base64") or "")
+    encoded, unencoded = str(block.get("base64") or ""), str(block.get("text") or "")
+    raw = utf8(unencoded).encode()
     if url.startswith("data:"):
-        header, _, encoded = url.partition(",")
+        header, _, given = url.partition(",")
         media_type = media_type or header.removeprefix("data:").partition(";")[0]
+        encoded, raw = (given, b"") if header.endswith(";base64") else ("", unquote_to_bytes(given))
     try:
-        raw = base64.b64decode(encoded)
+        raw = raw or base64.b64decode(encoded)
     except binascii.Error:
         return None
     part = Part(media_type=media_type, filename=_name_of(block))

@@ -230,3 +230,17 @@ def test_audio_without_data_adds_no_message_part() -> None:
 )
 def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
     assert [part.text for part in message_of(message).parts] == ["I cannot help."]
+
+
+@pytest.mark.parametrize(
+    ("block", "raw", "media_type"),
+    [
+        ({"type": "file", "url": "data:text/csv;charset=utf-8,a%2Cb"}, b"a,b", "text/csv"),
+        ({"type": "image", "url": "data:image/svg+xml;utf8,<svg/>"}, b"<svg/>", "image/svg+xml"),
+        ({"type": "image", "url": "data:image/png;base64,aGVsbG8="}, b"hello", "image/png"),
+        ({"type": "text-plain", "text": "A report", "mime_type": "text/plain"}, b"A report", "text/plain"),
+    ],
+)
+def test_content_block_becomes_file_of_message(block: Values, raw: bytes, media_type: str) -> None:
+    [part] = message_of(AIMessage([block])).parts
+    assert (part.raw, part.media_type) == (raw, media_type)
