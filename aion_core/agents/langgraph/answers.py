@@ -20,6 +20,7 @@ from aion_core.agents.langgraph.content import (
     content_parts,
     data_part,
     has_content,
+    has_single_value,
     message_of,
 )
 from aion_core.agents.langgraph.thread import STRUCTURED, as_messages, messages_of, updates_in
@@ -206,7 +207,8 @@ class GraphAnswer:
 
     def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
         """Exclude the values of the state `before` the turn, because they cannot be the turn's answer."""
-        self._functional = not isinstance(graph, CompiledStateGraph)
+        self._has_single_value = has_single_value(graph)
+        self._functional = not isinstance(graph, CompiledStateGraph) or self._has_single_value
         self._direct_tools = frozenset(_direct_tools(graph))
         self._outputs = _output_names(graph)
         self._others = _state_names(graph)
@@ -304,12 +306,17 @@ class GraphAnswer:
         if isinstance(value, str):
             return Message(role=Role.ROLE_AGENT, parts=[Part(text=utf8(value))]) if value else None
         messages = messages_of(value) if isinstance(value, Mapping) else as_messages(value)
-        last = next((message for message in ai_messages(messages) if has_content(message)), None)
+        # The value of a state without keys may also have messages of earlier turns, before the client's message.
+        turn = takewhile(lambda each: not (self._has_single_value and isinstance(each, HumanMessage)), messages[::-1])
+        last = next((each for each in turn if isinstance(each, AIMessage) and has_content(each)), None)
         if last is not None:
             return message_of(last)
         if messages:
+            envelope = (MESSAGES, INBOX, OUTBOX)
             value = (
-                {key: item for key, item in value.items() if key != MESSAGES} if isinstance(value, Mapping) else None
+                {key: item for key, item in value.items() if key not in envelope}
+                if isinstance(value, Mapping)
+                else None
             )
         return _data_message(self._data(value))
 

@@ -33,11 +33,20 @@ Graph = Pregel[Any, Any, Any, Any]
 MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 """Keys of a graph's state for messages: LangChain's messages, the received A2A message, and A2A messages to send."""
 
+ROOT = "__root__"
+"""LangGraph's name for the channel of a state without keys."""
+
 Block = dict[str, Any]
 """Content block of a LangChain message."""
 
 MEDIA = ("image", "audio", "video", "file", "text-plain")
 """Types of LangChain's content blocks for files."""
+
+
+def has_single_value(graph: Graph) -> bool:
+    """Return True if the graph's state is one value without keys, as that of `StateGraph(dict)`."""
+    return isinstance(graph, CompiledStateGraph) and ROOT in graph.builder.schemas[graph.builder.input_schema]
+
 
 # ── From A2A to LangChain ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,7 +280,7 @@ def input_fields(graph: Graph) -> InputFields | None:
         return None
     schema = graph.builder.input_schema
     named = graph.builder.schemas[schema]
-    if MESSAGES in named or "__root__" in named:
+    if MESSAGES in named or ROOT in named:
         return None
     names = [name for name in named if name in graph.builder.channels and name != OUTBOX]
     return InputFields(names, *_text_field(schema, names))

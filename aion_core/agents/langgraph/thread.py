@@ -24,7 +24,16 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from msgspec import Struct
 
 from aion_core.agents.inbound import inbox_of
-from aion_core.agents.langgraph.content import INBOX, MESSAGES, OUTBOX, Graph, content_of, sent_data
+from aion_core.agents.langgraph.content import (
+    INBOX,
+    MESSAGES,
+    OUTBOX,
+    ROOT,
+    Graph,
+    content_of,
+    has_single_value,
+    sent_data,
+)
 from aion_core.errors import LeaseLost, StoreError
 from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json, utf8
@@ -397,8 +406,8 @@ def _ai_message(message: Message) -> AIMessage:
     return AIMessage(text, id=message.message_id)
 
 
-def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> dict[str, Any]:
-    """Return the turn's input for the channels of the graph's state.
+def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage] = ()) -> Any:
+    """Return the turn's input: a dict for the channels of the graph's state, or a list for a state that is a list.
 
     `messages` has a HumanMessage with the text of the turn's message, and its files and data unless the graph reads
     them from `a2a_inbox`. The id of the HumanMessage is the messageId, so that a repeated turn does not add the message
@@ -413,6 +422,9 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
             # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
             message_id = f"client-{message_id}"
     human = [HumanMessage(content=content, id=message_id)] if content else []
+    if has_single_value(graph):
+        # The input replaces a state without a reducer. A reducer is that of a list, such as `add_messages`.
+        return {MESSAGES: human, INBOX: inbox_of(request)} if isinstance(graph.channels[ROOT], LastValue) else human
     given: dict[str, Any] = {MESSAGES: [*cancelled_tool_calls(before), *human]}
     if not isinstance(graph, CompiledStateGraph):
         # Pass the message and the inbox as input, because a functional graph has no state.

@@ -217,7 +217,8 @@ class GraphTurn:
                 return None
         parts, values = self._request.message.parts, values_of(state)
         check_input(self._graph, parts, values)
-        return {**turn_input(self._graph, self._request, messages_of(values)), **state_values(self._graph, parts)}
+        given, filled = turn_input(self._graph, self._request, messages_of(values)), state_values(self._graph, parts)
+        return {**given, **filled} if filled else given
 
     async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
         """Return the translator of the turn's stream, initialised with the turn's earlier output."""

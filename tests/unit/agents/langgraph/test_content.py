@@ -6,7 +6,7 @@ from typing import Annotated, Any, NotRequired, Optional, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel
 
@@ -244,3 +244,32 @@ def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
 def test_content_block_becomes_file_of_message(block: Values, raw: bytes, media_type: str) -> None:
     [part] = message_of(AIMessage([block])).parts
     assert (part.raw, part.media_type) == (raw, media_type)
+
+
+def append_count(state: Any) -> Any:
+    """Return the messages of a state without keys with their number as an answer, except for the text "silence"."""
+    messages = state["messages"] if isinstance(state, dict) else state
+    answer = [] if messages[-1].text == "silence" else [AIMessage(str(len(messages)))]
+    return {"messages": [*messages, *answer]} if isinstance(state, dict) else answer
+
+
+@pytest.mark.parametrize(
+    ("schema", "answers"), [(dict, ["1", "", "1"]), (Annotated[list, add_messages], ["1", "", "4"])]
+)
+async def test_graph_with_single_value_as_state_receives_messages(schema: Any, answers: list[str]) -> None:
+    graph = StateGraph(schema).add_node("node", append_count).add_edge(START, "node")
+    received = []
+    async with http(parts(graph).app()) as client:
+        for number, text in enumerate(["hi", "silence", "hi"]):
+            answer = await client.post("/", json=send(text, message_id=f"m-{number}", contextId="c"))
+            status = answer.json()["result"]["task"]["status"]
+            received.append(status["message"]["parts"][0]["text"] if "message" in status else "")
+    assert received == answers
+
+
+async def test_other_keys_of_dict_state_are_the_answer() -> None:
+    schema: Any = dict
+    graph = StateGraph(schema).add_node("node", lambda state: {**state, "score": 1}).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    assert task["status"]["message"]["parts"] == [{"data": {"score": 1}}]
