@@ -1,5 +1,6 @@
 """Adapter for a LangGraph graph. The same call of `astream` starts, resumes or, at its end, only repeats a turn."""
 
+import asyncio
 import dataclasses
 import inspect
 import logging
@@ -168,7 +169,9 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
             yield emission
         await turn.streamed.store()
         yield Paused()
-    except Exception as error:
+    except (GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:  # a node may raise any exception, as the panic of a library in Rust
         if pending and (rejection := schema_rejection(error)):
             yield input_required(pending, rejection=rejection)
             return

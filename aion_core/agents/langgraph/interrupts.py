@@ -179,7 +179,7 @@ def resume_command(request: TurnRequest, question: Message, pending: Sequence[In
     return Command(resume=values) if values else None
 
 
-def schema_rejection(error: Exception) -> str:
+def schema_rejection(error: BaseException) -> str:
     """Return a message for the client if an interrupt's response schema has refused the answer; "" for other errors."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
         return ""

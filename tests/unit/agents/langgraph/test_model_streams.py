@@ -223,3 +223,24 @@ async def test_surrogate_pair_split_between_chunks_becomes_its_character(returne
         task = (await client.post("/", json=send())).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"][0]["text"] == "Fine \U0001f600 ?"
+
+
+class Panic(BaseException):
+    """Error that is no Exception, like the panics of libraries in Rust."""
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), Panic("bad")], ids=["exception", "panic"])
+async def test_text_streamed_before_failing_node_is_in_history(error: BaseException) -> None:
+    model = ScriptedModel(scripts=[["A ", "draft."]])
+
+    async def write(state: MessagesState) -> State:
+        return {"messages": [await model.ainvoke("go")]}
+
+    async def fail(state: MessagesState) -> State:
+        raise error
+
+    graph = StateGraph(MessagesState).add_node("write", write).add_node("fail", fail)
+    async with http(parts(graph.add_edge(START, "write").add_edge("write", "fail")).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert [each["parts"][0]["text"] for each in task["history"]] == ["hi", "A draft."]
