@@ -102,10 +102,10 @@ def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
         parsed = None
     if isinstance(parsed, dict | list):
         return parsed
-    if all(list(kinds) == ["respond"] for kinds in allowed):
-        return {"type": "respond", "message": answer}
     word, _, reason = answer.strip().partition(":")
     kind = _DECISION_WORDS.get(word.strip().strip(".!").lower())
+    if all(list(kinds) == ["respond"] for kinds in allowed) and not (kind == "respond" and reason.strip()):
+        return {"type": "respond", "message": answer}
     if kind is None:
         return None
     return {"type": kind, "message": reason.strip()} if kind != "approve" and reason.strip() else {"type": kind}
@@ -134,6 +134,8 @@ def _call(action: Mapping[str, Any]) -> str:
 
 
 def _choices(kinds: Sequence[str]) -> str:
+    if list(kinds) == ["respond"]:
+        return "Answer with a text."
     return f"Answer {', '.join(kinds[:-1])}{' or ' if len(kinds) > 1 else ''}{kinds[-1]}." if kinds else ""
 
 

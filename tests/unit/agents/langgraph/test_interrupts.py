@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel
 
-from aion_core.agents.langgraph.interrupts import input_required
+from aion_core.agents.langgraph.interrupts import input_required, review_of
 from aion_core.protocol.types import to_json
 from tests.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
@@ -184,12 +184,26 @@ async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
 
 
-async def test_tool_allowing_only_respond_decision_accepts_free_text() -> None:
+@pytest.mark.parametrize("answer", ["I have told her.", "respond: I have told her."])
+async def test_tool_allowing_only_respond_decision_accepts_free_text(answer: str) -> None:
     only: Any = {"allowed_decisions": ["respond"]}
-    async with http(parts(an_agent("hello", allowed=only)).app()) as client:
+    agent = an_agent("hello", allowed=only)
+    async with http(parts(agent).app()) as client:
         asked = await post(client, message_id="m-1")
-        task = await post(client, "I have told her myself.", message_id="m-2", taskId=asked["id"])
+        assert texts(asked)[0].endswith("Answer with a text.")
+        task = await post(client, answer, message_id="m-2", taskId=asked["id"])
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
+
+
+def test_respond_decision_has_text_without_its_word() -> None:
+    request = {
+        "action_requests": [{"name": "ask", "args": {}}],
+        "review_configs": [{"action_name": "ask", "allowed_decisions": ["respond"]}],
+    }
+    review = review_of(Interrupt(value=request))
+    assert review is not None
+    for answer, message in (("At noon.", "At noon."), ("respond: At noon.", "At noon."), ("respond", "respond")):
+        assert review.decisions_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
 
 
 async def test_respond_with_text_answers_tool_call() -> None:
