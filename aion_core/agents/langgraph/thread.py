@@ -417,10 +417,9 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     """
     content: Any = content_of(request.message.parts, files=INBOX not in graph.channels)
     message_id = request.message.message_id
-    for message in before:
-        if message.id == message_id and not isinstance(message, HumanMessage):
-            # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
-            message_id = f"client-{message_id}"
+    if any(message.id == message_id and not isinstance(message, HumanMessage) for message in before):
+        # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
+        message_id = f"client-{message_id}"
     human = [HumanMessage(content=content, id=message_id)] if content else []
     if has_single_value(graph):
         # The input replaces a state without a reducer. A reducer is that of a list, such as `add_messages`.
