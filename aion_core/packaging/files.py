@@ -160,16 +160,22 @@ def compiled(source: Path, python: str) -> Path:
 
 
 def fix_times_and_modes(target: Path) -> None:
-    """Give every file and folder of the package a fixed time and mode."""
+    """Give every file and folder of the package a fixed time and mode. Folders, libraries and programs are executable."""
     for path in [*_entries(str(target)), str(target)]:
         found = os.stat(path)
-        is_program = stat.S_ISDIR(found.st_mode) or path.endswith(".sh") or ".so" in os.path.basename(path)
-        mode = 0o755 if is_program else 0o644
-        # Change only other modes and times: most files are hard links to cached files with the fixed values.
-        if stat.S_IMODE(found.st_mode) != mode:
-            os.chmod(path, mode)
-        if found.st_mtime != EPOCH:
-            os.utime(path, (EPOCH, EPOCH))
+        # Skip hard links to cached files, which have the fixed values.
+        if found.st_mtime == EPOCH and stat.S_IMODE(found.st_mode) in (0o644, 0o755):
+            continue
+        os.chmod(path, 0o755 if stat.S_ISDIR(found.st_mode) or _is_program(path) else 0o644)
+        os.utime(path, (EPOCH, EPOCH))
+
+
+def _is_program(path: str) -> bool:
+    """Return True for a library or a program. Decide by name and content, because modes differ between machines."""
+    if path.endswith(".sh") or ".so" in os.path.basename(path):
+        return True
+    with open(path, "rb") as file:
+        return file.read(4).startswith((b"\x7fELF", b"#!"))
 
 
 def _entries(folder: str) -> Iterator[str]:

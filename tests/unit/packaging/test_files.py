@@ -42,6 +42,24 @@ def test_file_with_invalid_python_is_not_compiled(tmp_path: Path, capfd: pytest.
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "mode"),
+    [
+        ("bin/tool", b"#!/bin/sh\n", 0o755),
+        ("ffmpeg", b"\x7fELF\x02", 0o755),
+        ("lib.so.1", b"", 0o755),
+        ("agent.py", b"", 0o644),
+    ],
+)
+def test_programs_in_package_are_executable(tmp_path: Path, name: str, content: bytes, mode: int) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    file.chmod(0o600)
+    fix_times_and_modes(tmp_path)
+    assert file.stat().st_mode & 0o777 == mode
+
+
 def test_needless_files_of_distributions_are_removed(tmp_path: Path) -> None:
     kept = {"web/app.py", "web/.data/words.txt", "web/agents/one.py", "botocore/data/sqs/service-2.json.gz"}
     needless = {
