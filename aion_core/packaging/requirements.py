@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
+from urllib.request import url2pathname
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -205,7 +206,8 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
         place = place if at else name
         if place.startswith(("git+", "http:", "https:", "ssh:")):
             raise BuildError(f"{line!r} is not from an index: build its wheel with `uv build`, and require that file")
-        path = (folder / place.removeprefix("file://")).resolve()
+        # Decode the path of a file URL, in which a space is %20.
+        path = (folder / (url2pathname(place.removeprefix("file://")) if "file://" in place else place)).resolve()
         wheel = path if path.suffix == ".whl" else _wheel_of(path)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         yield f"{_name_of_wheel(wheel)} @ {wheel.as_uri()} \\\n    --hash=sha256:{digest}"

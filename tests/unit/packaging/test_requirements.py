@@ -82,6 +82,7 @@ def test_build_refuses_lock_file_lacking_new_dependency(tmp_path: Path) -> None:
 
 
 def test_dependency_in_folder_is_built_as_wheel(tmp_path: Path) -> None:
+    tmp_path /= "my projéct"  # a file URL encodes the space and the letter
     library = tmp_path / "lib" / "mine"
     (library / "mine").mkdir(parents=True)
     (library / "mine" / "__init__.py").touch()
