@@ -47,7 +47,7 @@ def uv_version() -> str:
 @cache
 def interpreter(version: str) -> str | None:
     """Return the path of a CPython interpreter of this version, such as "3.13", or None if this machine has none."""
-    return next((python for python in _candidates(version) if _is(python, version)), None)
+    return next((found for python in _candidates(version) if (found := _executable(python, version))), None)
 
 
 @cache
@@ -68,10 +68,15 @@ def _candidates(version: str) -> Iterator[str]:
     yield from (str(python) for python in sorted(by_uv.glob(f"cpython-{version}.*/bin/python")))
 
 
-def _is(python: str, version: str) -> bool:
-    code = "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2])"
+def _executable(python: str, version: str) -> str | None:
+    """Return the path of the interpreter that this program starts, or None if it is no CPython of this version.
+
+    A shim of pyenv starts another interpreter in each folder, and none in a folder that selects another version.
+    """
+    code = "import sys; print(sys.implementation.name, '%d.%d' % sys.version_info[:2], sys.executable)"
     try:
         done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=60)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.stdout.split() == ["cpython", version]
+        return None
+    start = f"cpython {version} "
+    return done.stdout.strip().removeprefix(start) if done.stdout.startswith(start) else None

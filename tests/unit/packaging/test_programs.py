@@ -1,0 +1,16 @@
+"""Programs of a package build."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.packaging.programs import interpreter
+
+
+def test_interpreter_is_program_behind_shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Return the interpreter itself: a shim of pyenv may start no interpreter in another folder."""
+    shim = tmp_path / "python3.98"
+    shim.write_text("#!/bin/sh\necho cpython 3.98 /opt/my pythons/bin/python3.98\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert interpreter("3.98") == "/opt/my pythons/bin/python3.98"
