@@ -20,7 +20,7 @@ from aion_core.packaging.cache import cache, file_lock, filled_once
 from aion_core.packaging.files import boto_words, compile_all, compiled, fix_times_and_modes, put, strip_libraries, tidy
 from aion_core.packaging.plan import PackagePlan
 from aion_core.packaging.programs import BuildError, find_uv, run
-from aion_core.packaging.requirements import PLATFORMS
+from aion_core.packaging.requirements import PLATFORMS, indexes
 
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """Names of the AWS services used by aion and by boto3's sign-in. Packages always contain their boto models."""
@@ -121,18 +121,24 @@ def _link_module(source: Path, target: Path, place: Path, python: str) -> None:
 
 def _run_uv(lines: Iterable[str], target: Path, planned: PackagePlan) -> None:
     target.mkdir(parents=True)
-    requirements = target / "requirements.txt"
-    requirements.write_text("\n".join(lines), encoding="utf-8")
-    command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--requirements", str(requirements)]
+    command = [find_uv(), "pip", "install", "--quiet", "--target", str(target), "--python", sys.executable]
     command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
     command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
-    try:
-        run([*command, "--python", sys.executable])
-    except BuildError as error:
-        raise BuildError(
-            f"cannot install the dependencies of {planned.function} for {planned.architecture}, "
-            f"Python {planned.python}. Each dependency needs a wheel for it, since the build compiles nothing.\n{error}"
-        ) from error
+    own_indexes = indexes(planned.folder) if planned.folder else {}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        groups.setdefault(tuple(own_indexes.get(_name(line), ())), []).append(line)
+    for places, group in groups.items():
+        requirements = target / "requirements.txt"
+        requirements.write_text("\n".join(group), encoding="utf-8")
+        options = [option for place in places for option in ("--index", place)]
+        try:
+            run([*command, "--requirements", str(requirements), *options], cwd=planned.folder)
+        except BuildError as error:
+            raise BuildError(
+                f"cannot install the dependencies of {planned.function} for {planned.architecture}, "
+                f"Python {planned.python}. Each dependency needs a wheel for it, since the build compiles nothing.\n{error}"
+            ) from error
 
 
 def _own_code(planned: PackagePlan) -> Path:

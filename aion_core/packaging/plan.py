@@ -28,6 +28,7 @@ from aion_core.packaging.requirements import (
     PLATFORMS,
     UNUSED,
     Wanted,
+    check_python,
     installed_frameworks,
     resolved,
     wanted,
@@ -140,7 +141,7 @@ def plan(
         project = wanted(folder)
         requirements = resolved(
             [*FUNCTION_EXTRAS[function], *sorted(project.extras)],
-            Wanted(lock=project.lock),
+            Wanted(lock=project.lock, folder=project.folder),
             without=UNUSED.get(function, ()),
             architecture=architecture,
             python=python,
@@ -152,6 +153,7 @@ def plan(
     # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
     _check_syntax(found, folder, python)
     project = wanted(folder, found.requirements)
+    check_python(folder, python)
     installed = installed_frameworks(project)
     frameworks = {each for agent in found.agents for each in frameworks_of(agent.file, found.roots, installed)}
     requirements = resolved(

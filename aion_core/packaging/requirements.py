@@ -8,6 +8,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.request import url2pathname
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from aion_core.agents.frameworks import FRAMEWORKS, extras
@@ -53,7 +55,11 @@ class Wanted:
     extras: frozenset[str] = frozenset()
     """Names of aion-lambda's extras that the project's requirements contain, such as otel."""
     lock: Path | None = None
-    """Path of the project's uv.lock, or None if it has no lock."""
+    """Path of the project's uv.lock, or None if it has no lock. A member of a uv workspace has the workspace's lock."""
+    folder: Path | None = None
+    """Folder of the project."""
+    preferred: tuple[str, ...] = ()
+    """Versions of a requirements.txt beside a pyproject.toml without uv.lock, such as an export of poetry.lock."""
     is_aion: bool = False
     """True for aion-lambda's own repository, which packages its example agents."""
 
@@ -63,6 +69,7 @@ class Wanted:
         names = [source.name for source in self.sources] + ([self.lock.name] if self.lock else [])
         if not names and not self.lines:
             return "no files of the project"
+        names += ["requirements.txt (versions)"] if self.preferred else []
         lock = "" if self.lock else " (no uv.lock: unpinned dependencies get their newest version)"
         return f"{', '.join(names) or 'langgraph.json'}{lock}"
 
@@ -72,21 +79,24 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
 
     `also` are requirements from another file such as langgraph.json. Raises BuildError for an unreadable file.
     """
-    lock = folder / "uv.lock"
+    lock = _lock_of(folder)
+    requirements = folder / "requirements.txt"
+    exported = _text(requirements).splitlines() if requirements.is_file() else []
     project = read_pyproject(folder)
     lines = [*also, *_group(project, "agents")]
     table = project.get("project")
     if isinstance(table, dict) and canonicalize_name(str(table.get("name", ""))) == DISTRIBUTION:
         # In aion-lambda's own checkout, leave out aion-lambda's dependencies: the example agents do not need them.
-        return Wanted((), tuple(lines), _extras(lines), lock if lock.is_file() else None, is_aion=True)
-    if isinstance(table, dict):
+        return Wanted((), tuple(lines), _extras(lines), lock, folder, is_aion=True)
+    # Ignore a [project] without dependencies if the folder has a requirements.txt.
+    has_dependencies = isinstance(table, dict) and "dependencies" in [*table, *table.get("dynamic", [])]
+    if isinstance(table, dict) and (has_dependencies or not requirements.is_file()):
         declared = [str(line) for line in table.get("dependencies", [])]
         found = (folder / "pyproject.toml",)
-        return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock if lock.is_file() else None)
-    requirements = folder / "requirements.txt"
+        preferred = () if lock else tuple(_pins(exported))
+        return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock, folder, preferred)
     if requirements.is_file():
-        declared = _text(requirements).splitlines()
-        return Wanted((requirements,), tuple(lines), _extras([*declared, *lines]))
+        return Wanted((requirements,), tuple(lines), _extras([*exported, *lines]))
     if "poetry" in project.get("tool", {}):
         raise BuildError(
             "pyproject.toml has its dependencies in [tool.poetry], and uv does not read that table: "
@@ -97,7 +107,7 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
 
 def installed_frameworks(project: Wanted) -> set[str]:
     """Return the names of the frameworks in the project's uv.lock. Return an empty result without a uv.lock."""
-    known = _names(_locked(project.lock)) if project.lock else set()
+    known = _names(_locked(project))
     return {name for name, framework in FRAMEWORKS.items() if framework.distribution in known}
 
 
@@ -108,7 +118,18 @@ def check(folder: Path, also: Sequence[str] = ()) -> None:
     """
     project = wanted(folder, also)
     if project.lock:
-        _check_lock(project, _names(_locked(project.lock)))
+        _check_lock(project, _locked(project))
+
+
+def check_python(folder: Path, python: str) -> None:
+    """Raise BuildError if the project's requires-python excludes this Python version, such as "3.13"."""
+    declared = read_pyproject(folder).get("project", {}).get("requires-python", "")
+    with suppress(InvalidSpecifier):  # uv reports an invalid one
+        if not any(SpecifierSet(declared).contains(f"{python}.{patch}") for patch in range(100)):
+            raise BuildError(
+                f"pyproject.toml requires Python {declared}, but the package is for Python {python}. Correct "
+                "requires-python, or set Runtime in template.yaml to a permitted version"
+            )
 
 
 def resolved(
@@ -126,24 +147,26 @@ def resolved(
     distributions in `without` are left out. Raises BuildError or UvMissing.
     """
     own = sorted({line for extra in extras for line in required_by(extra)} | set(required_by("")))
-    locked = _locked(project.lock) if project and project.lock else ""
-    known = _names(locked)
+    project = project or Wanted()
+    locked = _locked(project)
+    pins = "\n".join(_pins(locked.splitlines()))
+    known = _names("\n".join([pins, *project.preferred]))
     tested = [line for line in TESTED.read_text(encoding="utf-8").splitlines() if _name(line) not in known]
-    pins = "\n".join([*_pins(locked.splitlines()), *_pins(tested)])
-    inputs = "\n".join([*own, *(project.lines if project else ())])
-    sources = project.sources if project else ()
-    if project and project.lock:
-        _check_lock(project, known)
+    preferred = "\n".join([*project.preferred, *_pins(tested)])
+    inputs = "\n".join([*own, *project.lines])
+    sources = project.sources
+    if project.lock:
+        _check_lock(project, locked)
 
-    content = [inputs, pins, *without, architecture, python, *(_text(source) for source in sources)]
+    content = [inputs, pins, preferred, *without, architecture, python, *(_text(source) for source in sources)]
     key = hashlib.sha256("\0".join([uv_version(), *content]).encode()).hexdigest()[:20]
     cached = cache() / f"requirements-{key}.txt"
     # Do not cache the versions of a project without a lock, since they change with each release of a dependency.
-    is_cacheable = not project or project.lock is not None or not (project.sources or project.lines)
+    is_cacheable = project.lock is not None or not (project.sources or project.lines)
     if is_cacheable and cached.is_file():
         text = cached.read_text(encoding="utf-8")
     else:
-        text = _compiled(inputs, sources, pins, without, architecture, python, folder)
+        text = _compiled(inputs, sources, pins, preferred, without, architecture, python, folder)
         if is_cacheable:
             cached.parent.mkdir(parents=True, exist_ok=True)
             part = cached.with_suffix(f".{os.getpid()}.part")
@@ -173,27 +196,32 @@ def _compiled(
     inputs: str,
     sources: Sequence[Path],
     pins: str,
+    preferred: str,
     without: Sequence[str],
     architecture: str,
     python: str,
     folder: Path,
 ) -> str:
     with tempfile.TemporaryDirectory() as scratch:
-        own, constraints, overrides = (Path(scratch, name) for name in ("aion.in", "locked.txt", "without.txt"))
+        names = ("aion.in", "locked.txt", "without.txt", "compiled.txt")
+        own, constraints, overrides, compiled = (Path(scratch, name) for name in names)
         own.write_text(inputs, encoding="utf-8")
         constraints.write_text(pins, encoding="utf-8")
+        # uv prefers the versions in its output file, but takes others if a requirement excludes these.
+        compiled.write_text(preferred, encoding="utf-8")
         # Exclude distributions by a marker that is never true. Exclude aion-lambda too, because its files are copied.
         never = [f"{name} ; python_version < '0'" for name in (DISTRIBUTION, *without)]
         overrides.write_text("\n".join(never), encoding="utf-8")
         command = [find_uv(), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         command += ["--python-platform", PLATFORMS[architecture], "--python-version", python]
-        command += ["--python", sys.executable]
+        command += ["--python", sys.executable, "--output-file", str(compiled)]
         command += ["--constraint", str(constraints), "--override", str(overrides), str(own), *map(str, sources)]
         try:
             # Run uv in the project's folder, since its pyproject.toml may configure other package indexes.
-            return run(command, cwd=folder)
+            run(command, cwd=folder)
         except BuildError as error:
             raise BuildError(f"the project's dependencies conflict with those of aion-lambda.\n{error}") from error
+        return compiled.read_text(encoding="utf-8")
 
 
 def _with_local(text: str, folder: Path) -> Iterator[str]:
@@ -226,28 +254,88 @@ def _wheel_of(folder: Path) -> Path:
     return kept
 
 
-def _locked(lock: Path) -> str:
-    """Export the versions of a uv.lock, with every group and extra, in the format of requirements.txt."""
+def _lock_of(folder: Path) -> Path | None:
+    """Return the path of the project's uv.lock or, for a member of a uv workspace, the path of the workspace's."""
+    if (folder / "uv.lock").is_file():
+        return folder / "uv.lock"
+    for root in folder.parents:
+        workspace = _uv_settings(root).get("workspace")
+        if workspace is not None and (root / "uv.lock").is_file():
+            found, excluded = ([place for pattern in workspace.get(key, ()) for place in root.glob(pattern)]
+                               for key in ("members", "exclude"))  # fmt: skip
+            return root / "uv.lock" if folder in found and folder not in excluded else None
+    return None
+
+
+def _uv_settings(folder: Path) -> dict[str, Any]:
+    """Return the table [tool.uv] of the folder's pyproject.toml, or an empty dict. Raises BuildError."""
+    found = read_pyproject(folder).get("tool", {}).get("uv", {})
+    return found if isinstance(found, dict) else {}
+
+
+def _all_uv_settings(project: Wanted) -> list[dict[str, Any]]:
+    """Return the uv settings of the project and, for a member of a uv workspace, of the workspace."""
+    folders = [project.folder, project.lock.parent if project.lock else None]
+    return [_uv_settings(folder) for folder in dict.fromkeys(folders) if folder]
+
+
+def indexes(folder: Path) -> dict[str, list[str]]:
+    """Return the package indexes, as `name=url`, of each distribution with an index in [tool.uv.sources].
+
+    `uv pip install` does not read this table, and searches an index with `explicit = true` only if it is named.
+    """
+    settings = _all_uv_settings(Wanted(lock=_lock_of(folder), folder=folder))
+    urls = {each.get("name"): each.get("url") for table in settings for each in table.get("index", [])}
+    found: dict[str, list[str]] = {}
+    for table in settings:
+        for name, sources in table.get("sources", {}).items():
+            named = [source.get("index") for source in (sources if isinstance(sources, list) else [sources])]
+            found[canonicalize_name(name)] = [f"{index}={urls[index]}" for index in named if index in urls]
+    return found
+
+
+def _locked(project: Wanted) -> str:
+    """Export the versions of the project's uv.lock in the format of requirements.txt. Without a lock, return "".
+
+    The result has the versions of every group and extra, except for a project with extras or groups in conflict.
+    """
+    if project.lock is None:
+        return ""
     command = [find_uv(), "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-hashes"]
-    return run([*command, "--all-groups", "--all-extras", "--no-emit-project", "--project", str(lock.parent)])
+    if not any("conflicts" in settings for settings in _all_uv_settings(project)):
+        command += ["--all-groups", "--all-extras"]
+    return run([*command, "--no-emit-project", "--project", str(project.folder)])
 
 
-def _check_lock(project: Wanted, known: set[str]) -> None:
-    """Raise BuildError if the lock lacks a dependency of the project, because its version would be untested."""
+def _check_lock(project: Wanted, locked: str) -> None:
+    """Raise BuildError if the lock lacks a dependency of the project, or contains another version than required."""
     declared = [*project.lines]
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
-    # Do not look for dependencies with a local source, because `uv export` prints their paths instead of their names.
-    pyproject = read_pyproject(project.lock.parent) if project.lock else {}
-    own = {canonicalize_name(name) for name in pyproject.get("tool", {}).get("uv", {}).get("sources", {})}
-    if lost := sorted({_name(line) for line in declared} - known - own - {DISTRIBUTION, ""}):
+    # Do not look for dependencies with a local source, because `uv export` prints their paths instead of their names,
+    # nor for those whose declared version is overridden.
+    own = {DISTRIBUTION, ""}
+    for settings in _all_uv_settings(project):
+        own |= {canonicalize_name(name) for name in settings.get("sources", {})}
+        own |= {_name(line) for line in settings.get("override-dependencies", [])}
+    lines = [line for line in declared if _name(line) not in own]
+    if lost := sorted({_name(line) for line in lines} - _names(locked)):
         raise BuildError(f"uv.lock lacks {', '.join(lost)} of pyproject.toml: run `uv lock`")
+    pins = [_requirement(line) for line in _pins(locked.splitlines())]
+    for line in lines:
+        # A requirement with a marker may be for another platform, and then has another version or none.
+        asked = _requirement(line)
+        versions = [str(pin.specifier)[2:] for pin in pins if canonicalize_name(pin.name) == _name(line)]
+        if versions and not asked.marker and not any(asked.specifier.contains(each, True) for each in versions):
+            raise BuildError(
+                f"uv.lock has {asked.name} {versions[0]}, but pyproject.toml requires {line}: run `uv lock`"
+            )
 
 
 def _pins(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the requirement lines with an exact version. Lines of local folders and wheels are left out."""
-    yield from (line for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
+    """Yield the requirements with an exact version, without hashes. Lines of local folders and wheels are left out."""
+    yield from (_bare(line) for line in lines if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line))
 
 
 def _names(text: str) -> set[str]:
@@ -263,8 +351,12 @@ def _name(line: str) -> str:
 
 
 def _requirement(line: str) -> Requirement:
-    """Parse a line of requirements without its comment, hashes and continuation mark."""
-    return Requirement(re.split(r"\s#|\\|\s--hash", line)[0].strip())
+    return Requirement(_bare(line))
+
+
+def _bare(line: str) -> str:
+    """Return a line of requirements without its comment, hashes and continuation mark."""
+    return re.split(r"\s#|\\|\s--hash", line)[0].strip()
 
 
 def _name_of_wheel(wheel: Path) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.packaging.programs import BuildError, find_uv, run
-from aion_core.packaging.requirements import TESTED, required_by, resolved, wanted
+from aion_core.packaging.requirements import TESTED, check_python, indexes, required_by, resolved, wanted
 from aion_core.shipped import shipped
 
 PROJECT = """
@@ -71,6 +71,91 @@ def test_project_lock_determines_packaged_versions(tmp_path: Path) -> None:
     found = lines_of(tmp_path, "push")
     assert found["idna"].startswith("3.10")
     assert "cowsay" in found
+
+
+def test_requirements_may_exclude_tested_version(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("urllib3<2.6\n")
+    assert lines_of(tmp_path)["urllib3"].startswith("2.5")
+
+
+def test_exported_requirements_determine_versions_without_uv_lock(tmp_path: Path) -> None:
+    """Poetry 2 writes [project]; its lock is used by `poetry export`."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay (>=5,<7)"'))
+    (tmp_path / "requirements.txt").write_text(
+        'cowsay==6.0 ; python_version >= "3.11" \\\n    --hash=sha256:00\nurllib3==2.5.0\n'
+    )
+    found = lines_of(tmp_path)
+    assert (found["cowsay"], found["urllib3"]) == ("6.0", "2.5.0")
+    assert "requirements.txt (versions)" in wanted(tmp_path).described
+
+
+def test_requirements_count_if_project_table_has_no_dependencies(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'my-agent'\nversion = '1'\n")
+    (tmp_path / "requirements.txt").write_text("cowsay==6.0\n")
+    assert lines_of(tmp_path)["cowsay"] == "6.0"
+
+
+def test_workspace_lock_determines_packaged_versions(tmp_path: Path) -> None:
+    agent, library = tmp_path / "agents" / "one", tmp_path / "libs" / "shared"
+    for folder, dependencies in ((agent, '"shared", "urllib3"'), (library, '"cowsay==6.0"')):
+        folder.mkdir(parents=True)
+        (folder / "pyproject.toml").write_text(
+            PROJECT.replace("my-agent", folder.name).format(dependencies)
+            + '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        )
+    (library / "shared").mkdir()
+    (library / "shared" / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.uv]\nconstraint-dependencies = ["urllib3<2.6"]\nworkspace = { members = ["agents/*", "libs/*"] }\n'
+        "sources = { shared = { workspace = true } }\n"
+    )
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    found = lines_of(agent)
+    assert wanted(agent).lock == tmp_path / "uv.lock"
+    assert (found["cowsay"], found["urllib3"][:3]) == ("6.0", "2.5")
+    assert found["shared"].endswith("-any.whl")
+    (tmp_path / "other").mkdir()
+    assert wanted(tmp_path / "other").lock is None
+
+
+def test_lock_with_conflicting_extras_is_read(tmp_path: Path) -> None:
+    extras = "[project.optional-dependencies]\na = ['cowsay==6.0']\nb = ['cowsay==6.1']\n"
+    conflicts = "[tool.uv]\nconflicts = [[{ extra = 'a' }, { extra = 'b' }]]\n"
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"idna<3.11"') + extras + conflicts)
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    assert lines_of(tmp_path)["idna"].startswith("3.10")
+
+
+def test_build_refuses_lock_file_with_excluded_version(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay==6.0"'))
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>6.0"'))
+    with pytest.raises(BuildError, match=r"uv\.lock has cowsay 6\.0, but .* requires cowsay>6\.0: run `uv lock`"):
+        lines_of(tmp_path)
+
+
+@pytest.mark.parametrize("declared", [">=3.14", "<3.13"])
+def test_build_refuses_project_for_other_python(tmp_path: Path, declared: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format("").replace(">=3.11", declared))
+    with pytest.raises(BuildError, match=f"requires Python {declared}, but the package is for Python 3.13"):
+        check_python(tmp_path, "3.13")
+
+
+@pytest.mark.parametrize("declared", [">=3.13.5", "<=3.13", "==3.13.*", "not a version"])
+def test_build_accepts_project_for_some_patch_version(tmp_path: Path, declared: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format("").replace(">=3.11", declared))
+    check_python(tmp_path, "3.13")
+
+
+def test_distribution_gets_index_of_its_source(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.uv]\nindex = [{ name = 'own', url = 'https://example.com/simple', explicit = true }]\n"
+        "[tool.uv.sources]\nMy_lib = { index = 'own' }\nother = [{ index = 'own' }, { path = 'other' }]\n"
+    )
+    assert indexes(tmp_path) == {
+        "my-lib": ["own=https://example.com/simple"],
+        "other": ["own=https://example.com/simple"],
+    }
 
 
 def test_build_refuses_lock_file_lacking_new_dependency(tmp_path: Path) -> None:
