@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ _KEY_STORES = frozenset(
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
 # Size limit in bytes of the search for private keys. Larger files are not searched.
 _LARGEST_KEY = 16 * 1024 * 1024
+# Names of Python's own modules, except those for terminals, which no server imports.
+_STANDARD = sys.stdlib_module_names - {"antigravity", "cmd", "code", "this", "turtle"}
 _CREDENTIALS = frozenset(
     {
         "_netrc",
@@ -100,7 +103,7 @@ class Selection:
 def select(folder: Path) -> Selection:
     """Select the files of the project's folder for a package.
 
-    Raises BuildError for an unprintable file name or an unreadable file.
+    Raises BuildError for an unprintable file name, the name of a standard module, or an unreadable file.
     """
     files: list[Path] = []
     left_out: list[LeftOut] = []
@@ -114,6 +117,10 @@ def select(folder: Path) -> Selection:
     names = [file.relative_to(folder).as_posix() for file in files]
     if bad := [name for name in names if not name.isprintable()]:
         raise BuildError(f"the file name {bad[0]!r} has unprintable characters: rename it, or add it to .aionignore")
+    if shadows := [name for name in names if _shadowed(name) in _STANDARD]:
+        raise BuildError(
+            f"rename {shadows[0]}, or add it to .aionignore: on AWS it would replace Python's own module {_shadowed(shadows[0])}"
+        )
     try:
         keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
     except OSError as error:
@@ -124,6 +131,12 @@ def select(folder: Path) -> Selection:
         name for file, name in zip(files, names, strict=True) if file.name in _CREDENTIALS and name not in keys
     ]
     return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
+
+
+def _shadowed(name: str) -> str:
+    """Return the name of the module that this file of the project's folder or its `src` defines, or ""."""
+    module, _, rest = name.removeprefix("src/").partition("/")
+    return module.removesuffix(".py") if rest == "__init__.py" or (not rest and module.endswith(".py")) else ""
 
 
 def looks_like_private_key(file: Path) -> bool:
@@ -171,8 +184,8 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
         if reason := _reason(path, project, rules):
             yield path, reason
         elif entry.is_dir():
-            # Do not follow a link to a parent folder, because the walk would never end.
-            if not (entry.is_symlink() and path.resolve() in (path, *path.parents)):
+            # Do not follow a link to a folder that contains it, because the walk would never end.
+            if not (entry.is_symlink() and path.resolve() in [parent.resolve() for parent in path.parents]):
                 yield from _walk(project, path, rules)
         elif entry.is_file():
             yield path, None

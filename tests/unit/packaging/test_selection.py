@@ -100,6 +100,20 @@ def test_unprintable_file_name_is_refused(tmp_path: Path) -> None:
         select(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["queue.py", "src/logging/__init__.py"])
+def test_module_replacing_standard_module_is_refused(tmp_path: Path, name: str) -> None:
+    written(tmp_path, {"agent.py": "", name: ""})
+    with pytest.raises(BuildError, match=f"rename {name}, .* would replace Python's own module (queue|logging)$"):
+        select(tmp_path)
+    (tmp_path / ".aionignore").write_text(name)
+    assert chosen(tmp_path) == {"agent.py"}
+
+
+@pytest.mark.parametrize("name", ["tools/queue.py", "logging/data.json", "queue", "src/queue/part.py"])
+def test_file_replacing_no_standard_module_is_packaged(tmp_path: Path, name: str) -> None:
+    assert chosen(written(tmp_path, {name: ""})) == {name}
+
+
 def test_files_named_like_credentials_are_reported(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", "aws/credentials": "", "credentials.json": "{}"})
     assert select(tmp_path).credentials == ("aws/credentials", "credentials.json")
@@ -138,6 +152,13 @@ def test_links_to_files_outside_folder_are_excluded(tmp_path: Path) -> None:
     (folder / "inside").symlink_to(folder / "data" / "b.txt")
     assert chosen(folder) == {"a.py", "data/b.txt", "inside"}
     assert left_out(folder) == {"link": "link out of the folder", "folder/": "link out of the folder"}
+
+
+def test_links_in_a_circle_are_not_followed_endlessly(tmp_path: Path) -> None:
+    written(tmp_path, {"a/1": "", "b/2": "", "c/3": ""})
+    for link, target in {"a/link": "b", "b/link": "c", "c/link": "b"}.items():
+        (tmp_path / link).symlink_to(tmp_path / target)
+    assert {"a/1", "a/link/2", "a/link/link/3", "b/link/3", "c/link/2"} <= chosen(tmp_path)
 
 
 def test_link_to_parent_folder_is_not_followed_endlessly(tmp_path: Path) -> None:
