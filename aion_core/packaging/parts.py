@@ -30,13 +30,10 @@ def link_parts(planned: PackagePlan, target: Path) -> None:
     """Link the plan's distributions and aion's own code into the folder. Raises BuildError or UvMissing.
 
     The boto models of unused AWS services are left out. A service is used if SERVICES contains it, or if a distribution
-    or project folder imports boto3 or botocore and quotes its name. Of files with the same name, the first is linked.
+    or the project imports boto3 or botocore and quotes its name. Of files with the same name, the first is linked.
     """
     parts = install(planned)
-    folders: dict[str, list[Path]] = {}
-    for place, file in planned.project_files:
-        folders.setdefault(place.partition("/")[0] if "/" in place else "", []).append(file)
-    used = SERVICES.union(*map(boto_words, folders.values()))
+    used = SERVICES | boto_words(file for _, file in planned.project_files)
     used |= {word for part in parts for word in (part.parent / "words").read_text(encoding="utf-8").split()}
     models = (part / name / "data" for part in parts for name in ("boto3", "botocore"))
     unused = {str(each) for data in models if data.is_dir() for each in data.iterdir() if each.name not in used}
