@@ -170,7 +170,8 @@ def plan(
             f"{', '.join(selection.private_keys)} looks like a private key. Do not put keys into a package: move it out "
             "of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
         )
-    needed = [*found.configs, *(agent.file for agent in found.agents)]
+    loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
+    needed = [*found.configs, *(agent.file for agent in found.agents), *sorted(loaded)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
     files += [(named, generated) for generated in found.generated]
     if not project.is_aion:
@@ -313,12 +314,10 @@ def _project_files(
     """
     chosen = set(selection.files)
     for file in needed:
-        if file.resolve() not in chosen:
-            left = [
-                each for each in selection.left_out if f"{file.resolve().relative_to(folder)}/".startswith(each.path)
-            ]
-            reason = f": {left[0].reason}" if left else ""
-            raise BuildError(f"{file.relative_to(folder)} is excluded from the package{reason}")
+        if file not in chosen and file.resolve() not in chosen:
+            place = file.relative_to(folder).as_posix()
+            reason = "".join(f": {each.reason}" for each in selection.left_out if f"{place}/".startswith(each.path))
+            raise BuildError(f"{place} is excluded from the package{reason}, but an agent needs it")
     for file in selection.files:
         place = file.relative_to(folder).as_posix()
         if not _is_reserved(place):

@@ -121,6 +121,23 @@ def test_build_refuses_agent_excluded_by_gitignore(tmp_path: Path) -> None:
         planned(folder)
 
 
+@pytest.mark.parametrize("reason", ["matched by .gitignore", "link out of the folder"])
+def test_build_refuses_agent_importing_excluded_module(tmp_path: Path, reason: str) -> None:
+    folder = project(tmp_path / "agents")
+    shared = tmp_path / ("shared" if reason.startswith("link") else "agents/shared")
+    shared.mkdir()
+    (shared / "words.py").touch()
+    if reason.startswith("link"):
+        (folder / "shared").symlink_to(shared)
+    else:
+        (folder / ".gitignore").write_text("shared/\n")
+    (folder / "agent.py").write_text(f"import shared.words\n{(folder / 'agent.py').read_text()}")
+    with pytest.raises(
+        BuildError, match=f"shared/words.py is excluded from the package: {reason}, but an agent needs it"
+    ):
+        planned(folder)
+
+
 def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
     """A framework's requirements may conflict with the lock, and hide the error about the unknown import."""
     (project(tmp_path) / "agent.py").write_text("import no_such_module\ngraph = no_such_module.graph\n")
