@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from aion_core import __version__
 from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
 from aion_core.agents.config_sections import variable_name
 from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
@@ -22,6 +23,8 @@ from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.packaging.programs import interpreter
+from aion_core.project import ProjectError
+from aion_core.project.upgrade import plan
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -211,7 +214,7 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
     if not (project / "infra" / "policies").is_dir():
-        yield ok("template", f"Found {project / 'template.yaml'}; doctor does not check it.")
+        yield _check_upgrade(project)
         return
     command = [sys.executable, "-m", "infra.policies.check"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - no shell
@@ -222,6 +225,18 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
     yield from (failed("template", problem, "Fix template.yaml; `make lint` prints this too.") for problem in found)
     if not found:
         yield ok("template", f"{project / 'template.yaml'} passes its policy checks.")
+
+
+def _check_upgrade(project: Path) -> CheckResult:
+    """Warn if the project's template is older than the installed aion-lambda, since the deployed code may need the new one."""
+    try:
+        upgrade = plan(project)
+    except ProjectError as error:
+        return warning("template", str(error), "`aion upgrade` compares the template with the installed version.")
+    if upgrade.version and upgrade.is_needed:
+        message = f"The template's files are from aion-lambda {upgrade.version}, not yet upgraded to {__version__}."
+        return warning("template", message, "Run `aion upgrade`.")
+    return ok("template", f"Found {project / 'template.yaml'}; doctor does not check its content.")
 
 
 def check_package(config: Path) -> Iterator[CheckResult]:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from aion_core import __version__
 from aion_core.cli.checks.local import _python as python_check
+from aion_core.cli.checks.local import check_template
+from aion_core.project import base
 from tests.support import operating
 from tests.support.operating import RunCommand
 from tests.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
@@ -218,3 +221,21 @@ def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None
     code, results = run_doctor(run, "--config", config, "--no-template")
     assert code == 1
     assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ("0.0.9", f"are from aion-lambda 0.0.9, not yet upgraded to {__version__}"),
+        ("99.0", "The project's files are from aion-lambda 99.0, but"),
+        ("", "doctor does not check its content"),
+    ],
+)
+def test_doctor_warns_if_template_has_other_version(recorded: str, said: str, tmp_path: Path) -> None:
+    """Until `aion upgrade`, a deployment would combine the new code with the old permissions and parameters."""
+    base.put(tmp_path / "template.yaml", "old: 1\n")
+    if recorded:
+        base.write(tmp_path, {"template.yaml": "old: 1\n"}, recorded)
+    (found,) = check_template(tmp_path)
+    assert said in found.message
+    assert (found.status == "ok") is (not recorded)
