@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +52,19 @@ def loaded_files(agent: Path, roots: Sequence[Path]) -> set[Path]:
     return {file for file in files if file.suffix == ".py"}
 
 
-def missing(agents: Iterable[Path], roots: Sequence[Path], places: Sequence[Path]) -> Iterator[Import]:
-    """Yield the agents' imports that will fail: neither the project nor a folder in `places` contains the module."""
+def missing(
+    agents: Iterable[Path],
+    roots: Sequence[Path],
+    places: Sequence[Path],
+    standard: Collection[str] = sys.stdlib_module_names,
+) -> Iterator[Import]:
+    """Yield the agents' imports that will fail.
+
+    Such a module is not in the project, in a folder in `places`, or among the names of the standard modules.
+    """
     for agent in agents:
         for each in imports(agent, [*roots, agent.parent]):
-            if each.is_certain and each.name and not each.found and not _is_there(each.name, places):
+            if each.is_certain and each.name and not each.found and not _is_there(each.name, places, standard):
                 yield each
 
 
@@ -90,13 +98,13 @@ def _statements(file: Path) -> Iterator[tuple[int, int, str, bool]]:
             yield from ((node.lineno, node.level, f"{above}{alias.name}", is_at_top) for alias in node.names)
 
 
-def _is_there(name: str, places: Sequence[Path]) -> bool:
+def _is_there(name: str, places: Sequence[Path], standard: Collection[str]) -> bool:
     """Return True if the standard library or one of these folders contains the module.
 
     For a module in a regular package, only the package's folder is checked.
     """
     first, *steps = name.split(".")
-    if first in sys.stdlib_module_names or first in sys.builtin_module_names:
+    if first in standard:
         return True
     for place in places:
         folder = place

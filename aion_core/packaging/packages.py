@@ -20,7 +20,7 @@ from aion_core.packaging.files import (
 from aion_core.packaging.imports import missing
 from aion_core.packaging.parts import install, link_parts
 from aion_core.packaging.plan import PackagePlan, plan
-from aion_core.packaging.programs import BuildError, interpreter
+from aion_core.packaging.programs import BuildError, interpreter, standard_modules
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 
@@ -102,7 +102,8 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
             raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
         put(file, target / place)
     places = [target, *(target / planned.place(root) for root in planned.roots)]
-    for lost in missing([agent.file for agent in planned.agents], planned.roots, places):
+    standard = standard_modules(planned.python)
+    for lost in missing([agent.file for agent in planned.agents], planned.roots, places, standard):
         raise BuildError(
             f"{planned.place(lost.file)}, line {lost.line}, imports {lost.name}, but the package does not contain it: correct "
             f"the name, or add the dependency with `aion add`"

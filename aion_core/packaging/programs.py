@@ -56,6 +56,13 @@ def compiler_version(program: str) -> str:
     return run([program, "-I", "-c", "import sys; print(sys.version)"])
 
 
+@cache
+def standard_modules(version: str) -> frozenset[str]:
+    """Return the names of the standard modules of a Python version, or of this Python if this machine lacks the version."""
+    program = interpreter(version) or sys.executable
+    return frozenset(run([program, "-I", "-c", "import sys; print(*sys.stdlib_module_names)"]).split())
+
+
 def _candidates(version: str) -> Iterator[str]:
     """Yield paths of Python interpreters: of this process, on PATH, and installed by pyenv and uv."""
     yield sys.executable

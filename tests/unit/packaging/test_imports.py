@@ -59,6 +59,13 @@ def test_importable_or_optional_module_is_not_reported_missing(statement: str, t
     assert list(missing([tmp_path / "agent.py"], [tmp_path], [package])) == []
 
 
+def test_standard_module_of_another_python_is_reported_missing(tmp_path: Path, package: Path) -> None:
+    """Python 3.13 has no `imp`, but an older Python that builds the package has it."""
+    (tmp_path / "agent.py").write_text("import imp, json")
+    found = missing([tmp_path / "agent.py"], [tmp_path], [package], ["json"])
+    assert [each.name for each in found] == ["imp"]
+
+
 @pytest.mark.parametrize(
     ("statement", "name"),
     [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.packaging.programs import interpreter
+from aion_core.packaging.programs import interpreter, standard_modules
 
 
 def test_interpreter_is_program_behind_shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,3 +14,9 @@ def test_interpreter_is_program_behind_shim(tmp_path: Path, monkeypatch: pytest.
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert interpreter("3.98") == "/opt/my pythons/bin/python3.98"
+
+
+@pytest.mark.skipif(interpreter("3.13") is None, reason="no Python 3.13 here")
+def test_standard_modules_are_those_of_version() -> None:
+    assert "json" in standard_modules("3.13")
+    assert "imp" not in standard_modules("3.13")
