@@ -89,7 +89,7 @@ def _package(planned: PackagePlan) -> Package:
             link_parts(planned, place / "code")
             _add_files(planned, place / "code")
         size = size_of(place / "code")
-        _check_size(planned, size)
+        _check_size(planned, size, place / "code")
     reason = None if interpreter(planned.python) else no_compiler(planned.python)
     warning = f"the package has no .pyc files, which makes cold starts slower: {reason}" if reason else None
     return Package(planned, place / "code", size, warning)
@@ -112,12 +112,12 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
     fix_times_and_modes(target)
 
 
-def _check_size(planned: PackagePlan, size: int) -> None:
-    """Raise BuildError for a package above Lambda's limit."""
+def _check_size(planned: PackagePlan, size: int, code: Path) -> None:
+    """Raise BuildError for a package above Lambda's limit. The error names the largest files and folders at its top."""
     if size > LAMBDA_LIMIT:
-        largest = sorted(planned.files, key=lambda file: file[1].stat().st_size, reverse=True)[:3]
-        names = ", ".join(f"{place} ({file.stat().st_size / 1e6:.0f} MB)" for place, file in largest)
+        sizes = [(size_of(entry) if entry.is_dir() else entry.stat().st_size, entry.name) for entry in code.iterdir()]
+        names = ", ".join(f"{name} ({each / 1024**2:.0f} MB)" for each, name in sorted(sizes, reverse=True)[:3])
         raise BuildError(
             f"{planned.function} has {size / 1024**2:.0f} MB; Lambda's limit is 250 MB. Remove dependencies, or exclude "
-            f"files with .aionignore. The project's largest files are {names}"
+            f"files with .aionignore. The largest parts are {names}"
         )
