@@ -100,6 +100,11 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
     for place, file in planned.project_files:
         if (target / place).is_dir():
             raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
+        # Some distributions install their folder `tests` or `examples`, which no code imports.
+        top, _, rest = place.partition("/")
+        is_module = (rest or top).endswith(".py") and rest in ("", "__init__.py") and top not in ("tests", "examples")
+        if is_module and (target / place).is_file() and (target / place).read_bytes() != file.read_bytes():
+            raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")
         put(file, target / place)
     places = [target, *(target / planned.place(root) for root in planned.roots)]
     standard = standard_modules(planned.python)

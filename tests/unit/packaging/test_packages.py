@@ -1,5 +1,7 @@
 """Build of a function's Lambda package."""
 
+import hashlib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,3 +19,28 @@ def test_error_of_large_package_names_largest_parts(tmp_path: Path, monkeypatch:
     files = (("torch/lib.bin", tmp_path / "torch"), ("agent.py", tmp_path / "agent"), ("data.bin", tmp_path / "data"))
     with pytest.raises(BuildError, match=r"has 3 MB; .* largest parts are torch \(2 MB\), data\.bin \(1 MB\)"):
         packaging.packages([PackagePlan("ApiFunction", "arm64", "3.13", "", files)])
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("mine/__init__.py", "rename mine, or add it to .aionignore"), ("mine/own.py", "")]
+)
+def test_build_refuses_module_of_dependency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+) -> None:
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
+    wheel = tmp_path / "mine-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("mine/__init__.py", "theirs = 1")
+        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        archive.writestr("mine-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("mine-1.0.dist-info/RECORD", "mine/__init__.py,,\n")
+    own = tmp_path / "own.py"
+    own.write_text("own = 1")
+    line = f"mine @ {wheel.as_uri()} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+    planned = PackagePlan("ApiFunction", "arm64", "3.13", line, ((place, own),))
+    if said:
+        with pytest.raises(BuildError, match=said):
+            packaging.packages([planned])
+    else:
+        (built,) = packaging.packages([planned])
+        assert {each.name for each in (built.code / "mine").glob("*.py")} == {"__init__.py", "own.py"}
