@@ -214,7 +214,7 @@ class MessageAdmission:
         # Run no turn for a call with an Idempotency-Key: its message is stored in the context of the first call, but
         # `context` may have a contextId that the server has generated for this call.
         if at_once and not call.idempotency_key:
-            call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
+            call.background.start(self._worker.handle(WakeUp(context), deadline=call.deadline))
         return Admission(TaskKey(call.owner, task_id))
 
     async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
@@ -223,7 +223,7 @@ class MessageAdmission:
         if not at_once:
             await wake(self._work_queue, context)
         elif waiting.until is None or waiting.until <= self._clock.now():
-            call.background.start(self._worker.handle(WakeUp(context), until=call.deadline.until))
+            call.background.start(self._worker.handle(WakeUp(context), deadline=call.deadline))
 
     async def _interrupt(self, call: CallContext, busy: ContextInUse) -> None:
         """Cancel the task running in the context, so that the context can accept the new message."""

@@ -27,6 +27,7 @@ from aion_core.stores import keys
 from aion_core.stores.keys import context_key
 from aion_core.tasks import admission, lifecycle, subscription
 from aion_core.tasks.call import CallContext
+from aion_core.tasks.process import Deadline
 from aion_core.tasks.subscription import SharedReads
 from tests.support.agents.scripted import AskingAgent, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock, settle
@@ -381,6 +382,29 @@ async def test_repeated_message_without_context_or_key_creates_task() -> None:
     made = parts(agent)
     one, two = [await send_task(made.service, CallContext("owner", "test"), request(context_id="")) for _ in range(2)]
     assert one.id != two.id
+
+
+async def test_turn_run_by_repeated_message_is_suspended_with_process() -> None:
+    """A repeat runs a turn that has no lease holder; the stopping process hands the turn off, like its other turns."""
+    agent, clock = GatedAgent(), ManualClock()
+    made = parts(agent, clock=clock)
+    context, message = ContextKey("owner", "test", "c"), request().message
+    new = admission.new_task(message, context, task_id="t", turn_id="u", at=clock.now(), context_is_new=False)
+    await made.store.create(new, holder=None)
+    leave: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    call = CallContext("owner", "test", deadline=Deadline(grace=0.0, leave=leave))
+    sending = asyncio.create_task(send_task(made.service, call, request()))
+    await agent.spoke.wait()
+    call.deadline.now.set()
+    leave.set_result(None)
+    assert (await sending).status.state == TaskState.TASK_STATE_WORKING
+    async with asyncio.timeout(60):
+        await call.background.wait()
+    assert agent.stopped == 1
+    agent.go.set()
+    await made.work_queue.quiet()
+    task = await made.service.get(call, "t")
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED, "a worker resumes it from the queue"
 
 
 async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
