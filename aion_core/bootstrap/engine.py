@@ -166,7 +166,10 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
         # Import this and its HTTP client only on first use, because most tasks have no webhook.
         from aion_core.bootstrap.push import push_delivery
 
-        return push_delivery(settings, stores.tasks, push, clock, telemetry)
+        # Let a stopping process release its claims, because the next process waits for the end of a claim.
+        return push_delivery(
+            settings, stores.tasks, push, clock, telemetry, stops=lambda: background.deadline.now.is_set()
+        )
 
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)

@@ -1,5 +1,7 @@
 """Composition of PushFunction: delivery of push notifications."""
 
+from collections.abc import Callable
+
 from aion_core.bootstrap.stores import PushResources, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.webhooks import webhook_policy
@@ -22,9 +24,15 @@ def build_push(settings: Settings, telemetry: Telemetry) -> PushDelivery:
 
 
 def push_delivery(
-    settings: Settings, tasks: TaskStore, push: PushResources, clock: Clock, telemetry: Telemetry
+    settings: Settings,
+    tasks: TaskStore,
+    push: PushResources,
+    clock: Clock,
+    telemetry: Telemetry,
+    *,
+    stops: Callable[[], bool] = lambda: False,
 ) -> PushDelivery:
-    """Return the service that delivers push notifications, built from these stores."""
+    """Return the service that delivers push notifications, built from these stores. See `PushDelivery` for `stops`."""
     webhooks = PinnedWebhookClient(webhook_policy(settings), clock)
     return PushDelivery(
         tasks,
@@ -35,4 +43,5 @@ def push_delivery(
         clock,
         metrics=telemetry.metrics,
         traces=telemetry.traces,
+        stops=stops,
     )

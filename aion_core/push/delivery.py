@@ -83,13 +83,17 @@ class PushDelivery:
         retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
+        stops: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`render` makes the HTTP requests. `chance` returns random numbers (0 to 1) for the jitter of retries."""
+        """`render` makes the HTTP requests. `chance` returns random numbers (0 to 1) for the jitter of retries.
+
+        `stops` returns True once this process is stopping: no further post begins then.
+        """
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
         self._tasks, self._configs, self._work_queue = tasks, configs, queue
         self._attempts = DeliveryAttempts(tasks, webhooks, render, clock, traces or NoopTraces())
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._stops = clock, chance, stops
 
     async def deliver(self, wake_up: PushWakeUp, *, until: datetime | None = None) -> None:
         """Post the undelivered events of the wake-up message's task to its webhooks.
@@ -275,7 +279,7 @@ class PushDelivery:
         return until is None or (until - self._clock.now()).total_seconds() < 2 * POST_SECONDS
 
     def _has_time(self, until: datetime) -> bool:
-        return (until - self._clock.now()).total_seconds() > POST_SECONDS + EXIT_SECONDS
+        return not self._stops() and (until - self._clock.now()).total_seconds() > POST_SECONDS + EXIT_SECONDS
 
 
 def _reason(outcome: PostOutcome) -> str:

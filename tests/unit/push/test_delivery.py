@@ -9,7 +9,10 @@ from functools import partial
 
 import pytest
 
-from aion_core.ports import Delivery
+from aion_core.ports import Delivery, PushWakeUp, TaskKey
+from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.delivery import PushDelivery
+from aion_core.push.payload import render
 from aion_core.tasks import turn
 from tests.support.receiver import (
     Behaviour,
@@ -25,7 +28,7 @@ from tests.support.receiver import (
     talks_nonsense,
 )
 from tests.support.server import ROOT
-from tests.unit.push.pushing import Pushing, ids
+from tests.unit.push.pushing import LOOPBACK, Pushing, ids
 
 OK = answers(200)
 SECRET = "whsec_" + "QUJD" * 11
@@ -371,6 +374,35 @@ async def test_hanging_webhook_delays_no_other_push_config() -> None:
         release.set()
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
     assert hung.ids == ids(task, 2, 3)
+
+
+async def test_stopping_process_leaves_events_to_next_process() -> None:
+    """The process stops during a post: it begins no other post, and releases its claim for the next process."""
+    release, stopping = asyncio.Event(), asyncio.Event()
+    wake_ups = list[PushWakeUp]()
+
+    async def keep(wake_up: PushWakeUp) -> None:
+        wake_ups.append(wake_up)
+
+    async with receiving(holds(release), OK) as receiver:
+        pushing = Pushing(seconds=60)
+        push, clock = pushing.parts.push, pushing.clock
+        assert push is not None
+        push.queue.handled_by(keep)
+        webhooks = PinnedWebhookClient(LOOPBACK, clock, seconds=60)
+        store, stops = pushing.parts.store, stopping.is_set
+        process = PushDelivery(store, push.configs, push.queue, webhooks, render, clock, stops=stops)
+        task = await pushing.send(config(receiver))
+        key = TaskKey("anonymous", task["id"])
+        delivering = asyncio.create_task(process.deliver(PushWakeUp(key)))
+        await receiver.heard(1)
+        stopping.set()
+        release.set()
+        await delivering
+        assert receiver.ids == ids(task, 2)
+        await pushing.quiet()
+        await push.delivery.deliver(wake_ups[-1])
+    assert receiver.ids == ids(task, 2, 3)
 
 
 async def test_slow_webhook_does_not_delay_its_task() -> None:
