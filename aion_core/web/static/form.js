@@ -35,6 +35,7 @@ export function answersOf(form, questions) {
 
 function resolved(schema, root) {
   const { $ref: reference, anyOf, oneOf, allOf, ...rest } = schema ?? {};
+  if (Array.isArray(rest.type)) rest.type = rest.type.find((each) => each !== "null");
   if (reference) return resolved({ ...reference.slice(2).split("/").reduce((inner, key) => inner?.[key], root), ...rest }, root);
   const choices = (anyOf ?? oneOf ?? allOf ?? []).filter((each) => each.type !== "null");
   if (choices.length === 1) return { ...resolved(choices[0], root), ...rest };
@@ -65,12 +66,13 @@ function field(name, schema, isRequired, secret) {
   let input;
   if (choices) {
     const shown = isRequired || many ? choices : [undefined, ...choices];
-    input = element("select", { multiple: Boolean(many) }, ...shown.map((each) => element("option", { value: each === undefined ? "" : JSON.stringify(each) }, String(each ?? ""))));
+    input = element("select", { multiple: Boolean(many) }, ...shown.map((each) => element("option", { value: each === undefined ? "" : JSON.stringify(each) }, shortOf(each))));
   } else if (isJson || schema.maxLength > 200) {
     input = element("textarea", { rows: 3, placeholder: isJson ? "JSON" : "" });
   } else {
     input = element("input", { type: secret ? "password" : isNumber ? "number" : (INPUTS[schema.format] ?? "text") });
-    const limits = { min: schema.minimum, max: schema.maximum, minLength: schema.minLength, maxLength: schema.maxLength, pattern: schema.pattern };
+    // A JSON Schema's pattern may match a part of the text, an input's pattern has to match the whole.
+    const limits = { min: schema.minimum, max: schema.maximum, minLength: schema.minLength, maxLength: schema.maxLength, pattern: schema.pattern && `.*(?:${schema.pattern}).*` };
     for (const [key, value] of Object.entries(limits)) if (value !== undefined) input.setAttribute(key.toLowerCase(), value);
     if (isNumber) input.step = schema.type === "number" ? "any" : "1";
   }
@@ -80,6 +82,12 @@ function field(name, schema, isRequired, secret) {
   input.dataset.kind = many ? "many" : choices || isJson ? "json" : isNumber ? "number" : "text";
   const hint = schema.description && schema.title ? [element("small", {}, schema.description)] : [];
   return element("label", {}, schema.title ?? schema.description ?? name, ...hint, input);
+}
+
+/** Return the text of a choice. */
+function shortOf(choice) {
+  const name = choice?.label ?? choice?.title ?? choice?.name ?? choice ?? "";
+  return typeof name === "object" ? JSON.stringify(name) : String(name);
 }
 
 function values(group) {

@@ -84,6 +84,28 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
+def test_form_reads_patterns_types_and_options_of_schema(console: Page) -> None:
+    properties = {
+        "code": {"type": "string", "pattern": "[0-9]{2}"},
+        "count": {"type": ["integer", "null"]},
+        "seat": {"enum": [{"label": "Aisle", "id": 1}, {"id": 2}]},
+    }
+    group, choices = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          form.elements.code.value = "a12b";
+          form.elements.count.value = "3";
+          const [valid, [{ data }]] = [form.checkValidity(), answersOf(form, [{ schema }])];
+          return [{ valid, data }, [...form.elements.seat.options].map(({ text }) => text)];
+        }""",
+        {"type": "object", "properties": properties, "required": list(properties)},
+    )
+    assert group == {"valid": True, "data": {"code": "a12b", "count": 3, "seat": {"label": "Aisle", "id": 1}}}
+    assert choices == ["Aisle", '{"id":2}']
+
+
 def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
     choose(console, "showing")
     for number in range(1, 4):
