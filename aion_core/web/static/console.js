@@ -96,7 +96,7 @@ function inspect() {
 }
 
 function say(kind, ...nodes) {
-  const made = element("div", { class: `message ${kind}` }, ...nodes);
+  const made = element("div", { class: `message ${kind}`, dir: "auto" }, ...nodes);
   follow(() => {
     $("log").querySelector(":scope > .empty")?.remove();
     $("log").append(made);

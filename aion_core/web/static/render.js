@@ -39,8 +39,8 @@ export function markdown(text) {
   while (lines.length) {
     const line = lines.shift();
     const heading = /^(#{1,6}) (.*)/.exec(line);
-    if (line.startsWith("```")) {
-      const block = until(lines, (each) => each.startsWith("```"));
+    if (/^\s*```/.test(line)) {
+      const block = until(lines, (each) => /^\s*```/.test(each));
       lines.shift();
       nodes.push(code(block.join("\n")));
     } else if (heading) {
@@ -48,7 +48,12 @@ export function markdown(text) {
     } else if (/^\s*([-*+]|\d+[.)]) /.test(line)) {
       const items = [line, ...until(lines, (each) => !/^\s*([-*+]|\d+[.)]) /.test(each))];
       const list = element(/^\s*\d/.test(line) ? "ol" : "ul");
-      for (const item of items) list.append(element("li", {}, ...inline(item.replace(/^\s*\S+ /, ""))));
+      // Each item has the number of the text: code or a blank line between two items ends the list.
+      for (const item of items) {
+        const [marker, depth, number] = /^(\s*)(?:(\d+)[.)]|[-*+]) /.exec(item);
+        const level = `level-${Math.min(depth.length >> 1, 3)}`;
+        list.append(element("li", { class: level, ...(number && { value: number }) }, ...inline(item.slice(marker.length))));
+      }
       nodes.push(list);
     } else if (line.startsWith("|") && /^\|?[\s:|-]+$/.test(lines[0] ?? "")) {
       lines.shift();
@@ -58,7 +63,7 @@ export function markdown(text) {
       const quoted = [line, ...until(lines, (each) => !each.startsWith(">"))].map((each) => each.replace(/^> ?/, ""));
       nodes.push(element("blockquote", {}, ...inline(quoted.join(" "))));
     } else if (line.trim()) {
-      const paragraph = [line, ...until(lines, (each) => !each.trim() || /^(```|#{1,6} |> |\||\s*([-*+]|\d+[.)]) )/.test(each))];
+      const paragraph = [line, ...until(lines, (each) => !each.trim() || /^(\s*```|#{1,6} |> |\||\s*([-*+]|\d+[.)]) )/.test(each))];
       const parts = paragraph.flatMap((each, place) => (place ? [element("br"), ...inline(each)] : inline(each)));
       nodes.push(element("p", {}, ...parts));
     }
@@ -73,7 +78,7 @@ function until(lines, ends) {
 
 function inline(text) {
   const nodes = [];
-  const pattern = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(([^)\s]+)\)/g;
+  const pattern = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)\)/g;
   let place = 0;
   for (const found of text.matchAll(pattern)) {
     nodes.push(text.slice(place, found.index));

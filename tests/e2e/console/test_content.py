@@ -84,6 +84,32 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
+MARKDOWN = """1. first
+   ```sh
+   # comment
+   ```
+2. second
+   - inner
+3. third
+
+[wiki](https://example.com/A_(b))
+"""
+
+
+def test_lists_keep_their_numbers_and_code(console: Page) -> None:
+    console.evaluate(
+        """async (text) => {
+          const { markdown } = await import("/console/render.js");
+          document.querySelector("#log").replaceChildren(...markdown(text));
+        }""",
+        MARKDOWN,
+    )
+    log = show(console, "chat").locator("#log")
+    assert log.locator("li").evaluate_all("items => items.map((item) => item.value)") == [1, 2, 0, 3]
+    expect(log.locator("pre")).to_contain_text("# comment")
+    expect(log.locator("a")).to_have_attribute("href", "https://example.com/A_(b)")
+
+
 def test_form_reads_patterns_types_and_options_of_schema(console: Page) -> None:
     properties = {
         "code": {"type": "string", "pattern": "[0-9]{2}"},
