@@ -17,12 +17,15 @@ const narrow = matchMedia("(max-width: 800px)");
 const turns = []; // requests and final answers, for "Save as test"
 let wire;
 let quiet; // Wire for the list of tasks, which would fill the timeline
+let agent; // path of the agent
 let card;
 let contextId;
 let task; // id of the running or waiting task
 let shownTask; // id of the newest task in the chat
 let last; // the last request, for "Repeat message"
-let connection; // AbortController of the open connection
+let connection; // AbortController of the newest open connection
+let visits = 0; // number of conversations shown: a late answer for an earlier one is dropped
+const streams = new Set(); // open streams of the conversation: {task, stop, answers}
 let isDevelopment = false;
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
@@ -43,9 +46,24 @@ async function start() {
 
 async function choose() {
   ready(false);
-  const path = $("agent").value.replace(/^\//, "");
-  card = await (await fetch(`${path}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } })).json();
-  const url = new URL(path, document.baseURI).href;
+  const chosen = $("agent").value;
+  const url = new URL(chosen.replace(/^\//, ""), document.baseURI).href;
+  let found, failure;
+  try {
+    const response = await fetch(`${url}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } });
+    if (response.ok) found = await response.json();
+    else failure = `HTTP status ${response.status}`;
+  } catch (error) {
+    failure = error.message;
+  }
+  if (chosen !== $("agent").value) return; // the user has chosen another agent meanwhile
+  if (!found) {
+    say("error", `The agent's card cannot be read: ${failure}`);
+    $("agent").value = agent ?? chosen;
+    ready(Boolean(agent));
+    return;
+  }
+  [agent, card] = [chosen, found];
   wire = new Wire(url, { headers: credentials, record: (each) => timeline.add(each) });
   quiet = new Wire(url, { headers: credentials, record: () => {} });
   document.title = `${card.name} · aion console`;
@@ -66,12 +84,16 @@ function ready(isReady) {
 // ── Conversation
 
 function fresh() {
+  // Leave the streams only: their tasks go on, and the list opens them again.
+  streams.forEach(close);
+  visits += 1;
+  $("save").disabled = false;
   contextId = task = shownTask = last = undefined;
   turns.length = 0;
   $("log").replaceChildren(invitation());
   ask(undefined);
   show("no task");
-  enable(false);
+  enable();
   inspect();
 }
 
@@ -116,31 +138,66 @@ function show(state) {
   $("state").textContent = $("state").dataset.state = state;
 }
 
-function enable(running) {
+function enable() {
   $("cancel").disabled = !task;
-  $("drop").disabled = !running;
-  $("repeat").disabled = !last || running;
+  $("drop").disabled = !streams.size;
+  $("repeat").disabled = !last || streams.size > 0;
 }
 
 async function send(request) {
   last = request;
   ask(undefined);
-  const isAnswer = Boolean(request.message.taskId);
-  const answers = new Map(); // artifact id or message id → its element and parts
+  await stream("SendStreamingMessage", request, request.message.taskId);
+}
+
+/** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
+async function stream(method, params, id, drawn = new Map()) {
+  const replaced = id && [...streams].find((each) => each.task === id);
+  if (replaced) close(replaced);
+  const own = { task: id, stop: new AbortController(), answers: replaced?.answers ?? drawn };
+  streams.add(own);
+  const { answers, stop: { signal } } = own;
   let answer = "";
-  enable(true);
+  enable();
   try {
-    const streams = { connection: (each) => (connection = each), lost };
-    for await (const event of wire.converse(request, streams)) answer = receive(event, answers) || answer;
+    const events = wire.converse(method, params, { connection: (each) => (connection = each), lost, signal });
+    for await (const event of events) {
+      answer = receive(event, answers) || answer;
+      own.task ??= task;
+    }
+    if (signal.aborted) return;
     const artifacts = [...answers.values()].flatMap(({ parts }) => parts).map(({ text }) => text ?? "").find(Boolean);
-    turns.push({ parts: request.message.parts, isAnswer, answer: answer || artifacts, state: $("state").textContent });
+    if (params.message) turns.push({ parts: params.message.parts, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
   } catch (error) {
+    if (signal.aborted) return;
     say("error", error.message);
+    await recall();
+    if (signal.aborted) return;
   }
   for (const { shown } of answers.values()) shown.classList.remove("streaming");
-  enable(false);
+  streams.delete(own);
+  enable();
   inspect();
   await tasks.load(quiet);
+}
+
+function close(each) {
+  each.stop.abort();
+  streams.delete(each);
+}
+
+/** Show the state of the task after an error: it may have ended, or still wait for an answer. */
+async function recall() {
+  const visit = visits;
+  const found = task && (await quiet.call("GetTask", { id: task }).catch(() => ({ status: { state: "disconnected" } })));
+  if (found && visit === visits) update(found.status);
+}
+
+/** Show a task's state; if the task waits for an answer, show a form. */
+function update(status) {
+  show(short(status.state));
+  if (isInterrupted(status.state)) ask(status);
+  if (hasEnded(status.state)) task = undefined;
 }
 
 function lost(cursor, closed) {
@@ -170,10 +227,8 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
     draw(answers, whole.messageId, whole.parts, false);
   }
   if (status) {
-    show(short(status.state));
     if (status.state === "TASK_STATE_FAILED") say("error", "The task failed.");
-    if (isInterrupted(status.state)) ask(status);
-    if (hasEnded(status.state)) task = undefined;
+    update(status);
   }
   if (message) show("completed");
   $("cancel").disabled = !task;
@@ -243,25 +298,33 @@ async function filePart(file) {
 
 // ── Stored tasks
 
-/** Show a stored task, or a whole context if `id` is missing. */
+/** Show a stored task, or a whole context if `id` is missing. The stream of a running task continues. */
 async function open(id, context) {
+  const visit = ++visits;
   const found = id ? await wire.call("GetTask", { id }) : await wire.call("GetContext", { contextId: context });
+  const newest = id ?? found.history?.at(-1)?.taskId;
+  // The status of a context has no message: an open question needs that of its task.
+  const status = id || !newest || hasEnded(found.status?.state) ? found.status : (await wire.call("GetTask", { id: newest })).status;
+  if (visit !== visits) return; // the user has opened something else meanwhile
   fresh();
+  $("save").disabled = true; // the messages before this visit are unknown
   contextId = context;
   shownTask = id;
-  task = !id || hasEnded(found.status.state) ? undefined : id;
+  task = newest;
+  const answers = new Map();
   const seen = new Set();
-  for (const message of [...(found.history ?? []), found.status?.message].filter(Boolean)) {
-    if (seen.has(message.messageId)) continue;
-    seen.add(message.messageId);
-    say(message.role === "ROLE_USER" ? "user" : "agent", ...message.parts.flatMap(part));
+  for (const { role, messageId, parts } of [...(found.history ?? []), status?.message].filter(Boolean)) {
+    if (seen.has(messageId)) continue;
+    seen.add(messageId);
+    if (role === "ROLE_USER") say("user", ...parts.flatMap(part));
+    else draw(answers, messageId, parts, false);
   }
-  for (const artifact of found.artifacts ?? []) say("agent", ...artifact.parts.flatMap(part));
-  if (found.status) show(short(found.status.state));
-  if (id && isInterrupted(found.status.state)) ask(found.status);
-  enable(false);
+  for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
+  if (status) update(status);
+  enable();
   inspect();
   panel("chat");
+  if (task && !isInterrupted(status.state)) await stream("SubscribeToTask", { id: task }, task, answers);
 }
 
 // ── Controls
@@ -281,7 +344,10 @@ function mark() {
 }
 
 $("agent").addEventListener("change", choose);
-$("fresh").addEventListener("click", fresh);
+$("fresh").addEventListener("click", () => {
+  fresh();
+  tasks.load(quiet);
+});
 $("refresh").addEventListener("click", () => tasks.load(quiet));
 $("more").addEventListener("click", () => tasks.load(quiet, true));
 $("reload").addEventListener("click", inspect);

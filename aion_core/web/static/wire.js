@@ -47,17 +47,18 @@ export class Wire {
   }
 
   /**
-   * Send a message and yield its events as {id, ...result}. After a lost connection, continue after the last event.
-   * `connection()` gets an AbortController for each connection; aborting it drops the connection only.
+   * Call a streaming method and yield its events as {id, ...result}. After a lost connection, continue after the last event.
+   * `connection()` gets an AbortController for each connection; aborting it drops the connection only. `signal` ends the stream.
    */
-  async *converse(params, { connection, lost }) {
-    let [method, cursor, task, failures] = ["SendStreamingMessage", undefined, params.message.taskId, 0];
+  async *converse(method, params, { connection, lost, signal }) {
+    let [cursor, task, failures] = [undefined, params.message?.taskId ?? params.id, 0];
     for (;;) {
       const controller = new AbortController();
       connection(controller);
       let closed = false;
       try {
-        for await (const event of this.#stream(method, params, cursor, controller.signal)) {
+        for await (const event of this.#stream(method, params, cursor, AbortSignal.any([controller.signal, signal]))) {
+          if (signal.aborted) return;
           failures = 0;
           cursor = event.id ?? cursor;
           task = event.task?.id ?? event.statusUpdate?.taskId ?? task;
@@ -67,11 +68,13 @@ export class Wire {
         }
         closed = true;
       } catch (error) {
+        if (signal.aborted) return;
         if (error instanceof ServerError || !task || (failures += 1) > ATTEMPTS) throw error;
       }
       if (closed && !task) return;
       lost(cursor, closed);
       await new Promise((resolve) => setTimeout(resolve, 1000));
+      if (signal.aborted) return;
       [method, params] = ["SubscribeToTask", { id: task }];
     }
   }

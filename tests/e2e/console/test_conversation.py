@@ -121,6 +121,72 @@ def test_console_cancels_running_task(console: Page) -> None:
     ends(console, "canceled")
 
 
+def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"left-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#fresh")
+    send(console, "data")
+    ends(console)
+    (folder / file).touch()
+    expect(tasks(console).filter(has_text=file)).to_contain_text("completed")
+    expect(show(console, "chat").locator("#log .user")).to_have_text(["data"])
+    expect(console.locator("#log .agent")).to_have_count(2)
+
+
+@pytest.mark.parametrize("kind", ["task", "context"])
+def test_opened_running_task_continues_its_stream(console: Page, folder: Path, screen: Screen, kind: str) -> None:
+    file = f"opened-{kind}-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#fresh")
+    expect(tasks(console).filter(has_text=file)).to_be_visible()
+    console.locator("#task-list > li", has_text=file).locator(f".{kind}").click()
+    expect(last_answer(console)).to_contain_text("word5")
+    expect(console.locator("#drop")).to_be_enabled()
+    (folder / file).touch()
+    ends(console)
+    answer(console, WHOLE)
+    expect(console.locator("#save")).to_be_disabled()
+
+
+def test_opened_context_shows_form_of_its_question(console: Page) -> None:
+    send(console, "book the context")
+    ends(console, "input required")
+    console.click("#fresh")
+    expect(tasks(console).first).to_contain_text("input required")
+    console.locator("#task-list .context").first.click()
+    show(console, "chat").locator("#question button").click()
+    ends(console)
+    answer(console, "Booked for Monday.")
+
+
+def test_second_message_of_running_task_is_answered_once(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"second-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    send(console, "book")
+    expect(console.locator("#events > li", has_text="← task")).to_have_count(2)
+    (folder / file).touch()
+    ends(console, "input required")
+    expect(console.locator("#log .agent", has_text="word11")).to_have_count(1)
+    expect(console.locator("#log .agent", has_text="Which day?")).to_have_count(1)
+
+
+def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
+    """Cancel the task outside the console while its question is open."""
+    send(console, "book")
+    ends(console, "input required")
+    task = tasks(console).first.get_attribute("title")
+    cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task}}
+    console.request.post(console.url, data=cancel, headers={"A2A-Version": "1.0"})
+    show(console, "chat").locator("#question button").click()
+    ends(console, "canceled")
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+
+
 def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     expect(console.locator(".skip")).to_be_focused()

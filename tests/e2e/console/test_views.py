@@ -44,6 +44,17 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     expect(console.locator("#card")).to_be_hidden()
 
 
+def test_agent_without_readable_card_is_not_selected(console: Page) -> None:
+    console.route("**/agents/counting/.well-known/agent-card.json", lambda route: route.abort())
+    console.select_option("#agent", label="counting")
+    expect(console.locator("#log .error")).to_have_text("The agent's card cannot be read: Failed to fetch")
+    expect(console.locator("#agent option:checked")).to_have_text("talk")
+    console.unroute_all()
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+
+
 def test_console_lists_mistakes_in_agent_card(console: Page) -> None:
     """Replace the card on its way to the page by a card with mistakes."""
 
