@@ -243,9 +243,13 @@ function draw(answers, id, parts, append) {
     if (append && before?.text !== undefined && each.text !== undefined) before.text += each.text;
     else known.parts.push({ ...each });
   }
-  follow(() => {
-    known.shown.replaceChildren(...known.parts.flatMap(part));
-    known.shown.hidden = !known.shown.hasChildNodes();
+  // Draw once in each frame: to parse the whole text again for each of thousands of chunks would block the page.
+  known.frame ??= requestAnimationFrame(() => {
+    known.frame = undefined;
+    follow(() => {
+      known.shown.replaceChildren(...known.parts.flatMap(part));
+      known.shown.hidden = !known.shown.hasChildNodes();
+    });
   });
   answers.set(id, known);
   return known;

@@ -187,6 +187,17 @@ def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
     answer(console, WHOLE)
 
 
+def test_chunks_of_one_frame_are_drawn_once(console: Page) -> None:
+    console.evaluate(
+        "() => { window.frames_ = []; window.requestAnimationFrame = (draw) => window.frames_.push(draw); }"
+    )
+    send(console, "hello")
+    ends(console)
+    assert console.evaluate("frames_.length") == 2, "the preview of the answer, and the answer"
+    console.evaluate("frames_.forEach((draw) => draw())")
+    answer(console, WHOLE)
+
+
 def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     expect(console.locator(".skip")).to_be_focused()
