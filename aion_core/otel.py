@@ -31,10 +31,20 @@ _KINDS = {
 
 _HAS_CONTENT = re.compile(
     r"exception\.(message|stacktrace)"
+    # OpenTelemetry's conventions, ADK, and OpenLLMetry
     r"|gen_ai\.(prompt|completion|input\.messages|output\.messages|system_instructions|tool\.call\.(arguments|result)).*"
+    r"|gen_ai\.(content|event\.content|task\.input|task\.output).*|content|url\.query"
     r"|gcp\.vertex\.agent\.(llm_request|llm_response|tool_call_args|tool_response|data)"
+    r"|traceloop\.(entity\.(input|output)|prompt\..*|association\.properties\..*)"
+    # OpenInference
+    r"|(input|output)\.value|metadata|tool\.parameters"
+    r"|llm\.(input_messages|output_messages|prompts|prompt_template|choices|function_call|invocation_parameters).*"
+    r"|(retrieval|embedding|reranker|document|message|message_content|tool_call|image|audio)\..*"
 )
 """Matches span attributes with content of messages, or with error texts. An error text may quote content."""
+
+_URLS = ("http.url", "http.target", "url.full")
+"""Span attributes with a URL. Its query may have a credential or content."""
 
 
 class OTelTraces:
@@ -126,7 +136,11 @@ def _redacted(span: ReadableSpan) -> ReadableSpan:
 
 
 def _without_content(attributes: Attributes) -> Attributes:
-    return {name: value for name, value in (attributes or {}).items() if not _HAS_CONTENT.fullmatch(name)}
+    return {
+        name: str(value).partition("?")[0] if name in _URLS else value
+        for name, value in (attributes or {}).items()
+        if not _HAS_CONTENT.fullmatch(name)
+    }
 
 
 def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:

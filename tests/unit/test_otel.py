@@ -1,0 +1,55 @@
+"""Tests of the content that is removed from exported spans."""
+
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.util.types import AttributeValue
+
+from aion_core.otel import RedactingExporter
+
+
+class Collector(SpanExporter):
+    """Collector that stores the attributes of spans."""
+
+    def __init__(self) -> None:
+        self.attributes: list[dict[str, AttributeValue]] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.attributes += [dict(span.attributes or {}) for span in spans]
+        return SpanExportResult.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gen_ai.input.messages",
+        "gen_ai.prompt.0.content",
+        "gen_ai.task.input",
+        "input.value",
+        "output.value",
+        "llm.input_messages.0.message.content",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments",
+        "llm.invocation_parameters",
+        "llm.prompt_template.variables",
+        "tool.parameters",
+        "metadata",
+        "retrieval.documents.0.document.content",
+        "traceloop.entity.input",
+        "traceloop.entity.output",
+        "traceloop.association.properties.note",
+        "url.query",
+    ],
+)
+def test_exported_span_has_no_attribute_with_content(name: str) -> None:
+    collector = Collector()
+    RedactingExporter(collector).export([ReadableSpan("call", attributes={name: "Hello", "llm.model_name": "m"})])
+    assert collector.attributes == [{"llm.model_name": "m"}]
+
+
+@pytest.mark.parametrize("name", ["http.url", "http.target", "url.full"])
+def test_exported_url_has_no_query(name: str) -> None:
+    collector = Collector()
+    RedactingExporter(collector).export([ReadableSpan("GET", attributes={name: "https://api.example.com/v1?key=K"})])
+    assert collector.attributes == [{name: "https://api.example.com/v1"}]
