@@ -5,7 +5,8 @@ resource (OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import trace
@@ -28,6 +29,9 @@ _KINDS = {
     SpanKind.CONSUMER: trace.SpanKind.CONSUMER,
     SpanKind.CLIENT: trace.SpanKind.CLIENT,
 }
+
+PAUSE_SECONDS = 5.0
+"""Time after a failed export in which spans are dropped, so that an unavailable collector delays an invocation once."""
 
 _HAS_CONTENT = re.compile(
     r"exception\.(message|stacktrace)"
@@ -101,12 +105,17 @@ class OTelSpan:
 class RedactingExporter(SpanExporter):
     """Span exporter that removes content of messages and error texts from spans before exporting them."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
+    def __init__(self, exporter: SpanExporter, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._exporter, self._seconds, self._paused_until = exporter, seconds, 0.0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export redacted copies of the spans."""
-        return self._exporter.export([_redacted(span) for span in spans])
+        """Export redacted copies of the spans. Drop the spans if an export has just failed."""
+        if self._seconds() < self._paused_until:
+            return SpanExportResult.FAILURE
+        result = self._exporter.export([_redacted(span) for span in spans])
+        if result is SpanExportResult.FAILURE:
+            self._paused_until = self._seconds() + PAUSE_SECONDS
+        return result
 
     def shutdown(self) -> None:
         """Shut down the inner exporter."""

@@ -1,4 +1,4 @@
-"""Tests of the content that is removed from exported spans."""
+"""Tests of the exported spans: removed content, and a collector that is unavailable."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,19 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
 
-from aion_core.otel import RedactingExporter
+from aion_core.otel import PAUSE_SECONDS, RedactingExporter
 
 
 class Collector(SpanExporter):
-    """Collector that stores the attributes of spans."""
+    """Collector that stores the attributes of spans, or fails."""
 
     def __init__(self) -> None:
         self.attributes: list[dict[str, AttributeValue]] = []
+        self.result = SpanExportResult.SUCCESS
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self.attributes += [dict(span.attributes or {}) for span in spans]
-        return SpanExportResult.SUCCESS
+        return self.result
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,14 @@ def test_exported_url_has_no_query(name: str) -> None:
     collector = Collector()
     RedactingExporter(collector).export([ReadableSpan("GET", attributes={name: "https://api.example.com/v1?key=K"})])
     assert collector.attributes == [{name: "https://api.example.com/v1"}]
+
+
+def test_failed_export_pauses_the_next_exports() -> None:
+    collector, now = Collector(), [0.0]
+    exporter = RedactingExporter(collector, lambda: now[0])
+    collector.result = SpanExportResult.FAILURE
+    results = [exporter.export([ReadableSpan("first")]), exporter.export([ReadableSpan("second")])]
+    assert results == [SpanExportResult.FAILURE] * 2
+    assert len(collector.attributes) == 1
+    collector.result, now[0] = SpanExportResult.SUCCESS, PAUSE_SECONDS
+    assert exporter.export([ReadableSpan("third")]) is SpanExportResult.SUCCESS
