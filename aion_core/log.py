@@ -26,8 +26,11 @@ SHORTEST_SECRET = 6
 _SHORTEST_LINE = 16
 """Minimum length of a separately redacted line in a secret of several lines, such as a private key."""
 
-QUIET = ("a2a", "boto3", "botocore", "httpcore", "httpx", "mangum", "s3transfer", "urllib3")
-"""Names of libraries that log bodies, headers or URLs below WARNING."""
+QUIET = (
+    *("a2a", "boto3", "botocore", "httpcore", "httpcore2", "httpx", "httpx2", "mangum", "s3transfer", "urllib3"),
+    *("anthropic", "google_adk", "google_genai", "openai"),
+)
+"""Names of libraries that log bodies, prompts, headers or URLs below WARNING."""
 
 _WORDS = re.compile(
     r"[\W_]*(?:(?:[A-Z]?[a-z]{1,15}(?:[A-Z][a-z]{2,15}){0,3}|[A-Z]{1,15}|[0-9]{1,5})(?:[\W_]+|\Z))*", re.ASCII

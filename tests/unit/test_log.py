@@ -169,3 +169,9 @@ def test_secret_of_random_characters_is_redacted(said: LogOutput, secret: str) -
     with log.request("r-1", [secret]):
         said.logger.info("It says: %s.", secret)
     assert said.lines[0]["message"] == "It says: [redacted]."
+
+
+@pytest.mark.parametrize("library", ["anthropic", "google_adk", "google_genai", "httpcore2", "httpx2", "openai"])
+def test_library_that_logs_requests_logs_warnings_only(library: str) -> None:
+    log.install()
+    assert logging.getLogger(library).level == logging.WARNING
