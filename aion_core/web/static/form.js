@@ -76,12 +76,19 @@ function field(name, schema, isRequired, secret) {
     for (const [key, value] of Object.entries(limits)) if (value !== undefined) input.setAttribute(key.toLowerCase(), value);
     if (isNumber) input.step = schema.type === "number" ? "any" : "1";
   }
-  if (schema.default !== undefined && schema.default !== null) input.value = choices || isJson ? JSON.stringify(schema.default) : schema.default;
+  const isInstant = input.type === "datetime-local";
+  if (schema.default !== undefined && schema.default !== null) input.value = choices || isJson ? JSON.stringify(schema.default) : isInstant ? local(schema.default) : schema.default;
   input.name = name;
   input.required = isRequired && !choices;
-  input.dataset.kind = many ? "many" : choices || isJson ? "json" : isNumber ? "number" : "text";
+  input.dataset.kind = many ? "many" : choices || isJson ? "json" : isNumber ? "number" : isInstant ? "instant" : "text";
   const hint = schema.description && schema.title ? [element("small", {}, schema.description)] : [];
   return element("label", {}, schema.title ?? schema.description ?? name, ...hint, input);
+}
+
+/** Return a date-time of RFC 3339 as the value of an input, which is in local time and has no zone. */
+function local(instant) {
+  const date = new Date(instant);
+  return Number.isNaN(date.valueOf()) ? "" : new Date(date - date.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 }
 
 /** Return the text of a choice. */
@@ -96,6 +103,7 @@ function values(group) {
     const { kind } = input.dataset;
     if (kind === "many") found[input.name] = [...input.selectedOptions].map((each) => JSON.parse(each.value));
     else if (input.value === "" && !input.required) continue;
+    else if (kind === "instant") found[input.name] = new Date(input.value).toISOString();
     else if (kind !== "json") found[input.name] = kind === "number" ? Number(input.value) : input.value;
     else {
       try {

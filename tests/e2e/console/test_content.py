@@ -132,6 +132,23 @@ def test_form_reads_patterns_types_and_options_of_schema(console: Page) -> None:
     assert choices == ["Aisle", '{"id":2}']
 
 
+def test_form_sends_date_time_with_its_zone(console: Page) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"at": {"type": "string", "format": "date-time", "default": "2026-01-02T10:00:00Z"}},
+    }
+    answers = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          return answersOf(form, [{ schema }]);
+        }""",
+        schema,
+    )
+    assert answers == [{"data": {"at": "2026-01-02T10:00:00.000Z"}}]
+
+
 def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
     choose(console, "showing")
     for number in range(1, 4):
