@@ -158,6 +158,7 @@ async function stream(method, params, id, drawn = new Map()) {
   streams.add(own);
   const { answers, stop: { signal } } = own;
   let answer = "";
+  let isRunning = false;
   enable();
   try {
     const events = wire.converse(method, params, { connection: (each) => (connection = each), lost, signal });
@@ -171,11 +172,13 @@ async function stream(method, params, id, drawn = new Map()) {
   } catch (error) {
     if (signal.aborted) return;
     say("error", error.message);
-    await recall();
+    isRunning = await recall();
     if (signal.aborted) return;
   }
   for (const { shown } of answers.values()) shown.classList.remove("streaming");
   streams.delete(own);
+  // A refused message has replaced the stream of its running task.
+  if (isRunning && params.message) return stream("SubscribeToTask", { id: task }, task, answers);
   enable();
   inspect();
   await tasks.load(quiet);
@@ -186,11 +189,13 @@ function close(each) {
   streams.delete(each);
 }
 
-/** Show the state of the task after an error: it may have ended, or still wait for an answer. */
+/** Show the state of the task after an error: it may have ended, or still wait for an answer. Return true if it is running. */
 async function recall() {
   const visit = visits;
   const found = task && (await quiet.call("GetTask", { id: task }).catch(() => ({ status: { state: "disconnected" } })));
-  if (found && visit === visits) update(found.status);
+  if (!found || visit !== visits) return false;
+  update(found.status);
+  return Boolean(task) && !isInterrupted(found.status.state);
 }
 
 /** Show a task's state; if the task waits for an answer, show a form. */

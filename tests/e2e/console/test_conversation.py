@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.e2e.console.page import (
     Screen,
@@ -34,6 +34,12 @@ def tasks(page: Page) -> Locator:
     show(page, "tasks").locator("#refresh").click()
     expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
     return page.locator("#task-list .task")
+
+
+def rpc(page: Page, method: str, task: str | None) -> None:
+    """Call a method with the id of a task, outside the console, and wait for the end of the response."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": task}}
+    page.request.post(page.url, data=body, headers={"A2A-Version": "1.0"})
 
 
 def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
@@ -128,8 +134,10 @@ def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, scr
     console.click("#fresh")
     send(console, "data")
     ends(console)
+    left = tasks(console).filter(has_text=file).get_attribute("title")
     (folder / file).touch()
-    expect(tasks(console).filter(has_text=file)).to_contain_text("completed")
+    # The response ends with the task.
+    rpc(console, "SubscribeToTask", left)
     expect(show(console, "chat").locator("#log .user")).to_have_text(["data"])
     expect(console.locator("#log .agent")).to_have_count(2)
 
@@ -173,13 +181,30 @@ def test_second_message_of_running_task_is_answered_once(console: Page, folder: 
     expect(console.locator("#log .agent", has_text="Which day?")).to_have_count(1)
 
 
+def test_stream_continues_after_refused_second_message(console: Page, folder: Path, screen: Screen) -> None:
+    def refuse(route: Route) -> None:
+        is_message = "SendStreamingMessage" in (route.request.post_data or "")
+        route.fulfill(json={"error": {"code": -32602, "message": "Refused."}}) if is_message else route.fallback()
+
+    file = f"refused-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.route("**/agents/talk", refuse)
+    send(console, "more")
+    expect(console.locator("#log .error")).to_have_text("Refused. (-32602)")
+    expect(console.locator("#events > li", has_text="→ SubscribeToTask")).to_have_count(1)
+    (folder / file).touch()
+    ends(console)
+    expect(console.locator("#log .agent")).to_have_text([WHOLE])
+    console.unroute_all()
+
+
 def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
     """Cancel the task outside the console while its question is open."""
     send(console, "book")
     ends(console, "input required")
     task = tasks(console).first.get_attribute("title")
-    cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task}}
-    console.request.post(console.url, data=cancel, headers={"A2A-Version": "1.0"})
+    rpc(console, "CancelTask", task)
     show(console, "chat").locator("#question button").click()
     ends(console, "canceled")
     send(console, "hello")
