@@ -261,10 +261,13 @@ def _lock_of(folder: Path) -> Path | None:
     for root in folder.parents:
         workspace = _uv_settings(root).get("workspace")
         if workspace is not None and (root / "uv.lock").is_file():
-            found, excluded = ([place for pattern in workspace.get(key, ()) for place in root.glob(pattern)]
-                               for key in ("members", "exclude"))  # fmt: skip
-            return root / "uv.lock" if folder in found and folder not in excluded else None
+            members, excluded = (_matching(root, workspace.get(key, ())) for key in ("members", "exclude"))
+            return root / "uv.lock" if folder in members and folder not in excluded else None
     return None
+
+
+def _matching(root: Path, patterns: Sequence[str]) -> list[Path]:
+    return [path for pattern in patterns for path in root.glob(pattern)]
 
 
 def _uv_settings(folder: Path) -> dict[str, Any]:
