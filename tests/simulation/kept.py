@@ -49,4 +49,6 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
         67101001187,
         (Aim(Fault.TIME_IS_SHORT, "invoke", 174, 70.0), Aim(Fault.FROZEN_AFTER, "create.get", 2, 21600.0)),
     ),
+    # A reader was frozen until the chunks of the rest of its text had expired.
+    ("leaves in the middle", 1653965513393, (Aim(Fault.FROZEN_AFTER, "sse.write", 8, 21600.0),)),
 )
