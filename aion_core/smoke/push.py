@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,6 +84,8 @@ class ReceivedPosts:
 
     states: list[TaskState] = field(default_factory=list)
     posts: int = 0
+    unsigned: int = 0
+    """Number of requests without a valid signature. They are ignored, because anybody can call a public URL."""
     invalid: list[str] = field(default_factory=list)
 
     def add(self, body: bytes, headers: dict[str, str], key: Webhook) -> bool:
@@ -90,8 +93,14 @@ class ReceivedPosts:
         try:
             key.verify(body, headers)
             event = json_format.Parse(body, StreamResponse())
-        except (WebhookVerificationError, json_format.ParseError) as error:
+        except (json.JSONDecodeError, json_format.ParseError) as error:
             self.invalid.append(f"{type(error).__name__}: {error}")
+            return False
+        except (
+            WebhookVerificationError,
+            ValueError,
+        ):  # ValueError: the signature's base64 or the body's UTF-8 is wrong
+            self.unsigned += 1
             return False
         self.posts += 1
         if event.HasField("status_update"):
@@ -103,7 +112,9 @@ class ReceivedPosts:
     def __str__(self) -> str:
         text = f"{self.posts} notifications arrived" + (", all signed" if self.posts and not self.invalid else "")
         if self.invalid:
-            text += f", and {len(self.invalid)} with a wrong signature or body ({self.invalid[0]})"
+            text += f", and {len(self.invalid)} with a wrong body ({self.invalid[0]})"
+        if self.unsigned:
+            text += f" (ignored without a valid signature: {self.unsigned})"
         done = [name_of(state) for state in self.states if state not in RUNNING]
         return f"{text}; the task's end is not among them" if self.posts and not done else text
 
