@@ -121,8 +121,8 @@ def delete(
         click.echo("Everything was deleted; a second search found nothing.", err=True)
     if yes and found.running:
         click.echo(
-            f"{_turns(found)} running; the table refuses their writes. Run the command again in a minute to delete their "
-            "latest objects in the bucket.",
+            f"{_turns(found)} running, but can no longer write to the table. Run the command again in a minute to delete "
+            "files stored in the meantime.",
             err=True,
         )
     if left is not None and not left.is_empty:

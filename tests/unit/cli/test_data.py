@@ -106,6 +106,16 @@ def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> No
     assert "\t" + ALICE not in run("key", "list").stdout
 
 
+def test_data_delete_announces_later_files_of_running_turn(stack: LocalStack, run: RunCommand, owner: str) -> None:
+    clock = ManualClock()
+    asyncio.run(StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-2")).starts())
+    done = run("data", "delete", "--subject", ALICE, "--yes")
+    assert (
+        "The turn of a task is running, but can no longer write to the table. Run the command again in a minute to "
+        "delete files stored in the meantime."
+    ) in done.stderr
+
+
 def test_data_delete_keeps_api_keys_on_request(run: RunCommand, owner: str) -> None:
     assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
