@@ -65,7 +65,9 @@ class Review(Struct, frozen=True):
         )
         decisions = [decisions] if isinstance(decisions, Mapping) else decisions
         if not isinstance(decisions, list) or len(decisions) != len(self.actions):
-            raise InvalidResumeInput(f"{len(self.actions)} decisions are wanted, one for each call. {self._how()}")
+            count = len(self.actions)
+            wanted = "One decision is" if count == 1 else f"{count} decisions, one for each call, are"
+            raise InvalidResumeInput(f"{wanted} wanted. {self._how()}")
         for decision, allowed in zip(decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
             if kind not in allowed or not _is_complete(decision):

@@ -11,7 +11,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel
 
-from aion_core.agents.langgraph.interrupts import input_required, review_of
+from aion_core.agents.inbound import InvalidResumeInput
+from aion_core.agents.langgraph.interrupts import Review, input_required, review_of
 from aion_core.protocol.types import to_json
 from tests.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
@@ -148,6 +149,15 @@ async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) 
         assert sent == []
         task = await post(client, "approve", message_id="m-3", taskId=asked["id"])
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"), [(1, "One decision is wanted. "), (2, "2 decisions, one for each call, are wanted. ")]
+)
+def test_error_states_wanted_number_of_decisions(calls: int, said: str) -> None:
+    review = Review([{"name": "mail", "args": {}}] * calls, [["approve"]] * calls, one_by_one=False)
+    with pytest.raises(InvalidResumeInput, match=f"^{said}"):
+        review.decisions_of({"decisions": []})
 
 
 async def test_disallowed_decision_repeats_tool_call_review() -> None:
