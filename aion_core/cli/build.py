@@ -102,7 +102,7 @@ def build(
             else:
                 with waiting(f"Zipping {function}"):
                     archive = _copied(package.zip(writer), zips, function)
-                where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1e6:.0f} MB zipped)"
+                where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1024**2:.0f} MB zipped)"
             click.echo(f"{package}{where}")
             if package.warning:
                 click.echo(f"{function}: {package.warning}", err=True)

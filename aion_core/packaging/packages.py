@@ -47,7 +47,7 @@ class Package:
         return archive
 
     def __str__(self) -> str:
-        size = f"{self.plan.function}: {self.size / 1e6:.0f} MB for {self.plan.architecture}, Python {self.plan.python}"
+        size = f"{self.plan.function}: {self.size / 1024**2:.0f} MB for {self.plan.architecture}, Python {self.plan.python}"
         agents = ", ".join(f"{agent.id} ({agent.path})" for agent in self.plan.agents)
         return f"{size}; agents: {agents}" if agents else f"{size}; no agents"
 

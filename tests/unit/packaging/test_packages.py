@@ -21,6 +21,12 @@ def test_error_of_large_package_names_largest_parts(tmp_path: Path, monkeypatch:
         packaging.packages([PackagePlan("ApiFunction", "arm64", "3.13", "", files)])
 
 
+def test_package_states_size_in_unit_of_limit(tmp_path: Path) -> None:
+    planned = PackagePlan("ApiFunction", "arm64", "3.13", "", ())
+    built = packaging.Package(planned, tmp_path, packaging.LAMBDA_LIMIT, None)
+    assert str(built).startswith("ApiFunction: 250 MB for arm64")
+
+
 @pytest.mark.parametrize(
     ("place", "said"), [("mine/__init__.py", "rename mine, or add it to .aionignore"), ("mine/own.py", "")]
 )
