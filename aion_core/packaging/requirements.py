@@ -40,8 +40,6 @@ UNUSED = {
 }
 TESTED = Path(__file__).with_name("tested.txt")
 """File with the versions tested with aion-lambda. They apply to distributions missing in the project's lock."""
-# Texts in uv's error messages that mean an unreachable package index.
-_UNREACHABLE = ("disabled", "offline", "error sending request", "Failed to fetch", "dns error", "timed out")
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,9 @@ def _compiled(
             # Run uv in the project's folder, since its pyproject.toml may configure other package indexes.
             run(command, cwd=folder)
         except BuildError as error:
-            raise BuildError(f"the project's dependencies conflict with those of aion-lambda.\n{error}") from error
+            is_conflict = "No solution found" in str(error) and "not found in the package registry" not in str(error)
+            reason = "conflict with those of aion-lambda" if is_conflict else "cannot be resolved"
+            raise BuildError(f"the project's dependencies {reason}.\n{error}") from error
         return compiled.read_text(encoding="utf-8")
 
 

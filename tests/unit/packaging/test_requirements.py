@@ -190,6 +190,19 @@ def test_git_dependency_is_refused(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("mine @ git+file:///nowhere/mine", "Git operation failed"),
+        ("mine @ file:///nowhere/mine-1.0-py3-none-any.whl", "mine-1.0-py3-none-any.whl"),
+    ],
+)
+def test_unavailable_requirement_is_not_reported_as_conflict(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{line}\n")
+    with pytest.raises(BuildError, match=f"^the project's dependencies cannot be resolved.\n(.|\n)*{said}"):
+        lines_of(tmp_path)
+
+
 def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("pydantic<2\n")
     with pytest.raises(BuildError, match=r"conflict with those of aion-lambda(.|\n)*pydantic"):
