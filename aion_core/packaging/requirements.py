@@ -377,7 +377,9 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BuildError(f"{file} is not UTF-8: {error}") from error
+        raise BuildError(
+            f"{file} is not UTF-8 ({error}): save it as UTF-8. In PowerShell, write it by `| Out-File -Encoding utf8 {file.name}`"
+        ) from error
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:

@@ -241,9 +241,10 @@ def test_error_names_pyproject_with_wrong_types(tmp_path: Path, text: str, said:
         wanted(tmp_path)
 
 
-def test_requirements_in_another_encoding_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_bytes("cowsay  # über".encode("latin-1"))
-    with pytest.raises(BuildError, match="is not UTF-8"):
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_requirements_in_another_encoding_are_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "requirements.txt").write_bytes("cowsay  # über".encode(encoding))
+    with pytest.raises(BuildError, match=r"is not UTF-8 .*: save it as UTF-8.* -Encoding utf8 requirements\.txt`$"):
         wanted(tmp_path)
 
 
