@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -145,18 +146,29 @@ def _remedy(error: BaseException, file: str, folder: Path) -> str:
 
 
 def _shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
-    """Return the remedy for an author's file named like a standard library module; "" for other errors."""
+    places = [folder, *([Path(file).parent] if file else []), folder / "src"]
+    return shadowing_remedy(error, places, folder)
+
+
+def shadowing_remedy(error: BaseException, places: Iterable[Path], folder: Path) -> str:
+    """Return the remedy for a file in `places` named like a standard or installed module; "" for other errors."""
     if not isinstance(error, ImportError | AttributeError):
         return ""
     named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
     top = str(named or "").partition(".")[0]
-    if top not in sys.stdlib_module_names:
+    files = (place / name for place in places for name in (f"{top}.py", f"{top}/__init__.py"))
+    own = next((file for file in files if file.is_file()), None)
+    if not top or own is None or not (top in sys.stdlib_module_names or hides_installed_module(top, own)):
         return ""
-    places = [folder, *([Path(file).parent] if file else []), folder / "src"]
-    own = next((place / f"{top}.py" for place in places if (place / f"{top}.py").is_file()), None)
-    if own is None:
-        return ""
-    return f"Rename {display_path(own, folder)}: Python has a module {top!r} of its own, and only one of them can be imported."
+    owner = "Python" if top in sys.stdlib_module_names else "an installed package"
+    name = display_path(own if own.stem == top else own.parent, folder)
+    return f"Rename {name}: {owner} has a module {top!r} of its own, and only one of them can be imported."
+
+
+def hides_installed_module(name: str, file: Path) -> bool:
+    """Return True if a top-level module of this name is installed, and is not a copy of this file of the project."""
+    spec = PathFinder.find_spec(name, [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    return spec is not None and (not spec.has_location or Path(str(spec.origin)).read_bytes() != file.read_bytes())
 
 
 def _import_remedy(error: BaseException, file: str, folder: Path) -> str:

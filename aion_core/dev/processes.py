@@ -21,6 +21,8 @@ from uuid import uuid4
 
 from aion_core.dev.messages import AgentsLoaded, EmulatorTask
 
+SAFE_PATH = "PYTHONSAFEPATH"
+
 LONGEST_TEMPORARY = 60
 """Maximum length of the path of a socket's temporary folder. macOS allows 104 characters for a socket's path."""
 
@@ -146,4 +148,12 @@ def run_forkserver() -> None:
             util.get_temp_dir()  # create the folder now, because multiprocessing caches its path
         finally:
             tempfile.tempdir = before
-    ensure_running()
+    # Keep the current folder off the fork server's path: a project's `a2a` or `queue.py` would replace a module of the
+    # server. The module `preload` removes this value from the fork server's environment, which the agents inherit.
+    if is_unset := not os.environ.get(SAFE_PATH):
+        os.environ[SAFE_PATH] = "aion"
+    try:
+        ensure_running()
+    finally:
+        if is_unset:
+            del os.environ[SAFE_PATH]

@@ -117,9 +117,9 @@ def select(folder: Path) -> Selection:
     names = [file.relative_to(folder).as_posix() for file in files]
     if bad := [name for name in names if not name.isprintable()]:
         raise BuildError(f"the file name {bad[0]!r} has unprintable characters: rename it, or add it to .aionignore")
-    if shadows := [name for name in names if _shadowed(name) in _STANDARD]:
+    if shadows := [name for name in names if defined_module(name) in _STANDARD]:
         raise BuildError(
-            f"rename {shadows[0]}, or add it to .aionignore: on AWS it would replace Python's own module {_shadowed(shadows[0])}"
+            f"rename {shadows[0]}, or add it to .aionignore: on AWS it would replace Python's own module {defined_module(shadows[0])}"
         )
     try:
         keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
@@ -133,7 +133,7 @@ def select(folder: Path) -> Selection:
     return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
 
 
-def _shadowed(name: str) -> str:
+def defined_module(name: str) -> str:
     """Return the name of the module that this file of the project's folder or its `src` defines, or ""."""
     module, _, rest = name.removeprefix("src/").partition("/")
     return module.removesuffix(".py") if rest == "__init__.py" or (not rest and module.endswith(".py")) else ""

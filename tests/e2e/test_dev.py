@@ -246,6 +246,18 @@ def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
     assert "Traceback" not in ran.stderr
 
 
+def test_dev_server_names_module_with_dependencys_name(tmp_path: Path) -> None:
+    """Start in a folder whose modules have names of the server's modules: the error is the agent's, not the server's."""
+    files = {"a2a/__init__.py": "mine = 1", "queue.py": "mine = 1", "agent.py": "from a2a import mine"}
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {a: {path: 'agent.py:graph'}}}")
+    ran = forked.run("aion_core.cli", "dev", "--port", "0", "--no-reload", env=os.environ, cwd=tmp_path)
+    assert "agent.py, line 1" in ran.stderr
+    assert "Rename a2a: an installed package has a module 'a2a' of its own" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("yaml", "sentence"),
     [

@@ -18,6 +18,7 @@ from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv
 from aion_core.agents.frameworks import FRAMEWORKS
+from aion_core.agents.load_errors import hides_installed_module
 from aion_core.agents.security import read_auth_policies
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.dev import agents_variables
@@ -244,7 +245,7 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     try:
         from aion_core.packaging.programs import BuildError, UvMissing
         from aion_core.packaging.requirements import check
-        from aion_core.packaging.selection import select
+        from aion_core.packaging.selection import defined_module, select
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return
@@ -265,6 +266,13 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     except BuildError as error:
         yield failed("package", f"{error}.", "Fix it: `aion build` and `aion deploy` would fail.")
         return
+    for file in selection.files:
+        name = file.relative_to(folder).as_posix()
+        module = defined_module(name)
+        if module not in ("", "tests", "examples") and hides_installed_module(module, file):
+            message = f"{name} has the name of the module {module!r} of an installed package."
+            next_step = "Rename it, or add it to .aionignore: `aion build` fails if it is a dependency."
+            yield warning("package", message, next_step)
     for name in selection.credentials:
         yield warning(
             "package",

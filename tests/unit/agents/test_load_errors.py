@@ -355,6 +355,13 @@ BROKEN = {
         "from types import State",
         types="State = 1\n",
     ),
+    "name of an installed module": BrokenModule(
+        {"agent.py": "from a2a import tools\n", "a2a/__init__.py": "tools = 1\n"},
+        IMPORT + "ImportError: cannot import name 'tools' from 'a2a'",
+        "agent.py, line 1",
+        "Rename a2a: an installed package has a module 'a2a' of its own, and only one of them can be imported.",
+        "from a2a import tools",
+    ),
     "file that hides a package": BrokenModule(
         {
             "agent.py": "from hidden_of_test.state import State\n",

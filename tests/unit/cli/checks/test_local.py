@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from aion_core import __version__
+from aion_core.cli.checks import Status
 from aion_core.cli.checks.local import _python as python_check
-from aion_core.cli.checks.local import check_template
+from aion_core.cli.checks.local import check_package, check_template
 from aion_core.project import base
 from tests.support import operating
 from tests.support.operating import RunCommand
@@ -129,6 +130,16 @@ def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Pa
     assert results["status"] == "warning"
     assert results["message"] == "MY_KEY, OTHER are only in .env, and .env is never deployed."
     assert results["next"].startswith("Name it under `secrets` in aion.yaml")
+
+
+def test_doctor_names_module_with_name_of_installed_package(tmp_path: Path) -> None:
+    for name in ("a2a/__init__.py", "pydantic.py", "own/__init__.py", "tools/a2a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine = 1")
+    assert [check.message for check in check_package(tmp_path) if check.status == Status.WARNING] == [
+        "a2a/__init__.py has the name of the module 'a2a' of an installed package.",
+        "pydantic.py has the name of the module 'pydantic' of an installed package.",
+    ]
 
 
 def test_doctor_and_card_find_agent_without_aion_yaml(
