@@ -63,9 +63,13 @@ async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Re
 
 def _clock_check(answer: httpx.Response, now: datetime) -> CheckResult:
     try:
+        # The time of a Date header is in GMT, even if the server has left out the zone.
         there = parsedate_to_datetime(answer.headers["date"])
+        there = there if there.tzinfo else there.replace(tzinfo=UTC)
     except (KeyError, ValueError):
-        return warning("clock", "The response has no Date header.", "If signatures fail, compare the clocks by hand.")
+        return warning(
+            "clock", "The response has no valid Date header.", "If signatures fail, compare the clocks by hand."
+        )
     skew = abs((now - there).total_seconds())
     message = f"This machine's clock differs from the server's by {skew:.0f} s."
     next_step = "Set this machine's clock (NTP): signatures and tokens depend on it."

@@ -138,6 +138,23 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     assert (code, results["clock"]["status"]) == (1, "FAILED")
 
 
+@pytest.mark.parametrize(
+    ("date", "said"),
+    [
+        ("Mon, 01 Jan 2024 00:00:00", "clock differs from the server's by"),
+        ("Mon, 01 Jan 2024 00:00:00 -0000", "clock differs from the server's by"),
+        ("today", "The response has no valid Date header."),
+    ],
+)
+def test_doctor_reads_date_header_without_time_zone(
+    run: RunCommand, gateway: tuple[str, list[str], dict[str, str]], date: str, said: str
+) -> None:
+    url, _, headers = gateway
+    headers["Date"] = date
+    _, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    assert said in results["clock"]["message"]
+
+
 def test_doctor_fails_unreachable_url(run: RunCommand) -> None:
     with operating.taken_port() as port:
         pass
