@@ -43,6 +43,9 @@ With a successor there is more time: the successor already serves requests, so t
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
 """Seconds from the stop command until the worker cancels all requests, without and with a successor."""
 
+KEY_DAYS = 30
+"""Life of the API key that `aion dev --auth on` makes at its start."""
+
 
 def main(listener: socket.socket, connection: Connection) -> None:
     """Run the worker until the supervisor stops it through the connection, then exit the process."""
@@ -319,7 +322,9 @@ def _developer_header(config: Path) -> str:
     if not required:
         return ""
     scopes = frozenset(scope for _, scopes in required for scope in scopes)
-    made = make_key("developer", now=SystemClock().now(), scopes=scopes)
+    now = SystemClock().now()
+    # The key outlives this start, because clients may use it after a restart; its text cannot be printed again.
+    made = make_key("developer", now=now, scopes=scopes, expires=now + timedelta(days=KEY_DAYS))
     asyncio.run(build_keys(Settings.from_environ()).add(made.record))
     return f"{required[0][0]}: {made.text}"
 

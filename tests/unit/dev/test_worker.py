@@ -3,10 +3,16 @@
 import asyncio
 import multiprocessing
 import socket
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from aion_core.bootstrap.operator import build_keys
 from aion_core.dev.messages import Serving, Stop, Stopping
-from aion_core.dev.worker import _Worker
+from aion_core.dev.worker import KEY_DAYS, _developer_header, _Worker
+from aion_core.settings import Settings
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -34,3 +40,14 @@ async def test_stopping_worker_closes_its_listener_immediately() -> None:
     assert await received(ours) == Stopping()
     assert listener.fileno() == -1
     await serving
+
+
+def test_developers_key_expires_after_thirty_days(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "aion.yaml"
+    config.write_text("aion: {security: {schemes: {key: {type: api-key}}, require: [key]}, agents: {a: {path: a.py}}}")
+    monkeypatch.setenv("AION_STORE", "sqlite")
+    monkeypatch.setenv("AION_SQLITE_FOLDER", str(tmp_path))
+    header = _developer_header(config)
+    (stored,) = asyncio.run(build_keys(Settings.from_environ()).all())
+    assert stored.last4 == header[-4:]
+    assert stored.expires == stored.created.replace(microsecond=0) + timedelta(days=KEY_DAYS)
