@@ -1,12 +1,16 @@
-"""Domain types: the protobuf types of the official SDK (A2A v1.0), and their JSON in v1.0 and v0.3. Pure.
+"""Domain types: the protobuf types of the official SDK (A2A v1.0), their JSON in v1.0 and v0.3, and strict JSON. Pure.
 
 All other modules of aion import the types from here, so that a change in the SDK affects only this file.
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping
-from math import copysign
-from typing import TYPE_CHECKING, Any, TypeVar
+from math import copysign, isinf
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import msgspec
+from a2a.utils.errors import InvalidParamsError, InvalidRequestError, JSONParseError
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct, Value
@@ -40,6 +44,8 @@ from a2a.types.a2a_pb2 import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+
+from aion_core.protocol.errors import MAX_TEXT, invalid_params
 
 for _enum in (Role, TaskState):
     for _name, _number in _enum.items():
@@ -255,3 +261,153 @@ def _remove_marker(value: Any) -> None:
             value.metadata = field or None
         else:
             _remove_marker(field)
+
+
+# ── Strict JSON ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MAX_DEPTH = 32
+"""Maximum nesting of a client's JSON. Protobuf can parse about 31 levels of JSON in a message: each level takes three
+of its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
+MAX_VALUES = 5_000
+"""Maximum number of values in a client's JSON. Members, items, objects and lists count. Parsers need a hundred times
+the memory of a text with many small values; counting the values in the bytes takes about ten milliseconds."""
+
+
+class _Unusable(msgspec.Struct, frozen=True):
+    """Placeholder for an invalid JSON number. `check_json` refuses it, so that the other values are known before."""
+
+    problem: str
+
+
+class _Repeated(dict[str, Any]):
+    """Placeholder for an object with a repeated key, without that key. It is refused as for `_Unusable`."""
+
+
+def strict_json(text: bytes, name: str) -> Any:
+    """Return a client's JSON after all checks. Raises the errors of `parse_json` and `check_json`."""
+    parsed = parse_json(text, name)
+    check_json(parsed, name)
+    return parsed
+
+
+def parse_json(text: bytes, name: str, *, remedy: str = "send fewer.") -> Any:
+    """Parse a client's JSON, such as a request body; `check_json` completes the checks.
+
+    Errors contain the `name` of the text, and for a text with too many values the `remedy`. Raises JSONParseError, or
+    InvalidParamsError for a text with too many values or levels.
+    """
+    if not text:
+        raise JSONParseError(f"The {name} is empty: send a JSON object.")
+    check_values(text, name, remedy)
+    try:
+        return json.loads(
+            text.decode("utf-8"),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_float,
+        )
+    except UnicodeDecodeError as error:
+        raise JSONParseError(f"The {name} is not UTF-8: see byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        raise JSONParseError(
+            f"The {name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    except ValueError as error:
+        raise JSONParseError(f"The {name} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise _too_deep(name) from error
+
+
+def check_values(text: bytes, name: str, remedy: str) -> None:
+    """Raise InvalidParamsError for JSON with too many values. The text may otherwise be invalid JSON."""
+    # Remove the escapes, so that each quotation mark is the beginning or the end of a text.
+    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    # Refuse a text with too many quotation marks: each value follows a comma or a bracket and has at most two texts
+    # (its key and itself), with two quotation marks each.
+    if plain.count(b'"') <= 4 * MAX_VALUES + 4:
+        outside = b"".join(plain.split(b'"')[::2])
+        if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
+            return
+    raise InvalidParamsError(f"The {name} has more than {MAX_VALUES} values: {remedy}")
+
+
+def check_json(parsed: Any, name: str) -> None:
+    """Check JSON from `parse_json`. Raises InvalidRequestError if an object repeats a key.
+
+    Raises InvalidParamsError if it is nested too deeply, or has a number beyond a double or a lone surrogate.
+    """
+    level = [parsed]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case _Repeated():
+                    raise InvalidRequestError(f"An object of the {name} has the same key twice.")
+                case dict():
+                    below.extend(value)
+                    below.extend(value.values())
+                case list():
+                    below.extend(value)
+                case str() if not value.isascii() and not is_text(value):
+                    message = f"A text of the {name} has half a surrogate pair (\\ud800 to \\udfff)."
+                    raise invalid_params(message, _path_of(value, parsed))
+                case _Unusable():
+                    raise invalid_params(f"The {name} has {value.problem}", _path_of(value, parsed))
+        if not below:
+            return
+        level = below
+    raise _too_deep(name)
+
+
+def is_text(text: str) -> bool:
+    """Return True if UTF-8 can encode the text. It cannot encode a lone surrogate."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_deep(name: str) -> InvalidParamsError:
+    return InvalidParamsError(f"The {name} is nested more than {MAX_DEPTH} levels deep.")
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number.")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) == len(pairs):
+        return mapping
+    times = Counter(key for key, _ in pairs)
+    return _Repeated({key: value for key, value in pairs if times[key] == 1})
+
+
+def _float(digits: str) -> float | _Unusable:
+    number = float(digits)
+    return _Unusable("a number too large for JSON's doubles: send it as a string.") if isinf(number) else number
+
+
+def _integer(digits: str) -> int | _Unusable:
+    # Check the length first, because Python raises ValueError above 4300 digits.
+    if len(digits) > 17 or abs(number := int(digits)) > MAX_EXACT:
+        return _Unusable("an integer above 2^53: send it as a string.")
+    return number
+
+
+def _path_of(found: Any, parsed: Any) -> str:
+    """Return the path of a value in the parsed JSON, within JSON-RPC's params. A key has the path of its object."""
+    # Search level by level like `check_json`: Python may use one object for equal texts, and the first is meant.
+    level = [(parsed, "")]
+    for value, path in level:
+        if value is found:
+            is_rpc = isinstance(parsed, dict) and "jsonrpc" in parsed
+            return path.removeprefix(".").removeprefix("params." if is_rpc else "")
+        if isinstance(value, dict):
+            level += [(key, path) for key in value]
+            level += [(item, f"{path}.{key}"[: 2 * MAX_TEXT]) for key, item in value.items()]
+        elif isinstance(value, list):
+            level += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return ""

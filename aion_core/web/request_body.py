@@ -6,10 +6,7 @@ invalid item of a list.
 """
 
 import asyncio
-import json
-import math
 import re
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn, TypeVar
@@ -19,18 +16,17 @@ from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     InvalidParamsError,
     InvalidRequestError,
-    JSONParseError,
 )
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
-from msgspec import Struct
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from aion_core.protocol.errors import MAX_TEXT, invalid_params
+from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import MAX_PARTS, MAX_TEXT_BYTES, TEXT_REMEDY
+from aion_core.protocol.types import check_json, parse_json
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -38,16 +34,11 @@ MAX_BODY_BYTES = 5 * 1024 * 1024
 """Maximum size of a request body. A Function URL refuses bodies above 6 MB."""
 BODY_SECONDS, BODY_IDLE_SECONDS = 120.0, 20.0
 """Time limits of a request body, as a whole and between two pieces. On AWS the function gets the whole body at once."""
-MAX_DEPTH = 32
-"""Maximum nesting of the JSON body. Protobuf can parse about 31 levels of JSON in a message: each level takes three of
-its 100 nested messages. Python has no setting for this limit. A stored message must be parseable."""
-MAX_VALUES = 5_000
-"""Maximum number of values in a JSON body. Members, items, objects and lists count. Parsers need a hundred times the
-memory of a body with many small values; counting the values in the bytes takes about ten milliseconds."""
-MAX_INTEGER = 2**53
 SMALL_BODY_BYTES, SMALL_BODY_VALUES = 64 * 1024, 500
 """Maximum size and number of values of a body to parse and convert in the event loop, within a millisecond or two. A
 thread parses and converts larger bodies."""
+
+LARGE_DATA_REMEDY = "send large data as a file, or a part with the url of a file."
 
 JSON = "application/json"
 
@@ -60,12 +51,6 @@ class BodyRefused(Exception):
     def __init__(self, http: int, error: A2AError) -> None:
         super().__init__(str(error))
         self.http, self.error = http, error
-
-
-class _Unusable(Struct, frozen=True):
-    """Placeholder for an invalid JSON number. The body is refused only after parsing, so that its `id` is known."""
-
-    message: str
 
 
 class StrictRequest(Request):
@@ -134,8 +119,9 @@ class StrictRequest(Request):
         return await asyncio.to_thread(function, *args) if self._is_large else function(*args)
 
     def _parse(self, body: bytes) -> None:
-        self.read = _read(body)
-        _check_tree(self.read)
+        # Check the JSON after `read` is set, because an error response needs the `id` of the body.
+        self.read = parse_json(body, "body", remedy=LARGE_DATA_REMEDY)
+        check_json(self.read, "body")
 
     async def json_object(self, *, optional: bool = False) -> dict[str, Any]:
         """Return the body as a JSON object, or {} if it is `optional` and empty. Raises the same errors as `json`."""
@@ -147,135 +133,11 @@ class StrictRequest(Request):
         return body
 
 
-def check_values(body: bytes) -> None:
-    """Raise InvalidParamsError for a JSON body with too many values. The body may otherwise be invalid JSON."""
-    # Remove the escapes, so that each quotation mark is the beginning or the end of a text.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    # Refuse a body with too many quotation marks: each value follows a comma or a bracket and has at most two texts
-    # (its key and itself), with two quotation marks each.
-    if plain.count(b'"') <= 4 * MAX_VALUES + 4:
-        outside = b"".join(plain.split(b'"')[::2])
-        if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
-            return
-    raise InvalidParamsError(
-        f"The body has more than {MAX_VALUES} values: send large data as a file, or a part with the url of a file."
-    )
-
-
 def check_list(values: list[Any], field: str) -> None:
     """Raise InvalidParamsError for a list with too many items. `field` is the list's path in the request."""
     if len(values) > MAX_PARTS:
         name = "parts" if field.rpartition(".")[2] == "parts" else "items"
         raise invalid_params(f"{field} has more than {MAX_PARTS} {name}: send fewer.", field)
-
-
-def is_text(text: str) -> bool:
-    """Return True if UTF-8 can encode the text. It cannot encode a lone surrogate."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _read(body: bytes) -> Any:
-    """Parse the body as strict JSON. Raises JSONParseError, InvalidRequestError or InvalidParamsError."""
-    if not body:
-        raise JSONParseError("The body is empty: send a JSON object.")
-    check_values(body)
-    try:
-        return json.loads(
-            body.decode("utf-8"),
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_float,
-        )
-    except UnicodeDecodeError as error:
-        raise JSONParseError(f"The body is not UTF-8: see byte {error.start}.") from error
-    except json.JSONDecodeError as error:
-        raise JSONParseError(
-            f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        ) from error
-    except RecursionError as error:
-        raise InvalidParamsError(_TOO_DEEP) from error
-
-
-_TOO_DEEP = f"The body is nested more than {MAX_DEPTH} levels deep."
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise JSONParseError(f"The body is not JSON: {constant} is no JSON number.")
-
-
-class _Repeated(dict[str, Any]):
-    """Placeholder for an object with a repeated key, without that key. The body is refused as for `_Unusable`."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) == len(pairs):
-        return mapping
-    times = Counter(key for key, _ in pairs)
-    return _Repeated({key: value for key, value in pairs if times[key] == 1})
-
-
-def _float(digits: str) -> float | _Unusable:
-    number = float(digits)
-    if math.isinf(number):
-        return _Unusable("The body has a number too large for JSON's doubles: send it as a string.")
-    return number
-
-
-def _integer(digits: str) -> int | _Unusable:
-    # Check the length first, because Python raises ValueError above 4300 digits.
-    if len(digits) > 17 or abs(number := int(digits)) > MAX_INTEGER:
-        return _Unusable("The body has an integer above 2^53: send it as a string.")
-    return number
-
-
-def _check_tree(parsed: Any) -> None:
-    """Check the parsed JSON. Raises InvalidRequestError if an object repeats a key.
-
-    Raises InvalidParamsError if it is nested too deeply, or has a number beyond a double or a lone surrogate.
-    """
-    level = [parsed]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for value in level:
-            match value:
-                case _Repeated():
-                    raise InvalidRequestError("An object of the body has the same key twice.")
-                case dict():
-                    below.extend(value)
-                    below.extend(value.values())
-                case list():
-                    below.extend(value)
-                case str() if not value.isascii() and not is_text(value):
-                    message = "A text of the body has half a surrogate pair (\\ud800 to \\udfff)."
-                    raise invalid_params(message, _path_of(value, parsed))
-                case _Unusable():
-                    raise invalid_params(value.message, _path_of(value, parsed))
-        if not below:
-            return
-        level = below
-    raise InvalidParamsError(_TOO_DEEP)
-
-
-def _path_of(found: Any, parsed: Any) -> str:
-    """Return the path of a value in the parsed JSON, within JSON-RPC's params. A key has the path of its object."""
-    # Search level by level like `_check_tree`: Python may use one object for equal texts, and the first is meant.
-    level = [(parsed, "")]
-    for value, path in level:
-        if value is found:
-            is_rpc = isinstance(parsed, dict) and "jsonrpc" in parsed
-            return path.removeprefix(".").removeprefix("params." if is_rpc else "")
-        if isinstance(value, dict):
-            level += [(key, path) for key in value]
-            level += [(item, f"{path}.{key}"[: 2 * MAX_TEXT]) for key, item in value.items()]
-        elif isinstance(value, list):
-            level += [(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    return ""
 
 
 # ── Params ────────────────────────────────────────────────────────────────────────────────────────────────────────────

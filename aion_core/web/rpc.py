@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from aion_core.protocol.types import is_text
 from aion_core.web.errors import error_body, rpc_error
 from aion_core.web.operations.operation import AgentServices, Operation
-from aion_core.web.request_body import BodyRefused, StrictRequest, is_text, read_params
+from aion_core.web.request_body import BodyRefused, StrictRequest, read_params
 from aion_core.web.request_context import (
     V03,
     V1,

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import codecs
 import inspect
 import json
 import logging
@@ -13,6 +14,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Union
 from urllib.parse import unquote_to_bytes
 
+from a2a.utils.errors import A2AError
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
@@ -24,7 +26,7 @@ from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Message, Part, Role, to_json, utf8
+from aion_core.protocol.types import Message, Part, Role, strict_json, to_json, utf8
 
 logger = logging.getLogger(__name__)
 
@@ -249,7 +251,7 @@ class InputFields(Struct, frozen=True):
                 values |= {key: item for key, item in value.items() if key in self.names}
                 unused += [f"the key {key}" for key in value if key not in self.names]
             else:
-                unused.append("data that is not an object" if kind == "data" else "a file")
+                unused.append("data that is not an object" if kind == "data" else value)
         if text := "".join(texts):
             if self.text is None or self.text in values:
                 unused.append("a text")
@@ -264,14 +266,19 @@ class InputFields(Struct, frozen=True):
 
 
 def _read(part: Part) -> tuple[str, Any]:
-    """Return a part's kind ("text", "data" or "file") and its value. Text files count as text, JSON files as data."""
+    """Return a part's kind ("text", "data" or "file") and its value; for a file, its description in an error.
+
+    Text files count as text, valid JSON files as data.
+    """
     kind, media_type = part.WhichOneof("content"), type_of(part) or ""
     if kind == "raw" and media_type == JSON:
-        with suppress(ValueError, RecursionError):
-            return "data", json.loads(part.raw)
+        try:
+            return "data", strict_json(part.raw.removeprefix(codecs.BOM_UTF8), "file")
+        except A2AError as error:
+            return "file", f"a file ({error})"
     if kind == "raw" and media_type.startswith("text/"):
         return "text", part.raw.decode("utf-8", "replace")
-    return {"text": ("text", part.text), "data": ("data", to_json(part.data))}.get(str(kind), ("file", None))
+    return {"text": ("text", part.text), "data": ("data", to_json(part.data))}.get(str(kind), ("file", "a file"))
 
 
 def input_fields(graph: Graph) -> InputFields | None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from a2a.utils.errors import A2AError
 from langchain_core.messages import BaseMessage
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt, StateSnapshot
@@ -15,7 +16,7 @@ from aion_core.agents.langgraph.content import sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
 from aion_core.ports import InputRequired, TurnRequest
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, strict_json
 from aion_core.tasks.resume_input import resume_values
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
@@ -99,8 +100,8 @@ def review_of(interrupt: Interrupt) -> Review | None:
 def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     """Convert a text to decisions. Return None for a text that names no decision."""
     try:
-        parsed = json.loads(answer)
-    except (ValueError, RecursionError):
+        parsed = strict_json(answer.encode(), "answer")
+    except A2AError:
         parsed = None
     if isinstance(parsed, dict | list):
         return parsed

@@ -5,8 +5,8 @@ import re
 
 from aion_core.errors import TaskNotFound
 from aion_core.protocol.errors import WIRE_ERRORS, WireError
+from aion_core.protocol.types import MAX_DEPTH
 from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_body
-from aion_core.web.request_body import MAX_DEPTH
 from tests.support.agents.counting import talking
 from tests.support.server import ROOT
 from tests.support.service import http, parts

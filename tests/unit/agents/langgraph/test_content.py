@@ -129,6 +129,10 @@ async def test_nan_in_graph_output_becomes_null() -> None:
     assert status["message"]["parts"] == [{"data": {"score": None}}]
 
 
+def json_file(content: bytes) -> Values:
+    return {"raw": base64.b64encode(content).decode(), "mediaType": "application/json"}
+
+
 @pytest.mark.parametrize(
     ("schema", "given", "part"),
     [
@@ -136,7 +140,9 @@ async def test_nan_in_graph_output_becomes_null() -> None:
         (ScoreOnly, {"data": {"score": 1, "rank": 2}}, "the key rank"),
         (ScoreOnly, {"data": [1, 2]}, "data that is not an object"),
         (TripInput, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
-        (TripInput, {"raw": base64.b64encode(b"[" * 60_000).decode(), "mediaType": "application/json"}, "a file"),
+        (TripInput, json_file(b"["), "a file (The file is not JSON: Expecting value at line 1, column 2.)"),
+        (TripInput, json_file(b'{"days": NaN}'), "a file (The file is not JSON: NaN is no JSON number.)"),
+        (TripInput, json_file(b"[]," * 900_000), "a file (The file has more than 5000 values: send fewer.)"),
     ],
 )
 async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, given: Values, part: str) -> None:

@@ -1,5 +1,6 @@
 """Tool calls that a person approves (HumanInTheLoopMiddleware), over HTTP: the prompt, and answers as word or data."""
 
+import json
 from typing import Any
 
 import httpx
@@ -127,6 +128,7 @@ UNFIT: dict[str, Any] = {
     "a list of words": ("", {"decisions": ["approve"]}),
     "a number": ("7", None),
     "JSON nested too deeply": ("[" * 20_000, None),
+    "an edit with NaN": (json.dumps({**EDIT, "edited_action": {"name": "mail", "args": {"to": float("nan")}}}), None),
     "a response without a text": ("respond", None),
     "an edit without data": ("edit", None),
 }
