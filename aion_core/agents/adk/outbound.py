@@ -15,8 +15,8 @@ from msgspec import Struct
 from uuid_utils import uuid7
 
 from aion_core.agents.adk.parts import a2a_parts, file_parts, part_of, tool_results, visible_text
-from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
-from aion_core.agents.adk.thread import outbox_of_event
+from aion_core.agents.adk.streams import CompleteMessage, EventKeys, MessageStreams
+from aion_core.agents.adk.thread import merged_outbox, outbox_of_event
 from aion_core.agents.inbound import thread_history
 from aion_core.agents.outbound import (
     INVOKED,
@@ -41,7 +41,7 @@ from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
-from aion_core.protocol.types import Artifact, Message, Role, Task, TaskStatusUpdateEvent
+from aion_core.protocol.types import Artifact, Message, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
@@ -215,12 +215,13 @@ class AdkOutbound:
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
         self._streams = MessageStreams()
+        self._event_keys = EventKeys()
         self._open_messages: dict[tuple[str, str], str] = {}
         """Id of each agent's streaming message, by branch and agent name."""
         self._streamed: dict[str, list[str]] = {}
         """Text of each streaming message, by message id."""
         self._last: tuple[Message, str] | None = None
-        """Last complete message with its event's id. It is the answer unless another message follows."""
+        """Last complete message with its event's key. It is the answer unless another message follows."""
         self._output: Message | None = None
         """Last output of a Workflow's node. It is the answer only at the end; before, it is input of the next node."""
         self._failure: Event | None = None
@@ -232,10 +233,11 @@ class AdkOutbound:
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
         """Yield the emissions of an ADK event, or of a helper call in the author's code."""
         if isinstance(event, Event):
-            for emission in self._event(event):
+            key = self._event_keys.of(event)
+            for emission in self._event(event, key):
                 yield emission
             for name, version in event.actions.artifact_delta.items() if not event.partial else ():
-                if (artifact := await self._artifact(name, version, f"{event.id}/{name}")) is not None:
+                if (artifact := await self._artifact(name, version, f"{key}/{name}")) is not None:
                     self._has_output = True
                     yield artifact
         else:
@@ -271,7 +273,7 @@ class AdkOutbound:
             self._last = self._output, ""
         if self._messages.reply is not None:
             yield from self._emit_last()  # as an intermediate message, because the agent's explicit reply is the answer
-        outbox = _merged(self._outboxes)
+        outbox = merged_outbox(self._outboxes)
         if self._failure is not None and unfinished is None and outbox is None and self._messages.reply is None:
             yield from self._emit_last()
             raise _failed(self._failure)
@@ -289,14 +291,14 @@ class AdkOutbound:
                 logger.warning(NO_ANSWER, extra={"task_id": self._request.task.id})
             yield emission
 
-    def _event(self, event: Event) -> Iterator[Emission]:
+    def _event(self, event: Event, key: str) -> Iterator[Emission]:
         if event.author == "user":
             return
         parts = (event.content.parts if event.content is not None else None) or []
         agent = (event.branch or "", event.author)
         if event.partial:
             if text := visible_text(parts):
-                message_id = self._open_messages.get(agent) or deterministic_id(self._request.task.id, event.id)
+                message_id = self._open_messages.get(agent) or deterministic_id(self._request.task.id, key)
                 self._open_messages[agent] = message_id
                 self._streamed.setdefault(message_id, []).append(text)
                 speaker = speaker_of(message_id, agent=event.author, branch=event.branch or "")
@@ -306,7 +308,7 @@ class AdkOutbound:
         stream = self._end_stream(agent) if parts or has_failed else ""
         if (outbox := outbox_of_event(event)) is not None:
             # End the event's stream without a message, because an outbox replaces the content of its event.
-            yield from self._complete(CompleteMessage(stream, None, event.id))
+            yield from self._complete(CompleteMessage(stream, None, key))
             yield from self._emit_last()
             self._outboxes.append(outbox)
             self._failure = None
@@ -327,7 +329,7 @@ class AdkOutbound:
         if message is not None or (stream and parts):
             # A message with tool calls is not the answer, because the agent continues after the calls.
             continues = bool(event.get_function_calls())
-            yield from self._complete(CompleteMessage(stream, message, event.id, continues))
+            yield from self._complete(CompleteMessage(stream, message, key, continues))
 
     def _end_stream(self, agent: tuple[str, str]) -> str:
         """Remove the agent's open stream and return its message id; "" if it has none."""
@@ -425,19 +427,6 @@ def _failed(event: Event) -> AgentFailed:
     if event.error_message:
         error.add_note(event.error_message)
     return error
-
-
-def _merged(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
-    """Merge the outboxes of a turn into one: append their messages to its history, and merge their tasks in order."""
-    if len(outboxes) < 2:
-        return outboxes[0] if outboxes else None
-    patch = Task()
-    for outbox in outboxes:
-        if outbox.message is not None:
-            patch.history.append(outbox.message)
-        elif outbox.task is not None:
-            patch.MergeFrom(outbox.task)
-    return A2AOutbox(task=patch)
 
 
 def _recorded_contents(request: TurnRequest) -> Counter[bytes]:

@@ -1,8 +1,10 @@
-"""Order of an ADK turn's messages: one message streams at a time, and each message follows its own chunks."""
+"""Idempotency keys and order of an ADK turn's messages: one streams at a time, and each follows its own chunks."""
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
+from google.adk.events import Event
 from msgspec import Struct
 
 from aion_core.ports import Chunk
@@ -17,9 +19,30 @@ class CompleteMessage(Struct, frozen=True):
     message: Message | None
     """The message; None if its stream ends without a message, for example if an outbox replaces it."""
     key: str
-    """Idempotency key: the id of its ADK event."""
+    """Idempotency key of its ADK event. See `EventKeys`."""
     continues: bool = False
     """True if its agent continues after it, for example with tool calls. It is then not the answer."""
+
+
+class EventKeys:
+    """Idempotency keys of a turn's ADK events: the id of an event, with a number if other output had this id before.
+
+    A custom agent may give several events the same id. A resumed turn translates the stored events in the same order,
+    so each event gets the same key again.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, list[Any]] = {}
+
+    def of(self, event: Event) -> str:
+        """Return the key of the event. Chunks have the key of the next output with their id."""
+        outputs = self._outputs.get(event.id, [])
+        number = len(outputs)
+        if not event.partial:
+            output = event.content, event.output, event.actions.artifact_delta
+            self._outputs[event.id] = outputs if output in outputs else [*outputs, output]
+            number = self._outputs[event.id].index(output)
+        return f"{event.id}#{number + 1}" if number else event.id
 
 
 class MessageStreams:

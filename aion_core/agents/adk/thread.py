@@ -13,6 +13,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.authoring.types import A2AOutbox, outbox_of
+from aion_core.protocol.types import Task
 
 # ── Session service and outbox ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -27,6 +28,19 @@ def outbox_of_event(event: Event) -> A2AOutbox | None:
     if given is None:
         given = (event.custom_metadata or {}).get(OUTBOX_METADATA)
     return outbox_of(given) if given is not None else None
+
+
+def merged_outbox(outboxes: Sequence[A2AOutbox]) -> A2AOutbox | None:
+    """Merge the outboxes of a turn into one: append their messages to its history, and merge their tasks in order."""
+    if len(outboxes) < 2:
+        return outboxes[0] if outboxes else None
+    patch = Task()
+    for outbox in outboxes:
+        if outbox.message is not None:
+            patch.history.append(outbox.message)
+        elif outbox.task is not None:
+            patch.MergeFrom(outbox.task)
+    return A2AOutbox(task=patch)
 
 
 class TurnSessionService(BaseSessionService):

@@ -52,6 +52,20 @@ async def test_agents_last_message_is_the_answer(dialect: str) -> None:
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+async def test_adk_events_with_same_id_are_separate_messages(dialect: str) -> None:
+    """A custom agent gives three events one id, the last two with chunks: the client receives each text."""
+
+    def event(*texts: str, partial: bool | None = None) -> Event:
+        return text_event(*texts, partial=partial).model_copy(update={"id": "x1"})
+
+    chunked = [event("sec", partial=True), event("second"), event("th", partial=True), event("third")]
+    async with http(parts(served(yielding_agent(event("first"), *chunked))).app()) as client:
+        task = await ask(client, dialect)
+    assert (answer_text(task), history(task)) == ("third", ["hi", "first", "second"])
+    ids = [message["messageId"] for message in [*task["history"], task["status"]["message"]]]
+    assert len(set(ids)) == 4
+
+
 async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
     """ADK repeats the streamed text in an aggregated event: this event closes the stream, and only it is recorded."""
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])

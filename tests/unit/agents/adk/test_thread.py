@@ -255,6 +255,16 @@ async def test_stored_session_events_are_recorded_on_resume(tree: str, monkeypat
         assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
 
 
+async def test_repeated_event_ids_are_recorded_once_despite_crash() -> None:
+    events = [text_event(text).model_copy(update={"id": "x1"}) for text in ("first", "second")]
+    expected = ("COMPLETED", "last said.", ["hi", "first", "second"])
+    for place in range(1, 6):
+        root = SequentialAgent(name="root", sub_agents=[yielding_agent(*events), answering("last")])
+        sessions = CrashingSessions(place)
+        agent = served(root, sessions, resume=AfterCrash.RESTART)
+        assert outcome(await run_to_end(agent)) == expected, f"cut at event {place}"
+
+
 async def test_adk_outbox_is_sent_once_despite_crash() -> None:
     """The session event stores the outbox in its metadata, so a resumed turn can still send it."""
     done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
