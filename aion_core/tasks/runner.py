@@ -330,6 +330,8 @@ class TaskRunner:
 
         The notes of an AgentFailed contain a text of the agent's code or model, so they are revealed only in development.
         """
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]  # name the agent's own exception instead of the group of an asyncio.TaskGroup
         if isinstance(error, asyncio.CancelledError):
             return CANCELED_ITSELF
         if isinstance(error, AgentFailed):

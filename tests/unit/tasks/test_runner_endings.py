@@ -418,15 +418,23 @@ class Panic(BaseException):
     ("error", "reason"),
     [
         (Panic("overflow"), "Panic: the agent could not finish this turn."),
-        (BaseExceptionGroup("g", [Panic("a")]), "BaseExceptionGroup: the agent could not finish this turn."),
+        (BaseExceptionGroup("g", [Panic("a"), OSError()]), "BaseExceptionGroup: the agent could not finish this turn."),
+        (ExceptionGroup("g", [ExceptionGroup("h", [OSError()])]), "OSError: the agent could not finish this turn."),
+        (ExceptionGroup("g", [AgentFailed("No data.")]), "No data."),
         (AgentFailed("half a pair: \ud800"), "half a pair: ?"),
     ],
-    ids=["panic", "group of panics", "half a surrogate pair"],
+    ids=[
+        "panic",
+        "group of two errors",
+        "nested group of one error",
+        "group of an AgentFailed",
+        "half a surrogate pair",
+    ],
 )
 async def test_unusual_error_of_agent_fails_its_turn(
     error: BaseException, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Raise an error that is no Exception, or whose text has no UTF-8 form: the turn fails without a sweep."""
+    """Raise an error that is no Exception, a group, or a text without a UTF-8 form: the turn fails without a sweep."""
     caplog.set_level(logging.CRITICAL)  # pytest-xdist cannot send a captured log line without a UTF-8 form
 
     class Raises(GatedAgent):
