@@ -59,7 +59,10 @@ def may_follow(before: TaskState, after: TaskState) -> bool:
 
 def state_name(state: TaskState) -> str:
     """Return the state's short name: `input-required` for TASK_STATE_INPUT_REQUIRED."""
-    return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return _STATE_NAMES[state]
+
+
+_STATE_NAMES = {state: name.removeprefix("TASK_STATE_").lower().replace("_", "-") for name, state in TaskState.items()}
 
 
 def advance(head: Head, event: Event) -> Head:

@@ -394,8 +394,8 @@ class TurnMetrics:
         self._count(Metric.TURN_DURATION, duration)
         if state == TaskState.TASK_STATE_FAILED:
             self._count(Metric.TURNS_FAILED)
-        name = TaskState.Name(state).removeprefix("TASK_STATE_").lower()
-        logger.info("A turn has ended.", extra={"state": name, "duration_ms": round(duration), "chunks": self._deltas})
+        fields = {"state": lifecycle.state_name(state), "duration_ms": round(duration), "chunks": self._deltas}
+        logger.info("A turn has ended.", extra=fields)
 
     def _count(self, metric: Metric, value: float = 1.0) -> None:
         self._metrics.count(metric, value, agent=self._agent)

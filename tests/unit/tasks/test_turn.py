@@ -1,6 +1,7 @@
 """Metrics of turns and sweeps: each is counted once, with durations by the engine's clock."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Chunk, Emission, Metric, Paused, Reply, TurnRequest, TurnStarted
+from aion_core.ports import Chunk, Emission, InputRequired, Metric, Paused, Reply, TurnRequest, TurnStarted
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.tasks.sweep import Sweep
 from tests.support.clock import ManualClock
@@ -93,6 +94,18 @@ async def test_failed_turn_adds_to_turn_and_failure_metrics(clock: ManualClock) 
     await answered(parts(FailingAgent(), clock=clock, metrics=metrics))
     assert (metrics.total(Metric.TURNS), metrics.total(Metric.TURNS_FAILED)) == (1, 1)
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
+
+
+async def test_log_of_turn_end_has_state_with_hyphen(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    class Asks(FailingAgent):
+        async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+            yield InputRequired(said("Which?"))
+
+    caplog.set_level(logging.INFO, "aion_core.tasks.turn")
+    async with http(parts(Asks(), clock=clock).app()) as client:
+        await client.post("/", json=send())
+    [ended] = [record for record in caplog.records if record.message == "A turn has ended."]
+    assert ended.__dict__["state"] == "input-required"
 
 
 async def test_metrics_count_handed_off_turn_once(clock: ManualClock) -> None:
