@@ -15,8 +15,8 @@ class Question(Struct, frozen=True):
     id: str
     """Id of the interrupt. The answer names it as `interruptId`."""
     text: str
-    data: Part | None = None
-    """Data part with the details, such as a tool's arguments or the options."""
+    details: Sequence[Part] = ()
+    """Parts after the text, such as a data part with a tool's arguments or the options, or files."""
     schema: Mapping[str, Any] | None = None
     """JSON schema of an answer as data; None if any answer is accepted."""
 
@@ -30,7 +30,8 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
     """
     message = Message(role=Role.ROLE_AGENT, parts=[Part(text=error)] if error else [])
     for question in questions:
-        parts = [Part(text=utf8(question.text)), *([question.data] if question.data is not None else [])]
+        texts = [Part(text=utf8(question.text))] if question.text or not question.details else []
+        parts = [*texts, *question.details]
         for part in parts if len(questions) > 1 else ():
             part.metadata.update({INTERRUPT_ID: question.id})
         message.parts.extend(parts)

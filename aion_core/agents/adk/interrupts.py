@@ -232,7 +232,7 @@ def _question(pending: PendingCall) -> Question:
     schema = _confirmation_schema(args) if call.name == "adk_request_confirmation" else None
     if call.name == "adk_request_input":
         schema = args.get("responseSchema") or args.get("response_schema")
-    return Question(pending.id, text, json_part(data) if data else None, schema)
+    return Question(pending.id, text, [json_part(data)] if data else (), schema)
 
 
 def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
-from aion_core.agents.langgraph.content import sent_data
+from aion_core.agents.langgraph.content import content_parts, sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
 from aion_core.ports import InputRequired, TurnRequest
@@ -194,20 +194,32 @@ def schema_rejection(error: BaseException) -> str:
 
 
 def _question(interrupt: Interrupt) -> Question:
-    text, data = _prompt_and_data(interrupt)
+    text, details = _prompt_and_details(interrupt)
     schema = interrupt.response_schema
     if isinstance(schema, type):
         schema = TypeAdapter(schema).json_schema()
     return Question(
         interrupt.id,
         text,
-        sent_data(data),
+        details,
         plain_json(schema) if schema else None,
     )
 
 
 _PROMPTS = ("prompt", "question", "query", "message")
 """Keys under which authors put the question into an interrupt's value, in order of precedence."""
+
+
+def _prompt_and_details(interrupt: Interrupt) -> tuple[str, list[Part]]:
+    """Return an interrupt's question as text, and the rest of its value as parts: data, or the files of a message."""
+    value = interrupt.value
+    if isinstance(value, BaseMessage):
+        parts = content_parts(value)
+        is_text = bool(parts) and parts[0].WhichOneof("content") == "text"
+        return (parts[0].text, parts[1:]) if is_text else ("", parts)
+    text, data = _prompt_and_data(interrupt)
+    part = sent_data(data)
+    return text, [part] if part is not None else []
 
 
 def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
@@ -219,8 +231,6 @@ def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
     value, review = interrupt.value, review_of(interrupt)
     if review is not None:
         return review.text(), value
-    if isinstance(value, BaseMessage):
-        return value.text, None
     value = plain_json(value)
     if isinstance(value, dict):
         for prompt in _PROMPTS:

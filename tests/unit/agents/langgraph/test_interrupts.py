@@ -278,6 +278,17 @@ def test_interrupt_with_ai_message_has_its_text() -> None:
     assert text.text == "Do it?"
 
 
+def test_interrupt_with_ai_message_has_its_files() -> None:
+    image = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
+    asked = [Interrupt(AIMessage(["Is it this one?", image]), id="i-1"), Interrupt(AIMessage([image]), id="i-2")]
+    text, *files = input_required(asked).message.parts
+    assert text.text == "Is it this one?"
+    assert [(file.raw, file.media_type, to_json(file.metadata)) for file in files] == [
+        (b"hello", "image/png", {"interruptId": "i-1"}),
+        (b"hello", "image/png", {"interruptId": "i-2"}),
+    ]
+
+
 async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
     inner: Any = StateGraph(MessagesState).add_node("plan", lambda state: {}).add_node("act", lambda state: {})
     inner = inner.add_edge(START, "plan").add_edge("plan", "act").compile(interrupt_before=["act"])
