@@ -5,9 +5,9 @@ state under any name, or in a tool's response.
 """
 
 import asyncio
+import logging
 import zlib
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,6 +21,8 @@ from aion_core.sessions.service import ScopedState, SessionKey
 from aion_core.stores import keys
 from aion_core.stores.items import Payloads, Reads, StoredPayload, compress
 from aion_core.tasks.contexts import VERSION
+
+logger = logging.getLogger(__name__)
 
 _CONTENT = "kept"
 """Attribute with the encrypted content."""
@@ -112,13 +114,16 @@ class SharedState:
         return change
 
     async def committed(self, change: SharedChange) -> None:
-        """Delete the blobs that a change has replaced. Call it after the writes were made."""
+        """Delete the blobs that a change has replaced, or log a warning. Call it after the writes were made."""
         self._known |= change.fresh
         for key, blob in change.replaced.items():
             if key not in change.fresh:
                 del self._known[key]
-            with suppress(StoreError):
+            try:
                 await self._blobs.delete(blob)
+            except StoreError:
+                # Only log the failure, because the change is stored. The blob remains until somebody deletes it.
+                logger.warning("Replaced shared state could not be deleted.", extra={"object": blob}, exc_info=True)
 
     async def _values(self, partition: str) -> dict[str, Any]:
         previous: list[Item] = []
