@@ -23,6 +23,7 @@ export class Timeline {
     const [, generation, fence] = /^(\d+)\.(\d+)\.\d+$/.exec(id) ?? [];
     if (chunk && generation && this.#group?.key === `${generation}.${fence}`) {
       this.#group.bodies.push(body);
+      this.#group.details.querySelector(":scope[open] > pre")?.append(`\n${JSON.stringify(body, null, 2)}`);
       this.#group.count.textContent = ` ${this.#group.bodies.length} chunks of lease ${fence}, ${this.#group.first} to ${id}`;
       this.#lease.id = id;
       return;
@@ -41,7 +42,7 @@ export class Timeline {
       if (details.open) details.replaceChildren(summary, ...contents(bodies, request));
     });
     const row = element("li", { class: kind(direction, body) }, details);
-    this.#group = chunk && generation ? { key: `${generation}.${fence}`, bodies, count, first: id } : undefined;
+    this.#group = chunk && generation ? { key: `${generation}.${fence}`, bodies, count, details, first: id } : undefined;
     this.#append(row);
   }
 

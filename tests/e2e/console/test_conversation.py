@@ -127,6 +127,18 @@ def test_console_cancels_running_task(console: Page) -> None:
     ends(console, "canceled")
 
 
+def test_open_group_of_chunks_shows_further_chunks(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"group-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    group = show(console, "timeline").locator("#events li", has_text="chunks")
+    group.locator("summary").click()
+    expect(group.locator("pre")).to_contain_text("word5")
+    (folder / file).touch()
+    expect(group.locator("pre")).to_contain_text("word11")
+    ends(console)
+
+
 def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, screen: Screen) -> None:
     file = f"left-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
