@@ -226,9 +226,11 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   const status = (statusUpdate ?? told)?.status;
   const whole = message ?? status?.message;
   if (whole) {
-    // The message replaces its own preview, which came as a stream delta.
-    answers.get("aion:stream-delta")?.shown.remove();
-    answers.delete("aion:stream-delta");
+    // The message replaces its own preview, which came as a stream delta. The status message of a stopped turn has another text.
+    if (!["TASK_STATE_FAILED", "TASK_STATE_CANCELED"].includes(status?.state)) {
+      answers.get("aion:stream-delta")?.shown.remove();
+      answers.delete("aion:stream-delta");
+    }
     draw(answers, whole.messageId, whole.parts, false);
   }
   if (status) {

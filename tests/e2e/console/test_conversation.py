@@ -125,6 +125,8 @@ def test_console_cancels_running_task(console: Page) -> None:
     expect(last_answer(console)).to_contain_text("word5")
     console.click("#cancel")
     ends(console, "canceled")
+    expect(console.locator("#log .agent")).to_have_text([re.compile("^word0 .*word5"), "Canceled."])
+    expect(console.locator("#log .streaming")).to_have_count(0)
 
 
 def test_open_group_of_chunks_shows_further_chunks(console: Page, folder: Path, screen: Screen) -> None:
