@@ -172,7 +172,8 @@ async function stream(method, params, id, drawn = new Map()) {
   } catch (error) {
     if (signal.aborted) return;
     say("error", error.message);
-    isRunning = await recall();
+    // The chat already has the messages of a task whose question got a refused answer.
+    isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
   for (const { shown } of answers.values()) shown.classList.remove("streaming");
@@ -189,13 +190,18 @@ function close(each) {
   streams.delete(each);
 }
 
-/** Show the state of the task after an error: it may have ended, or still wait for an answer. Return true if it is running. */
-async function recall() {
+/**
+ * Show the state of the task after an error: it may have ended, or still wait for an answer. Return true if it is running.
+ * If it is not, its message and artifacts are drawn into `answers`.
+ */
+async function recall(answers) {
   const visit = visits;
   const found = task && (await quiet.call("GetTask", { id: task }).catch(() => ({ status: { state: "disconnected" } })));
   if (!found || visit !== visits) return false;
-  update(found.status);
-  return Boolean(task) && !isInterrupted(found.status.state);
+  const isRunning = !hasEnded(found.status.state) && !isInterrupted(found.status.state);
+  if (answers && !isRunning) receive({ task: found }, answers);
+  else update(found.status);
+  return isRunning;
 }
 
 /** Show a task's state; if the task waits for an answer, show a form. */

@@ -213,6 +213,28 @@ def test_stream_continues_after_refused_second_message(console: Page, folder: Pa
     console.unroute_all()
 
 
+def test_answer_of_task_is_shown_after_refused_message(console: Page, folder: Path, screen: Screen) -> None:
+    """Let the task end before its second message is refused."""
+    file = f"ended-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    task = tasks(console).filter(has_text=file).get_attribute("title")
+
+    def refuse(route: Route) -> None:
+        if "SendStreamingMessage" in (route.request.post_data or ""):
+            (folder / file).touch()
+            rpc(console, "SubscribeToTask", task)
+            route.fulfill(json={"error": {"code": -32602, "message": "Refused."}})
+        else:
+            route.fallback()
+
+    console.route("**/agents/talk", refuse)
+    send(console, "more")
+    ends(console)
+    expect(console.locator("#log .agent")).to_have_text([WHOLE])
+    console.unroute_all()
+
+
 def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
     """Cancel the task outside the console while its question is open."""
     send(console, "book")
