@@ -97,6 +97,11 @@ def note(**labels: Any) -> None:
     _labels.set({**_labels.get(), **labels})
 
 
+def label(name: str) -> str:
+    """Return the value of a label of log lines; "" if it is not set here."""
+    return str(_labels.get().get(name, ""))
+
+
 def keep_out(*secrets: str, even_words: bool = False) -> None:
     """Redact these texts in later log lines of this request.
 

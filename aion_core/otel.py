@@ -97,6 +97,13 @@ class OTelSpan:
         """Set an attribute of the span."""
         self._span.set_attribute(name, value)
 
+    @property
+    def traceparent(self) -> str:
+        """Return the span's ids and its sampling decision in the form of W3C Trace Context."""
+        headers: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(headers, trace.set_span_in_context(self._span))
+        return headers.get("traceparent", "")
+
     def failed(self, why: str) -> None:
         """Mark the span as failed with this reason."""
         self._span.set_status(Status(StatusCode.ERROR, why))

@@ -47,6 +47,8 @@ class PushWakeUp(Struct, frozen=True):
     task: TaskKey
     generation: int = 0
     """Number of the event to deliver; 0 for a retry or a new config."""
+    traceparent: str = ""
+    """Trace (W3C) of the request or turn that enqueued the message; "" if it has none."""
 
 
 class PushQueue(Protocol):
@@ -98,7 +100,8 @@ def body_of(wake_up: WakeUp) -> str:
 def push_body_of(wake_up: PushWakeUp) -> str:
     """Return the JSON body of a push delivery's wake-up message."""
     ids = {"owner": wake_up.task.owner, "task_id": wake_up.task.task_id, "generation": wake_up.generation}
-    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+    trace = {"traceparent": wake_up.traceparent} if wake_up.traceparent else {}
+    return json.dumps({"v": VERSION, **ids, **trace}, separators=(",", ":"))
 
 
 def wake_up_of(body: str) -> WakeUp:
@@ -115,9 +118,9 @@ def wake_up_of(body: str) -> WakeUp:
 
 def push_wake_up_of(body: str) -> PushWakeUp:
     """Parse a push delivery's wake-up message from its JSON body. Raises UnreadableWakeUp."""
-    match _fields(body):
+    match fields := _fields(body):
         case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
-            return PushWakeUp(TaskKey(owner, task_id), generation)
+            return PushWakeUp(TaskKey(owner, task_id), generation, str(fields.get("traceparent", "")))
     raise UnreadableWakeUp(
         "The wake-up message must have the texts `owner` and `task_id`, and the number `generation`."
     )

@@ -113,6 +113,11 @@ class Span(Protocol):
         """Set an attribute of the span."""
         ...
 
+    @property
+    def traceparent(self) -> str:
+        """Return the `traceparent` (W3C) for children of the span in another process."""
+        ...
+
     def failed(self, why: str) -> None:
         """Mark the span as failed. `why` is a fixed text or the name of an error's class."""
         ...
@@ -138,6 +143,9 @@ class Traces(Protocol):
 
 class NoopTraces:
     """`Traces` and `Span` that record nothing."""
+
+    traceparent = ""
+    """No parent; see `Span.traceparent`."""
 
     def span(
         self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None

@@ -4,6 +4,7 @@ import logging
 from urllib.parse import quote
 
 from aion_core.errors import StoreUnavailable
+from aion_core.log import label
 from aion_core.ports import (
     Claim,
     Clock,
@@ -65,7 +66,10 @@ class DeliveryAttempts:
             logger.exception("A notification cannot be made.", extra=labels)
             return Unreachable("it cannot be made")
         began = self._clock.now()
-        with self._traces.span("push", SpanKind.CLIENT, attributes={"aion.task_id": task.task_id}) as span:
+        attributes: dict[str, str | int] = {"aion.task_id": task.task_id}
+        with self._traces.span(
+            "push", SpanKind.CLIENT, traceparent=label("traceparent"), attributes=attributes
+        ) as span:
             outcome = await self._webhooks.post(config.url, request.headers, request.body)
             if not isinstance(outcome, Delivered):
                 span.failed(type(outcome).__name__)

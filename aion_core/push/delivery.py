@@ -101,6 +101,8 @@ class PushDelivery:
         `until` is the end of this process. If the time is too short for all events, enqueue a new message. Raises
         StoreError if the table cannot be read: the queue must redeliver the message.
         """
+        if wake_up.traceparent:
+            note(traceparent=wake_up.traceparent)
         task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
         share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS)
         until = min(until, share) if until is not None else share

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aion_core import log
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.ports import (
     Clock,
@@ -356,9 +358,12 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0
 
 
 async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the push delivery of a task. Log errors of the queue, but do not raise them."""
+    """Enqueue a wake-up message for the push delivery of a task. Log errors of the queue, but do not raise them.
+
+    The message has the trace of the surrounding log lines, so that the posts continue it.
+    """
     try:
-        await work_queue.enqueue(wake_up, delay=delay)
+        await work_queue.enqueue(replace(wake_up, traceparent=log.label("traceparent")), delay=delay)
     except StoreError as error:
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"task_id": wake_up.task.task_id})
 

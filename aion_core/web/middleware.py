@@ -79,6 +79,11 @@ class ObservabilityMiddleware:
         # Omit path and query from the span, because the client controls their content.
         attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
         with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=attributes) as span:
+            if traceparent[3:35] != span.traceparent[3:35]:
+                # The request begins a trace of its own. Put it into the headers, because a turn in another function
+                # continues the trace of its message.
+                traceparent = span.traceparent
+                scope["headers"] = [(b"traceparent", traceparent.encode()), *scope["headers"]]
 
             async def send_traced(message: Message) -> None:
                 if message["type"] == "http.response.start":
@@ -87,7 +92,8 @@ class ObservabilityMiddleware:
                         span.failed(f"HTTP {message['status']}")
                 await send(message)
 
-            await self._app(scope, receive, send_traced)
+            with log.about(traceparent=traceparent):
+                await self._app(scope, receive, send_traced)
 
 
 def _secrets(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:

@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import handlers
+from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.stores import build_stores
+from aion_core.bootstrap.telemetry import build_telemetry
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, SystemClock, TurnQueued, WakeUp
@@ -28,6 +30,7 @@ from aion_core.settings import Settings
 from aion_core.tasks import admission
 from tests.support.collector import attributes, exported_from_here
 from tests.support.receiver import answers, receiving
+from tests.support.service import http, send
 from tests.support.stores import dynamodb_store, new_owner
 from tests.support.tasks import orphan
 
@@ -249,3 +252,36 @@ async def test_queued_turn_continues_trace_of_message(
         assert "s3cret" not in collector.text
     lines, _ = output.lines()
     assert lines
+
+
+async def test_functions_continue_trace_of_request(
+    output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Send a message without `traceparent`: TaskFunction and PushFunction continue the trace of its request."""
+    with exported_from_here(monkeypatch) as collector:
+        settings = replace(Settings.from_environ(), auth=False)
+        async with receiving(answers(200)) as receiver, http(build_app(settings, build_telemetry(settings))) as client:
+            hook = {"taskPushNotificationConfig": {"url": receiver.url("/hook")}, "returnImmediately": True}
+            request = send(SAID)
+            request["params"]["configuration"] = hook
+            sent = await client.post("http://127.0.0.1/", json=request, headers={"A2A-Version": "1.0"})
+            task = sent.json()["result"]["task"]
+            for function, queue, found_by in (
+                ("run_task", settings.task_queue_url, task["contextId"]),
+                ("deliver_push", settings.push_queue_url, task["id"]),
+            ):
+                await asyncio.to_thread(call, function, *bodies(moto, queue, found_by))
+        asked, turn = collector.named("request"), collector.named("turn")
+        pushed = collector.spans_named("push")
+        assert pushed
+        assert {span.trace_id for span in (turn, *pushed)} == {asked.trace_id}
+        assert {span.parent_span_id for span in (turn, *pushed)} == {asked.span_id}
+
+
+def bodies(stack: LocalStack, queue: str, text: str) -> list[str]:
+    """Return the bodies of the queue's messages that contain the text."""
+    sqs = stack.client("sqs")
+    found: list[str] = []
+    while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        found += [message["Body"] for message in messages if text in message["Body"]]
+    return found
