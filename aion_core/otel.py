@@ -61,10 +61,16 @@ class OTelTraces:
 
     @contextmanager
     def span(
-        self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
+        self,
+        name: str,
+        kind: SpanKind,
+        *,
+        traceparent: str = "",
+        tracestate: str = "",
+        attributes: Mapping[str, str | int] | None = None,
     ) -> "Iterator[OTelSpan]":
         """Start a span for the `with` block and yield it: see `ports.Traces.span`."""
-        within, links = _parent(traceparent)
+        within, links = _parent(traceparent, tracestate)
         with self._tracer.start_as_current_span(
             name,
             within,
@@ -159,12 +165,12 @@ def _without_content(attributes: Attributes) -> Attributes:
     }
 
 
-def _parent(traceparent: str) -> tuple[Context | None, list[Link]]:
+def _parent(traceparent: str, tracestate: str) -> tuple[Context | None, list[Link]]:
     """Return the parent of a new span and the links to other spans. None as parent means the current span."""
     if not traceparent:
         return None, []
     around = trace.get_current_span().get_span_context()
-    named = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    named = TraceContextTextMapPropagator().extract({"traceparent": traceparent, "tracestate": tracestate})
     if trace.get_current_span(named).get_span_context().trace_id in (around.trace_id, 0):
         return None, []
     return named, [Link(around)] if around.is_valid else []

@@ -127,12 +127,18 @@ class Traces(Protocol):
     """Tracer of spans. It never raises, so a span may be lost."""
 
     def span(
-        self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
+        self,
+        name: str,
+        kind: SpanKind,
+        *,
+        traceparent: str = "",
+        tracestate: str = "",
+        attributes: Mapping[str, str | int] | None = None,
     ) -> AbstractContextManager[Span]:
         """Open a span for a `with` block. Spans opened within the block, also by frameworks, are its children.
 
-        Its parent is the current span, or `traceparent` (W3C) if that belongs to another trace. If the block raises an
-        error, the span records the error's class.
+        Its parent is the current span, or `traceparent` with `tracestate` (W3C) if that belongs to another trace. If the
+        block raises an error, the span records the error's class.
         """
         ...
 
@@ -148,7 +154,13 @@ class NoopTraces:
     """No parent; see `Span.traceparent`."""
 
     def span(
-        self, name: str, kind: SpanKind, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
+        self,
+        name: str,
+        kind: SpanKind,
+        *,
+        traceparent: str = "",
+        tracestate: str = "",
+        attributes: Mapping[str, str | int] | None = None,
     ) -> AbstractContextManager[Span]:
         """Return a context manager that does nothing; see `Traces.span`."""
         return nullcontext(self)

@@ -78,7 +78,13 @@ class ObservabilityMiddleware:
         traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1").strip()
         # Omit path and query from the span, because the client controls their content.
         attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
-        with self._traces.span("request", SpanKind.SERVER, traceparent=traceparent, attributes=attributes) as span:
+        with self._traces.span(
+            "request",
+            SpanKind.SERVER,
+            traceparent=traceparent,
+            tracestate=",".join(Headers(scope=scope).getlist("tracestate")),
+            attributes=attributes,
+        ) as span:
             if traceparent[3:35] != span.traceparent[3:35]:
                 # The request begins a trace of its own. Put it into the headers, because a turn in another function
                 # continues the trace of its message.

@@ -6,8 +6,13 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.util.types import AttributeValue
+from starlette.responses import Response
 
-from aion_core.otel import PAUSE_SECONDS, RedactingExporter
+from aion_core.otel import PAUSE_SECONDS, OTelTraces, RedactingExporter
+from aion_core.ports import NullMetrics
+from aion_core.web.middleware import ObservabilityMiddleware
+from tests.support.collector import exported_from_here
+from tests.support.service import http
 
 
 class Collector(SpanExporter):
@@ -65,3 +70,11 @@ def test_failed_export_pauses_the_next_exports() -> None:
     assert len(collector.attributes) == 1
     collector.result, now[0] = SpanExportResult.SUCCESS, PAUSE_SECONDS
     assert exporter.export([ReadableSpan("third")]) is SpanExportResult.SUCCESS
+
+
+async def test_request_span_has_tracestate_of_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "one=1,two=2"}
+    with exported_from_here(monkeypatch) as collector:
+        async with http(ObservabilityMiddleware(Response(), NullMetrics(), OTelTraces("a-stack"))) as client:
+            await client.get("/", headers=headers)
+    assert collector.named("request").trace_state == "one=1,two=2"
