@@ -5,7 +5,7 @@ All other modules of aion import the types from here, so that a change in the SD
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import copysign, isinf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -283,28 +283,36 @@ class _Repeated(dict[str, Any]):
     """Placeholder for an object with a repeated key, without that key. It is refused as for `_Unusable`."""
 
 
-def strict_json(text: bytes, name: str) -> Any:
+def strict_json(text: bytes, name: str, *, most_values: int = MAX_VALUES) -> Any:
     """Return a client's JSON after all checks. Raises the errors of `parse_json` and `check_json`."""
-    parsed = parse_json(text, name)
+    parsed = parse_json(text, name, most_values=most_values, parse_int=int)
     check_json(parsed, name)
     return parsed
 
 
-def parse_json(text: bytes, name: str, *, remedy: str = "send fewer.") -> Any:
+def parse_json(
+    text: bytes,
+    name: str,
+    *,
+    remedy: str = "send fewer.",
+    most_values: int = MAX_VALUES,
+    parse_int: Callable[[str], Any] | None = None,
+) -> Any:
     """Parse a client's JSON, such as a request body; `check_json` completes the checks.
 
-    Errors contain the `name` of the text, and for a text with too many values the `remedy`. Raises JSONParseError, or
-    InvalidParamsError for a text with too many values or levels.
+    Errors contain the `name` of the text, and for a text with too many values the `remedy`. `parse_int` converts the
+    digits of an integer; by default, integers above 2^53 are refused, because doubles cannot represent them. Raises
+    JSONParseError, or InvalidParamsError for a text with too many values or levels.
     """
     if not text:
         raise JSONParseError(f"The {name} is empty: send a JSON object.")
-    check_values(text, name, remedy)
+    check_values(text, name, remedy, most_values)
     try:
         return json.loads(
             text.decode("utf-8"),
             parse_constant=_refuse_constant,
             object_pairs_hook=_object,
-            parse_int=_integer,
+            parse_int=parse_int or _integer,
             parse_float=_float,
         )
     except UnicodeDecodeError as error:
@@ -319,17 +327,17 @@ def parse_json(text: bytes, name: str, *, remedy: str = "send fewer.") -> Any:
         raise _too_deep(name) from error
 
 
-def check_values(text: bytes, name: str, remedy: str) -> None:
+def check_values(text: bytes, name: str, remedy: str, most: int = MAX_VALUES) -> None:
     """Raise InvalidParamsError for JSON with too many values. The text may otherwise be invalid JSON."""
     # Remove the escapes, so that each quotation mark is the beginning or the end of a text.
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     # Refuse a text with too many quotation marks: each value follows a comma or a bracket and has at most two texts
     # (its key and itself), with two quotation marks each.
-    if plain.count(b'"') <= 4 * MAX_VALUES + 4:
+    if plain.count(b'"') <= 4 * most + 4:
         outside = b"".join(plain.split(b'"')[::2])
-        if sum(map(outside.count, (b",", b"{", b"["))) <= MAX_VALUES:
+        if sum(map(outside.count, (b",", b"{", b"["))) <= most:
             return
-    raise InvalidParamsError(f"The {name} has more than {MAX_VALUES} values: {remedy}")
+    raise InvalidParamsError(f"The {name} has more than {most} values: {remedy}")
 
 
 def check_json(parsed: Any, name: str) -> None:

@@ -103,9 +103,9 @@ def served() -> Any:
 
 
 def a_send(app: Any) -> float:
-    """Return the calls per blocking send."""
+    """Return the calls per blocking send: the least of three counts, because finalizers of earlier tests may run once."""
     calls(lambda: sends(app))  # the first sends import modules and fill caches
-    return calls(lambda: sends(app)) / SENDS
+    return min(calls(lambda: sends(app)) for _ in range(3)) / SENDS
 
 
 def test_blocking_send_makes_few_python_calls() -> None:

@@ -41,6 +41,9 @@ ROOT = "__root__"
 Block = dict[str, Any]
 """Content block of a LangChain message."""
 
+MAX_FILE_VALUES = 100_000
+"""Maximum number of values in a JSON file that fills the state. The turn stores the state several times."""
+
 MEDIA = ("image", "audio", "video", "file", "text-plain")
 """Types of LangChain's content blocks for files."""
 
@@ -273,7 +276,7 @@ def _read(part: Part) -> tuple[str, Any]:
     kind, media_type = part.WhichOneof("content"), type_of(part) or ""
     if kind == "raw" and media_type == JSON:
         try:
-            return "data", strict_json(part.raw.removeprefix(codecs.BOM_UTF8), "file")
+            return "data", strict_json(part.raw.removeprefix(codecs.BOM_UTF8), "file", most_values=MAX_FILE_VALUES)
         except A2AError as error:
             return "file", f"a file ({error})"
     if kind == "raw" and media_type.startswith("text/"):

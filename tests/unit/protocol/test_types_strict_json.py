@@ -9,7 +9,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import MAX_VALUES, check_values, strict_json
+from aion_core.protocol.types import MAX_VALUES, check_json, check_values, parse_json, strict_json
 
 NAMED = ("file", "send fewer.")
 
@@ -57,6 +57,12 @@ def test_check_of_values_takes_little_memory() -> None:
         tracemalloc.stop()
 
 
+def test_integers_above_doubles_are_refused_only_in_bodies() -> None:
+    assert strict_json(b"[9007199254740993]", "file") == [9007199254740993]
+    with pytest.raises(A2AError, match=r"above 2\^53"):
+        check_json(parse_json(b"[9007199254740993]", "body"), "body")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -65,7 +71,6 @@ def test_check_of_values_takes_little_memory() -> None:
         (b"{", "is not JSON: Expecting property name enclosed in double quotes at line 1, column 2."),
         (b"[NaN]", "is not JSON: NaN is no JSON number."),
         (b"[1e999]", "has a number too large for JSON's doubles: send it as a string."),
-        (b"[9007199254740993]", "has an integer above 2^53: send it as a string."),
         (b'{"a": 1, "a": 2}', "An object of the file has the same key twice."),
         (b'["\\ud800"]', "A text of the file has half a surrogate pair"),
         (b"[" * 40 + b"]" * 40, "is nested more than 32 levels deep."),

@@ -142,7 +142,7 @@ def json_file(content: bytes) -> Values:
         (TripInput, {"url": "https://x.test/a.png", "mediaType": "image/png"}, "a file"),
         (TripInput, json_file(b"["), "a file (The file is not JSON: Expecting value at line 1, column 2.)"),
         (TripInput, json_file(b'{"days": NaN}'), "a file (The file is not JSON: NaN is no JSON number.)"),
-        (TripInput, json_file(b"[]," * 900_000), "a file (The file has more than 5000 values: send fewer.)"),
+        (TripInput, json_file(b"[]," * 900_000), "a file (The file has more than 100000 values: send fewer.)"),
     ],
 )
 async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, given: Values, part: str) -> None:
