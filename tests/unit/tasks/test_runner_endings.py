@@ -435,7 +435,9 @@ async def test_unusual_error_of_agent_fails_its_turn(
     error: BaseException, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Raise an error that is no Exception, a group, or a text without a UTF-8 form: the turn fails without a sweep."""
-    caplog.set_level(logging.CRITICAL)  # pytest-xdist cannot send a captured log line without a UTF-8 form
+    # Set the level of this logger, because an earlier test may have set the level of the package's logger. pytest-xdist
+    # cannot send a captured log line without a UTF-8 form.
+    caplog.set_level(logging.CRITICAL, "aion_core.tasks.runner")
 
     class Raises(GatedAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
