@@ -21,6 +21,7 @@ from aion_core.packaging.imports import missing
 from aion_core.packaging.parts import install, link_parts
 from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, interpreter, standard_modules
+from aion_core.packaging.selection import top_module
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 
@@ -100,10 +101,8 @@ def _add_files(planned: PackagePlan, target: Path) -> None:
     for place, file in planned.project_files:
         if (target / place).is_dir():
             raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
-        # Some distributions install their folder `tests` or `examples`, which no code imports.
-        top, _, rest = place.partition("/")
-        is_module = (rest or top).endswith(".py") and rest in ("", "__init__.py") and top not in ("tests", "examples")
-        if is_module and (target / place).is_file() and (target / place).read_bytes() != file.read_bytes():
+        if top_module(place) and (target / place).is_file() and (target / place).read_bytes() != file.read_bytes():
+            top = place.partition("/")[0]
             raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")
         put(file, target / place)
     places = [target, *(target / planned.place(root) for root in planned.roots)]

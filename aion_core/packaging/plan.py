@@ -151,7 +151,8 @@ def plan(
 
     found = agents_of(folder, [folder / named] if configs is None else configs)
     # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
-    _check_syntax(found, folder, python)
+    loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
+    _check_syntax(loaded, folder, python)
     project = wanted(folder, found.requirements)
     check_python(folder, python)
     installed = installed_frameworks(project)
@@ -170,7 +171,6 @@ def plan(
             f"{', '.join(selection.private_keys)} looks like a private key. Do not put keys into a package: move it out "
             "of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
         )
-    loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
     needed = [*found.configs, *(agent.file for agent in found.agents), *sorted(loaded)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]
     files += [(named, generated) for generated in found.generated]
@@ -258,9 +258,9 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
     return agents, list(dict.fromkeys(starts))
 
 
-def _check_syntax(found: ProjectAgents, folder: Path, python: str) -> None:
+def _check_syntax(loaded: Iterable[Path], folder: Path, python: str) -> None:
     """Raise BuildError for a syntax error in the code of the agents, by Lambda's Python version if this machine has it."""
-    files = sorted({str(file) for agent in found.agents for file in loaded_files(agent.file, found.roots)})
+    files = sorted(map(str, loaded))
     program = interpreter(python)
     ran = subprocess.run([program or sys.executable, "-I", "-c", _COMPILER, *files], capture_output=True, text=True)  # noqa: S603 - fixed code
     if ran.returncode:

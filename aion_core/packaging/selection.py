@@ -133,9 +133,20 @@ def select(folder: Path) -> Selection:
     return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
 
 
+UNIMPORTED = ("tests", "examples")
+"""Folders of their own that some distributions install. No code imports them."""
+
+
 def defined_module(name: str) -> str:
     """Return the name of the module that this file of the project's folder or its `src` defines, or ""."""
-    module, _, rest = name.removeprefix("src/").partition("/")
+    return top_module(name.removeprefix("src/"))
+
+
+def top_module(place: str) -> str:
+    """Return the name of the module that a file at this place of a package defines at its top, or ""."""
+    module, _, rest = place.partition("/")
+    if module in UNIMPORTED:
+        return ""
     return module.removesuffix(".py") if rest == "__init__.py" or (not rest and module.endswith(".py")) else ""
 
 

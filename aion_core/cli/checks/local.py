@@ -245,7 +245,7 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     try:
         from aion_core.packaging.programs import BuildError, UvMissing
         from aion_core.packaging.requirements import check
-        from aion_core.packaging.selection import defined_module, select
+        from aion_core.packaging.selection import UNIMPORTED, defined_module, select
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return
@@ -269,7 +269,7 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     for file in selection.files:
         name = file.relative_to(folder).as_posix()
         module = defined_module(name)
-        if module not in ("", "tests", "examples") and hides_installed_module(module, file):
+        if module and module not in UNIMPORTED and hides_installed_module(module, file):
             message = f"{name} has the name of the module {module!r} of an installed package."
             next_step = "Rename it, or add it to .aionignore: `aion build` fails if it is a dependency."
             yield warning("package", message, next_step)
