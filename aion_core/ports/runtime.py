@@ -153,15 +153,7 @@ class NoopTraces:
     traceparent = ""
     """No parent; see `Span.traceparent`."""
 
-    def span(
-        self,
-        name: str,
-        kind: SpanKind,
-        *,
-        traceparent: str = "",
-        tracestate: str = "",
-        attributes: Mapping[str, str | int] | None = None,
-    ) -> AbstractContextManager[Span]:
+    def span(self, name: str, kind: SpanKind, **_: object) -> AbstractContextManager[Span]:
         """Return a context manager that does nothing; see `Traces.span`."""
         return nullcontext(self)
 
