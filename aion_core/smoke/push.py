@@ -96,10 +96,8 @@ class ReceivedPosts:
         except (json.JSONDecodeError, json_format.ParseError) as error:
             self.invalid.append(f"{type(error).__name__}: {error}")
             return False
-        except (
-            WebhookVerificationError,
-            ValueError,
-        ):  # ValueError: the signature's base64 or the body's UTF-8 is wrong
+        except (WebhookVerificationError, ValueError):
+            # A ValueError means that the signature's base64 or the body's UTF-8 is wrong.
             self.unsigned += 1
             return False
         self.posts += 1
