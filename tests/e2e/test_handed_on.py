@@ -20,15 +20,19 @@ CONFIG = Path(__file__).parents[1] / "e2e" / "agents" / "steps.yaml"
 
 
 async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None:
-    """Run several steps: the stream has no error, each step runs once, and another process ends the task."""
-    notes = tmp_path / "notes"
+    """Run several steps: the stream has no error, each step runs once, and another process ends the task.
+
+    The third step ends after the runner has asked the turn to stop, and the next process waits for the end of the stream.
+    """
+    notes, streamed = tmp_path / "notes", tmp_path / "streamed"
     with LocalStack.start("template.yaml") as stack:
-        environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "1.5"}
+        environ: dict[str, Any] = {"NOTED_IN": str(notes), "STEP_SECONDS": "0"}
         # Disable authentication, so that both processes see the same caller. AION_AUTH=off requires AWS_SAM_LOCAL here.
         nobody_asks = {"AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
-        there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "AION_CONFIG": str(CONFIG)}
+        there = {**stack.environment("ApiFunction"), **environ, **nobody_asks, "DRAINED_IN": "three"}
+        there["AION_CONFIG"] = str(CONFIG)
         there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
-        with task_process(stack, CONFIG, **environ):
+        with task_process(stack, CONFIG, **environ, STARTED_BY=str(streamed)):
             async with (
                 FakeRuntimeApi([]) as api,
                 running("handlers.api:app", api=api.address, environ=there),
@@ -39,6 +43,7 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
                 event["headers"] |= {"content-type": "application/json", "host": "127.0.0.1"}
                 invocation = api.invoke(event, deadline_in=12)
                 answer = await invocation.answered()
+                streamed.touch()
             with api_process(stack, CONFIG, **environ) as elsewhere:
                 whole = b"".join(answer.chunks).decode()
                 first = json.loads(whole.partition("data: ")[2].partition("\n")[0])["result"]["task"]
