@@ -19,7 +19,7 @@ from tests.simulation.table import OPERATION, SimOperation
 
 HERE = Path(__file__).parent
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 1_200))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 1_100))
 """Number of schedules with random faults. Crashes at each side effect and kept schedules add more than 900."""
 PARTS = 20
 

@@ -26,7 +26,7 @@ from tests.golden.graphs import asks_for, model_saying
 from tests.support.service import http, parts, send
 from tests.unit.agents.folding import fold, text_of
 
-EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 250
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 100
 """Number of generated agents; each has one or two turns, with a stream each, and takes 30 ms of CPU."""
 
 
