@@ -442,14 +442,14 @@ async def test_hanging_app_is_stopped_before_deadline(
 
 
 async def test_app_without_response_is_reported_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
-    answer = await api.invoke(function_url_event("/never_answers"), deadline_in=2.0).answered()
+    answer = await api.invoke(function_url_event("/never_answers"), deadline_in=6.0).answered()
     assert answer.status == 504
     assert json.loads(answer.body) == LATE
     assert await still_serves(api)
 
 
 async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
-    answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0).answered()
+    answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=6.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     assert await still_serves(api)
 
