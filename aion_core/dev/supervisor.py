@@ -116,8 +116,7 @@ class Supervisor:
     # --- Start ---
 
     def _start(self) -> None:
-        # Remove `__file__` from the main module. Otherwise multiprocessing would import the `aion` script in each new
-        # process.
+        # Remove `__file__`: otherwise multiprocessing would import the `aion` script again in each new process.
         vars(sys.modules["__main__"]).pop("__file__", None)
         with _interrupts_ignored():
             self._backend.start()
@@ -373,14 +372,16 @@ class Supervisor:
     def _signals(self) -> Iterator[None]:
         def stop(*_: Any) -> None:
             self._stops += 1
-            self._wake_up()
 
         # If the server was started by nohup, SIGHUP is ignored already. Leave it so.
         handled = [number for number in ENDING if number != _SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in handled}
+        # Wake the loop by the pipe: a signal that the system delivers to another thread does not interrupt its wait.
+        former = signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         try:
             yield
         finally:
+            signal.set_wakeup_fd(former)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

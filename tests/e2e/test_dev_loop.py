@@ -273,6 +273,13 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: 
     assert "ERROR" not in told
 
 
+def test_signal_delivered_to_thread_of_watcher_ends_server(server: ServerProcess) -> None:
+    # The kernel delivers a signal to the thread whose id is given, if this thread accepts the signal.
+    threads = until(lambda: sorted(map(int, os.listdir(f"/proc/{server.process.pid}/task")))[1:], server)
+    os.kill(threads[0], signal.SIGINT)
+    assert server.process.wait(TIMEOUT) == 0
+
+
 def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
