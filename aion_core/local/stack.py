@@ -297,7 +297,9 @@ def main(arguments: list[str] | None = None) -> int:
                     os.environ.update(environment)
                 stack.poll()
             print(json.dumps({"endpoint": stack.endpoint, "environment": environments}), flush=True)
-            stopped.wait()
+            while not stopped.wait(1.0):
+                # Return from the wait now and then, because a signal that another thread receives does not end it.
+                pass
     except (TemplateError, EmulatorError) as error:
         print(f"local stack: {error}", file=sys.stderr)
         return 1
