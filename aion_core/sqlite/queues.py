@@ -185,7 +185,7 @@ class SQLiteQueue:
         ]
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """See `ports.DeadLetters.give_back`."""
+        """Do nothing, because `read` hides no dead letters from other readers in SQLite."""
 
     async def redrive(self) -> None:
         """See `ports.DeadLetters.redrive`."""

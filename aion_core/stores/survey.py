@@ -190,7 +190,7 @@ class Survey:
             if first.next is None:
                 add(folder, first.versions)
             else:
-                # The folder has more than one page. List only the needed prefixes, or list all prefixes concurrently.
+                # The folder has more than one page. List only the prefixes that the deletion needs, concurrently.
                 await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
 
     def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:

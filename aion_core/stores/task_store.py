@@ -300,7 +300,7 @@ class TableTaskStore:
             appended = transitions.appended(lease, known, event, key=key)
             row = appended.events[0]
             if attempt:
-                # Read the event after the head, because a delayed earlier attempt may be written between the two reads.
+                # Read the head first and then the event: an earlier attempt may still be written between the two reads.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return TransactionPlan(appended.outcome)

@@ -106,7 +106,7 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
     assert sum(counted.requests.values()) - deltas <= at_most + checks
 
 
-async def test_wake_up_without_startable_turn_costs_two_requests(stack: Stack) -> None:
+async def test_wake_up_message_without_work_costs_two_requests(stack: Stack) -> None:
     """Wake a worker for a context that is unknown, idle or interrupted, or whose turn already runs."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)

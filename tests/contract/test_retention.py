@@ -161,7 +161,7 @@ async def test_message_near_expiry_prolongs_tasks_retention(chat: StoreConversat
     assert await chat.store.log(head.key) is None
 
 
-async def test_follow_up_within_same_retention_writes_no_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_follow_up_within_an_hour_stores_no_task_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")

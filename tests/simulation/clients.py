@@ -146,9 +146,9 @@ class Client:
     async def listen(
         self, task_id: str, *, after: Hearing | None = None, cursor: str = "", leave_after: int = 0, slow: float = 0.0
     ) -> Hearing | None:
-        """Subscribe where `after` ended; reconnect until the task ends or is interrupted, or the client leaves.
+        """Subscribe to the task, and reconnect until it ends or is interrupted, or until the client leaves.
 
-        Return the last connection.
+        `after` is an earlier connection whose stream is continued. Return the last connection.
         """
         for _ in range(4 * TRIES):
             if after is not None and (_at_rest(after) or after.how == "refused"):

@@ -85,8 +85,8 @@ class SimOperations:
             self._process.world.tell(self._process, made, error)
             raise
         finally:
-            # Set the former value, because `OPERATION.reset` would fail if the garbage collector closed the coroutine
-            # of a killed process in another context.
+            # Do not use `OPERATION.reset`: it fails in another context, and the garbage collector closes the coroutine
+            # of a simulated killed process in the context of another one.
             OPERATION.set(before)
         self._process.world.tell(self._process, made, result)
         return result

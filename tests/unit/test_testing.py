@@ -100,7 +100,7 @@ async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", ["speaker", "both"])
-async def test_chunks_of_test_clients_reply_are_streamed_words(config: Path, agent: str) -> None:
+async def test_test_client_returns_streamed_chunks_of_reply(config: Path, agent: str) -> None:
     async with serve(config, agent=agent) as client:
         reply = await client.ask("speak")
     assert reply.text == "one two three"

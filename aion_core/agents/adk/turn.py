@@ -73,7 +73,7 @@ class CallbackPlugin(BasePlugin):
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
         if isinstance(sys.exception(), asyncio.CancelledError):
-            return  # send no AgentEnded, because it would complete the unfinished text of a canceled agent as a message
+            return  # Send no AgentEnded: it would complete the unfinished text of a canceled agent as a message.
         # Send AgentEnded also for the empty branch, because a custom agent may have streamed text in events without a
         # branch.
         for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):

@@ -205,8 +205,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._internal.llm_call()
         self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
         if parent_run_id in self._within_tools and metadata is not None:
-            # Mark the model call as quiet in its metadata, because LangGraph's handler for the mode "messages" runs
-            # later and gets the same dict.
+            # Mark the model call as not streamed. The mark is in the call's metadata, because LangGraph's handler for
+            # the mode "messages" runs later and gets the same dict.
             mark_quiet(metadata)
         if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
             self._visible.add(run_id)

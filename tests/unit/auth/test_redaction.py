@@ -65,7 +65,7 @@ async def test_basic_password_is_redacted(clock: ManualClock, written: io.String
     assert written.getvalue() == "The agent got [redacted] [redacted].\n"
 
 
-async def test_log_keeps_words_equal_to_refused_credentials(clock: ManualClock, written: io.StringIO) -> None:
+async def test_refused_credentials_are_not_redacted_from_log(clock: ManualClock, written: io.StringIO) -> None:
     app = AuthApp(clock, basic=BasicScheme(), users={"ann": CHEAP.hash("other")})
     headers = dict([basic_header("ann", "The agent got"), ("X-Token", "agent got")])
     assert await request(app, headers, "it") == 401

@@ -17,7 +17,7 @@ CACHE = HERE.parents[2] / ".mypy_cache"
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str]]]:
-    """Return mypy's errors in each file: (line, code)."""
+    """Return the errors of mypy by file name: (line, error code)."""
     folder = tmp_path_factory.mktemp("author")
     for path in (HERE / "author").glob("*.py"):
         (folder / path.name).write_text(path.read_text(encoding="utf-8"), encoding="utf-8")

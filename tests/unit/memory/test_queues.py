@@ -152,7 +152,7 @@ async def test_messages_without_handler_become_dead_letters(clock: ManualClock) 
 
 
 def test_message_at_end_of_event_loop_is_dropped_silently(clock: ManualClock) -> None:
-    """A thread enqueues a message just before the loop ends: no coroutine is left that was never awaited."""
+    """Enqueue a message from a thread just before the event loop ends: Python warns of no coroutine that was never awaited."""
 
     async def ends() -> None:
         queue = MemoryWorkQueue(clock)

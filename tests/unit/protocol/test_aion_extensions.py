@@ -154,7 +154,7 @@ async def test_sender_and_conversation_are_of_source_network(old: bool) -> None:
     assert len(inbox.message.parts) == 2
 
 
-async def test_distribution_has_sender_and_network() -> None:
+async def test_distribution_extension_sets_sender_and_network() -> None:
     context, state = await seen(request(text="hi", contextId="c-1"))
     assert context.message is not None
     assert (context.message.user.id, context.thread.network) == ("sender-1", "Slack")

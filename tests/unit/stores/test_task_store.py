@@ -1,4 +1,4 @@
-"""Task store: a write whose response is lost, and that takes effect only between the reads of a retry."""
+"""Retries of the task store after a lost response: the first write may take effect during the retry."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress

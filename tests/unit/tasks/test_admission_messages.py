@@ -29,7 +29,7 @@ PUSH = PushConfig("p", "https://example.com")
 
 
 def named(**more: Any) -> Message:
-    """Return the message as the log of its task stores it."""
+    """Return MESSAGE with the task id and context id that the server adds when it stores a message."""
     copy = Message()
     copy.CopyFrom(MESSAGE)
     for name, value in {"task_id": "t-1", "context_id": "c", **more}.items():

@@ -94,7 +94,7 @@ async def test_unsupported_protocol_version_is_refused(
         ("/tasks/t-1:cancel", "", "0.3", "In 0.3 it is /v1/tasks/{id}:cancel."),
     ],
 )
-async def test_version_refusal_names_operation_in_requested_version(
+async def test_error_states_operations_name_in_requested_version(
     client: httpx.AsyncClient, path: str, method: str, version: str, hint: str
 ) -> None:
     given = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}} if method else {}

@@ -43,6 +43,6 @@ async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
     await check_streams(app_of(case), case, version)
 
 
-def test_page_lists_each_adk_agent() -> None:
+def test_documentation_page_lists_each_tested_adk_agent() -> None:
     rows = re.findall(r"^\| ([^|]+?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert CASES.keys() <= {row.replace("`", "") for row in rows}

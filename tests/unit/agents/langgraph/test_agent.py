@@ -177,7 +177,7 @@ async def test_outbox_accepts_objects_and_json_of_both_versions(given: str) -> N
     assert task["status"]["message"]["taskId"] == task["id"]
 
 
-async def test_failed_outbox_task_is_merged_into_task() -> None:
+async def test_failed_task_in_a2a_outbox_fails_the_clients_task() -> None:
     patch = Task(
         id="not-mine",
         context_id="not-mine",
