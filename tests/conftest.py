@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
@@ -21,14 +22,12 @@ from tests.support.clock import ManualClock
 if TYPE_CHECKING:
     from aion_core.local.stack import LocalStack
 
-# Disable garbage collection while pytest collects tests, because the search for garbage takes two seconds of CPU in
-# each worker and finds almost nothing.
+# Disable garbage collection while pytest collects tests: it takes two CPU-seconds and finds almost nothing.
 gc.disable()
 
 settings.register_profile(
     "aion",
-    # Before Python 3.12, Hypothesis's phase `explain` traces every line of every example, which takes ten times as
-    # long.
+    # Leave out the phase `explain`: before Python 3.12, it traces every line, which takes ten times as long.
     phases=[phase for phase in Phase if phase is not Phase.explain],
     # Set no deadline, because a Hypothesis example takes longer on a busy machine.
     deadline=None,
@@ -146,12 +145,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Load the shared modules once, and exempt their objects from garbage collection."""
     service_models.share()
     if (transports := sys.modules.get("httpx._transports.default")) is not None:
         # Share one SSL context: otherwise each client reads the trusted certificates again, which takes 18 ms of CPU.
         transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
+    # Collect garbage once after the tests. By default pytest collects it five times, for a second in each worker.
+    session.config.stash[gc_collect_iterations_key] = 1
     gc.collect()
     gc.freeze()
     # Raise the thresholds, because garbage collection takes a tenth of the tests' CPU time with the default thresholds.
