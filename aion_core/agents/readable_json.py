@@ -33,7 +33,7 @@ def json_part(value: Any) -> Part:
 
 def _fits(value: Any) -> bool:
     try:
-        # Check the depth of the value within a list, because the sent data part wraps the value in one more object.
+        # Put the value into a list for the check of its depth, because the data part of a message adds one level to it.
         ParseDict({"data": [plain_json(value)]}, Part())
     except (ParseError, ValueError, RecursionError):
         return False

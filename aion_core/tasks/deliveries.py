@@ -53,7 +53,7 @@ def settled(delivery: Delivery, cursor: int, *, delivered: bool, due_at: datetim
 
 
 def failed(delivery: Delivery, failure: str, next_at: datetime, due_at: datetime) -> Delivery:
-    """Return the delivery after a failed post: one more try, the time of the next try, and no claim."""
+    """Return the delivery after a failed post: count the try, set the time of the next one, and end the claim."""
     return replace(
         delivery, tries=delivery.tries + 1, failure=failure, next_at=next_at, claimed_until=None, due_at=due_at
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MAY = (
     "aion_core/agents/adk/",
-    # Agent of a new ADK project.
+    # `aion init` copies this agent into a new ADK project.
     "aion_core/project/files/adk/",
     "aion_core/sessions/",
     "aion_core/stores/sessions.py",

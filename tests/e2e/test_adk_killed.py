@@ -81,8 +81,9 @@ def check_next_turn(url: str) -> None:
     assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
 
 
-# Deep, because `make test` covers the parts: it interrupts ADK turns after each event (tests/unit/agents/adk), resumes a
-# session in another process (tests/contract/test_adk_turns.py), and kills processes of LangGraph turns (test_killed.py).
+# This test is for `make test-deep`, because `make test` covers its parts: it interrupts ADK turns after each event
+# (tests/unit/agents/adk), resumes a session in another process (tests/contract/test_adk_turns.py), and kills processes of
+# LangGraph turns (test_killed.py).
 @pytest.mark.deep
 def test_adk_turn_completes_after_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:
     """Kill the API process while the first agent streams its text, then the worker while the second agent does."""

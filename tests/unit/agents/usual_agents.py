@@ -130,7 +130,7 @@ async def check_answers(app: Any, case: Case, version: str) -> None:
 
 
 async def check_streams(app: Any, case: Case, version: str) -> None:
-    """Check that each turn streams the same answer, and that the finished texts of its delta are texts of messages."""
+    """Check each turn's answer, and that each text of its stream delta is also the text of a message, or is expected."""
     async with http(app) as client:
         last = Task()
         for number, expected in enumerate(case.turns):

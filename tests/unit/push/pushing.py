@@ -100,7 +100,7 @@ class Pushing:
         return await self.parts.push.configs.deliveries(TaskKey("anonymous", task["id"]))
 
     async def rests(self, task: dict[str, Any], which: Callable[[Delivery], bool]) -> Delivery:
-        """Wait until the delivery of the task's only config satisfies the condition and has no claim; return it."""
+        """Wait until the delivery of the task's only config meets the condition and no worker posts it; return the delivery."""
         for _ in range(20_000):
             deliveries = await self.state(task)
             if deliveries and deliveries[0].claimed_until is None and which(deliveries[0]):

@@ -221,7 +221,7 @@ async def test_auto_mode_returns_task_to_repeated_request() -> None:
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs) -> None:
-    """Repeat a request during its turn: with `reply: auto` the repeat waits while a Message is still possible."""
+    """Repeat a request during its turn: the repeat waits for the Message with which the turn ends."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)
     made = parts(agent, store, clock, reply=reply)

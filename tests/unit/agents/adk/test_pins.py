@@ -37,7 +37,7 @@ def test_adk_invocation_context_method_keeps_its_signature() -> None:
 
 
 async def test_adk_events_of_turn_carry_invocation_id() -> None:
-    """The events also name their turn, because an answer continues the invocation of an earlier turn."""
+    """The events also have the id of their turn, because the reply to a question continues an earlier turn's invocation."""
     sessions = CrashingSessions()
     async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
         await ask(client, "SendMessage")
