@@ -19,6 +19,7 @@ from aion_core.ports import (
     Head,
     Interrupted,
     Lease,
+    Log,
     NewTask,
     Numbered,
     PushConfig,
@@ -322,6 +323,16 @@ def holds_message(task: Task, message: Message) -> bool:
     as_sent.task_id = message.task_id
     repeat_of(content_hash(message), task.id, content_hash(as_sent))
     return True
+
+
+def repeated_at(message: Message, log: Log) -> int:
+    """Return the number of the event that recorded a repeated message; 0 for the message that created the task.
+
+    A stream after this event omits earlier questions: the client would ask its user again. A message that still waits
+    for its turn is not recorded: return the number of the last event.
+    """
+    recorded = (each for each in log.events if each.message and each.message.message_id == message.message_id)
+    return next((each.generation for each in recorded), log.head.generation if message.task_id else 0)
 
 
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:

@@ -315,8 +315,8 @@ class TaskService:
 
         If the answer is to be one Message (`reply: message`, a quick answer with `auto`, a Message of the agent with
         `agent`), yield an empty batch to start the response, then the Message. A repeated message subscribes to its
-        task from the first event. The stream ends early if the process is about to end. Raises ClientError before the
-        first batch.
+        task from the event that recorded the message. The stream ends early if the process is about to end. Raises
+        ClientError before the first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._replies.get(call.agent, ReplyAs.TASK)
@@ -338,6 +338,11 @@ class TaskService:
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
             yield [StreamItem(str(after.generation), admitted.task)]
+        elif admitted.task is None:
+            log = await log_of(self._store, admitted.key.task_id, call)
+            after = Cursor(admission.repeated_at(request.message, log))
+            if after.generation:
+                yield [StreamItem(str(after.generation), lifecycle.fold(log.events[: after.generation]))]
         async for batch in self._tail(call, admitted.key, after):
             yield batch
 

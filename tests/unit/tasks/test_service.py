@@ -407,6 +407,32 @@ async def test_turn_run_by_repeated_message_is_suspended_with_process() -> None:
     assert task.status.state == TaskState.TASK_STATE_COMPLETED, "a worker resumes it from the queue"
 
 
+@pytest.mark.parametrize("names_task", [True, False])
+async def test_stream_of_repeated_answer_omits_question(names_task: bool) -> None:
+    """After a lost connection a client sends its answer again: the question would make it ask its user again."""
+    made, call = parts(AskingAgent()), CallContext("owner", "test")
+    asks = await send_task(made.service, call, request())
+    answer = request("yes", message_id="m-2", context_id="c", task_id=asks.id if names_task else "")
+    first, again = [
+        [item async for batch in made.service.stream(call, answer) for item in batch] for _ in ("sent", "repeated")
+    ]
+    assert [item.id for item in again] == [item.id for item in first] == ["4", "5"]
+    assert again[0].payload == first[0].payload
+
+
+async def test_stream_of_repeated_queued_message_begins_with_current_task() -> None:
+    agent = GatedAgent()
+    made, call = parts(agent), CallContext("owner", "test")
+    task = await send_task(made.service, call, configured(return_immediately=True))
+    await agent.spoke.wait()
+    follow_up = request("more", message_id="m-2", task_id=task.id)
+    streams = [made.service.stream(call, follow_up) for _ in ("sent", "repeated")]
+    first, again = [(await anext(stream))[0] for stream in streams]
+    assert (again.id, again.payload) == (first.id, first.payload)
+    for stream in streams:
+        await stream.aclose()
+
+
 async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
     """A repeat finds an interrupted task, but meanwhile the interrupt is answered, and the first copy has a task."""
 
