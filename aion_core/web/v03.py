@@ -152,10 +152,10 @@ def _field(path: tuple[int | str, ...]) -> str:
 
 async def read_message(request: StrictRequest) -> SendMessageRequest:
     """Parse a v0.3 HTTP+JSON body into v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
-    return await request.convert(_message_request, await request.json_object())
+    return await request.convert(_message_request, await request.json_object(), decodes_files_twice(request))
 
 
-def _message_request(body: dict[str, Any]) -> SendMessageRequest:
+def _message_request(body: dict[str, Any], encodes_files_twice: bool) -> SendMessageRequest:
     if _has_kinds(body.get("message")):
         params = read_v03(body, v03.MessageSendParams)
     else:
@@ -167,8 +167,9 @@ def _message_request(body: dict[str, Any]) -> SendMessageRequest:
             if part.WhichOneof("part") is None:
                 field = f"message.content[{index}]"
                 raise invalid_params(f"{field} has no content: give it one of text, file or data.", field)
-            if part.file.file_with_bytes and not _is_base64(part.file.file_with_bytes):
-                part.file.file_with_bytes = base64.b64encode(part.file.file_with_bytes)
+            content = part.file.file_with_bytes
+            if content and not (encodes_files_twice and _is_base64(content)):
+                part.file.file_with_bytes = base64.b64encode(content)
         return from_proto(read, _core_request_of)
     return _core_request_of(params)
 
@@ -200,7 +201,7 @@ def prefers_kinds(request: StrictRequest) -> bool:
 
 
 def decodes_files_twice(request: StrictRequest) -> bool:
-    """Return True if the client decodes files in the proto file's JSON twice, as only the Python SDK does.
+    """Return True if the client encodes and decodes files in the proto file's JSON twice, as only the Python SDK does.
 
     That SDK sends the Accept header `*/*`, or requests a stream with the header Cache-Control. No other SDK does so.
     """
@@ -226,10 +227,9 @@ def _has_kinds(message: Any) -> bool:
 
 
 def _is_base64(content: bytes) -> bool:
-    """Return True if the decoded bytes of a file are base64 again.
+    """Return True if the decoded bytes of a file are base64 again, so that the Python SDK may have encoded them.
 
-    v0.3's Python SDK encodes files twice, its JavaScript SDK once. Responses follow the client (`decodes_files_twice`).
-    A file whose content is base64 is treated as if it was encoded twice.
+    Other clients, such as curl, send the same headers, and encode files once.
     """
     try:
         return base64.b64encode(base64.b64decode(content, validate=True)) == content

@@ -201,6 +201,16 @@ async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_
     assert base64.b64decode(part["raw"]) == content
 
 
+@pytest.mark.parametrize("content", [b"test", b"\0\xff no base64"], ids=["base64", "binary"])
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_file_of_javascript_sdk_is_decoded_once(client: httpx.AsyncClient, content: bytes, accept: str) -> None:
+    file = {"fileWithBytes": base64.b64encode(content).decode(), "mimeType": "application/octet-stream", "name": "f"}
+    given = old_body(contextId="c-1", content=[{"file": file}])
+    await client.post("/v1/message:send", json=given, headers={"Accept": accept})
+    [task] = (await client.get("/tasks?contextId=c-1")).json()["tasks"]
+    assert base64.b64decode(task["history"][0]["parts"][0]["raw"]) == content
+
+
 PYTHON_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 
