@@ -37,9 +37,11 @@ _RESERVED_HEADERS = re.compile(
 """Headers reserved for HTTP, proxies, clouds' metadata services and this server. A client's API key must not use them."""
 
 
-_CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}")
-_CONFIG_ID_RULE = "1 to 128 letters, digits or any of _ . : @ / + = ~ - , and begin with a letter, a digit, _ or -"
-"""Rule for a config's id, since the id is part of a URL's path. The client may omit the id."""
+_CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}(?<!/)")
+_CONFIG_ID_RULE = (
+    "1 to 128 letters, digits or any of _ . : @ / + = ~ - , begin with a letter, a digit, _ or -, and not end with /"
+)
+"""Rule for a config's id, since the id ends the path of a URL. The client may omit the id."""
 
 
 def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:

@@ -239,6 +239,7 @@ CONFIGS: list[tuple[str, dict[str, Any], str | Error]] = [
     ("an API key in a header", {"id": "r", "url": HOOK, "authentication": {"scheme": "ApiKey", "credentials": "X-Key: k"}}, f"config r of {HOOK}"),
     ("in the place of another", {"id": "p", "url": HOOK}, f"config p of {HOOK}"),
     ("id: no id", {"id": "a b", "url": HOOK}, PARAMS),
+    ("id: ends with a slash", {"id": "mine/", "url": HOOK}, PARAMS),
     ("id: too long", {"id": LONG, "url": HOOK}, PARAMS),
     ("url: empty", {"id": "r", "url": ""}, PARAMS),
     ("url: http", {"id": "r", "url": "http://hooks.example.org/"}, PARAMS),
