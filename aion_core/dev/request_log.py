@@ -55,8 +55,9 @@ class _RequestRecord:
 
     def __init__(self, scope: Scope) -> None:
         self._began = time.monotonic()
-        # Log the path without its query, because the query may contain the client's data.
-        self._request_line = f"{scope['method']} {scope['path']}"
+        # Log the path without its query, because the query may contain the client's data. Escape control characters,
+        # because the decoded path could forge a log line or control the terminal.
+        self._request_line = log.one_line(f"{scope['method']} {scope['path']}")
         self._body, self._answer = bytearray(), bytearray()
         self._status = 0
         self._is_logged = False

@@ -63,6 +63,11 @@ async def test_rest_request_is_logged_under_its_path(caplog: pytest.LogCaptureFi
     assert (said["operation"], said["status"], said["is_failure"]) == ("GET /tasks/t-1", "404", True)
 
 
+async def test_control_characters_of_path_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
+    said = await logged(Response(status_code=404), caplog, method="GET", path="/tasks/a%0aforged%1b[2J%C2%9B%00")
+    assert said["operation"] == "GET /tasks/a\\nforged\\x1b[2J\\x9b\\x00"
+
+
 async def test_unknown_request_method_name_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = await logged(Response("{}"), caplog, json={"method": "a\nb is forged"})
     assert said["operation"] == "POST /"
