@@ -66,6 +66,11 @@ class HeaderTimeoutProtocol(H11Protocol):
             self._stops = True
             self.loop.call_later(self.last_seconds, self._close_unused)
 
+    def _should_upgrade(self) -> bool:
+        # Ignore an offer of another protocol, such as `Upgrade: h2c` in the first request of Java's HttpClient. uvicorn
+        # would warn that a library for WebSockets is missing.
+        return False
+
     def _close_unused(self) -> None:
         if self.cycle is None:
             super().shutdown()
