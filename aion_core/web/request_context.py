@@ -107,7 +107,7 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
 
 # ── Tenant ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-RESERVED = frozenset({"agents", "console", "v1"})
+RESERVED = frozenset({"agents", "console", "tasks", "v1"})
 """First segments of the server's own paths. A tenant must not have these names in any letter case."""
 
 

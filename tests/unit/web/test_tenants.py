@@ -92,7 +92,7 @@ async def test_different_tenants_in_path_and_params_are_refused(client: httpx.As
 
 
 @pytest.mark.parametrize(
-    "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", "Console", ".", "..", "a\0", 5, [], {}]
+    "tenant", ["a b", "-a", "a/b", "x" * 129, "\u00e9", "v1", "agents", "Console", "tasks", ".", "..", "a\0", 5, [], {}]
 )
 async def test_invalid_tenant_is_refused(client: httpx.AsyncClient, tenant: Any) -> None:
     """Use the name of another path as tenant, which JSON-RPC must refuse too."""
