@@ -81,11 +81,12 @@ class SharedReads:
         """Return the task's events after `generation` and its chunk batches from `since`, at most FRESH_SECONDS old.
 
         The events are read first, because a reader needs an event before the chunks that follow it. A read is cancelled
-        if no reader waits for it any more.
+        if no reader waits for it any more. A read of the whole log is not shared: a repeated answer waits for its turn,
+        but an earlier read may still show the question as the end.
         """
         position, now = (key, generation, since), self._clock.now().timestamp()
         shared = self._reads.get(position)
-        if shared is None or not shared.serves(now):
+        if shared is None or not generation or not shared.serves(now):
             self._forget(now)
             shared = SharedRead(now, asyncio.ensure_future(self._read(key, generation, since)))
             self._reads[position] = shared

@@ -420,6 +420,33 @@ async def test_stream_of_repeated_answer_omits_question(names_task: bool) -> Non
     assert again[0].payload == first[0].payload
 
 
+class AsksThenWaits(AskingAgent):
+    """AskingAgent that answers only after `go`."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+        if asked.turn.message_generation > 1:
+            await self.go.wait()
+        async for emission in super().run(asked):
+            yield emission
+
+
+async def test_repeated_answer_waits_despite_recent_read_of_question() -> None:
+    """Repeat a message and then its answer, within the time in which readers share a read of the store."""
+    agent, clock = AsksThenWaits(), ManualClock()
+    made, call = parts(agent, clock=clock), CallContext("owner", "test")
+    asks = [await send_task(made.service, call, request()) for _ in ("sent", "repeated")][0]
+    answer = request("yes", message_id="m-2", task_id=asks.id)
+    sent = [asyncio.create_task(send_task(made.service, call, answer)) for _ in ("sent", "repeated")]
+    await settle()
+    assert not any(task.done() for task in sent)
+    agent.go.set()
+    await clock.passes(1)
+    assert {(await task).status.state for task in sent} == {TaskState.TASK_STATE_COMPLETED}
+
+
 async def test_stream_of_repeated_queued_message_begins_with_current_task() -> None:
     agent = GatedAgent()
     made, call = parts(agent), CallContext("owner", "test")
