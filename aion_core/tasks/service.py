@@ -30,7 +30,7 @@ from aion_core.ports import (
 )
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState, to_json
 from aion_core.tasks import admission, lifecycle, replies, resume_input, subscription
-from aion_core.tasks.broadcast import EventBroadcast, Resumed, StreamItem, StreamStart, wake
+from aion_core.tasks.broadcast import EventBroadcast, StreamItem, StreamStart, wake
 from aion_core.tasks.call import CallContext, head_of, log_of
 from aion_core.tasks.quotas import OpenTasks
 from aion_core.tasks.runner import Worker
@@ -315,8 +315,8 @@ class TaskService:
 
         If the answer is to be one Message (`reply: message`, a quick answer with `auto`, a Message of the agent with
         `agent`), yield an empty batch to start the response, then the Message. A repeated message subscribes to its
-        task from the event that recorded the message. The stream ends early if the process is about to end. Raises
-        ClientError before the first batch.
+        task from the event that recorded the message, or after Last-Event-ID. The stream ends early if the process is
+        about to end. Raises ClientError before the first batch.
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._replies.get(call.agent, ReplyAs.TASK)
@@ -340,9 +340,9 @@ class TaskService:
             yield [StreamItem(str(after.generation), admitted.task)]
         elif admitted.task is None:
             log = await log_of(self._store, admitted.key.task_id, call)
-            after = Cursor(admission.repeated_at(request.message, log))
-            if after.generation:
-                yield [StreamItem(str(after.generation), lifecycle.fold(log.events[: after.generation]))]
+            recorded_at = admission.repeated_at(request.message, log)
+            after, first = subscription.beginning(log, call.last_event_id, recorded_at)
+            yield first
         async for batch in self._tail(call, admitted.key, after):
             yield batch
 
@@ -355,14 +355,10 @@ class TaskService:
         about to end; the client may resume it. Raises TaskNotFound, or TaskFinished if the task has no further events.
         """
         log = await log_of(self._store, task_id, call)
-        after = subscription.resume_cursor(call.last_event_id, log.head)
-        if log.head.state in lifecycle.TERMINAL and (after is None or after.generation == log.head.generation):
+        after, first = subscription.beginning(log, call.last_event_id, log.head.generation)
+        if log.head.state in lifecycle.TERMINAL and after.generation == log.head.generation:
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
-        if after is None:
-            after = Cursor(log.head.generation)
-            yield [StreamItem(str(after.generation), lifecycle.fold(log.events))]
-        else:
-            yield [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
+        yield first
         async for batch in self._tail(call, log.head.key, after, ends):
             yield batch
 

@@ -30,7 +30,7 @@ from aion_core.errors import StoreUnavailable, TaskNotFound
 from aion_core.ports import Clock, Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText, TaskKey, TaskStore
 from aion_core.protocol.types import TaskState
 from aion_core.tasks import lifecycle
-from aion_core.tasks.broadcast import StreamItem, cursor_of
+from aion_core.tasks.broadcast import Resumed, StreamItem, cursor_of
 
 FAST_SECONDS, SLOW_SECONDS = 0.1, 1.0
 """Pause in seconds between two reads of a log: shortest with new events, longest without."""
@@ -161,6 +161,18 @@ def resume_cursor(last_event_id: str, head: Head) -> Cursor | None:
     """Return the cursor after the event or chunk with this SSE id; None if the id is not of this task."""
     cursor = cursor_of(last_event_id)
     return cursor if cursor is not None and 0 < cursor.generation <= head.generation else None
+
+
+def beginning(log: Log, last_event_id: str, generation: int) -> tuple[Cursor, list[StreamItem]]:
+    """Return the start of a stream from a whole log: its cursor, and its first batch, with the task as of that cursor.
+
+    The cursor is `last_event_id`, or else the event with the number `generation`. The task is omitted after a
+    `last_event_id`, and before the first event.
+    """
+    if (after := resume_cursor(last_event_id, log.head)) is not None:
+        return after, [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
+    task = lifecycle.fold(log.events[:generation]) if generation else None
+    return Cursor(generation), [StreamItem(str(generation), task)] if task else []
 
 
 def merge(

@@ -158,9 +158,7 @@ BUGS = [
     bug(
         "gives the subscriber a snapshot and its last event once more",
         "I6",
-        Edit(
-            TaskService, "subscribe", "after = Cursor(log.head.generation)", "after = Cursor(log.head.generation - 1)"
-        ),
+        Edit(subscription, "beginning", "return Cursor(generation)", "return Cursor(generation - 1)"),
         scenarios=("readers elsewhere",),
     ),
     bug(

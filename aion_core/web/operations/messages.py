@@ -161,7 +161,13 @@ SEND_STREAMING_MESSAGE = Operation(
     response=StreamResponse,
     routes=(HttpRoute("POST", "/message:stream", Body.REQUIRED),),
     v03=V03Form("message/stream", routes=(HttpRoute("POST", "/v1/message:stream"),)),
-    doc=Doc("Send a message and stream the answer.", "messages", parameters=_PARAMETERS, example=_EXAMPLE),
+    doc=Doc(
+        "Send a message and stream the answer.",
+        "messages",
+        "A repeated message streams its task again, with the header Last-Event-ID only the events after this id.",
+        parameters=(*_PARAMETERS, "LastEventId"),
+        example=_EXAMPLE,
+    ),
 )
 
 

@@ -229,7 +229,9 @@ async def test_http2_upgrade_request_is_answered_in_http1() -> None:
 async def test_offer_of_http2_is_ignored_without_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Send the first request of Java's HttpClient, with the body after the headers."""
     async with connected(PatientProtocol) as (reader, writer):
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n")
+        writer.write(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n"
+        )
         await writer.drain()
         writer.write(b"abc")
         assert (await reader.read()).endswith(b"3")

@@ -420,6 +420,21 @@ async def test_stream_of_repeated_answer_omits_question(names_task: bool) -> Non
     assert again[0].payload == first[0].payload
 
 
+@pytest.mark.parametrize(
+    ("last", "following"), [("1", ["2", "3"]), ("3", []), ("9", ["1", "2", "3"]), ("", ["1", "2", "3"])]
+)
+async def test_stream_of_repeated_message_resumes_after_last_event_id(last: str, following: list[str]) -> None:
+    """Send the same request again with the header Last-Event-ID, as libraries for Server-Sent Events do."""
+    service = parts(AskingAgent()).service
+    call = CallContext("owner", "test", last_event_id=last)
+    first, again = [
+        [item.id async for batch in service.stream(call, request()) for item in batch if item.id]
+        for _ in ("sent", "repeated")
+    ]
+    assert first == ["1", "2", "3"]
+    assert again == following
+
+
 class AsksThenWaits(AskingAgent):
     """AskingAgent that answers only after `go`."""
 
@@ -437,7 +452,7 @@ async def test_repeated_answer_waits_despite_recent_read_of_question() -> None:
     """Repeat a message and then its answer, within the time in which readers share a read of the store."""
     agent, clock = AsksThenWaits(), ManualClock()
     made, call = parts(agent, clock=clock), CallContext("owner", "test")
-    asks = [await send_task(made.service, call, request()) for _ in ("sent", "repeated")][0]
+    asks, _ = [await send_task(made.service, call, request()) for _ in ("sent", "repeated")]
     answer = request("yes", message_id="m-2", task_id=asks.id)
     sent = [asyncio.create_task(send_task(made.service, call, answer)) for _ in ("sent", "repeated")]
     await settle()
