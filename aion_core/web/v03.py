@@ -33,7 +33,7 @@ def read_v03(body: Mapping[str, Any], model: type[M]) -> M:
     field = model.model_fields.get("params")
     for params_model in _models_in(field.annotation) if field else [model]:
         _check_lists(params, params_model)
-    _check_files(params.get("message") if isinstance(params, dict) else None)
+    _normalize_files(params.get("message") if isinstance(params, dict) else None)
     if isinstance(params, dict) and not isinstance(params.get("pushNotificationConfigId", ""), str):
         # Check the id here, because the SDK's model ignores an invalid id and selects the task's first config.
         raise invalid_params("pushNotificationConfigId has to be a text.", "pushNotificationConfigId")
@@ -94,10 +94,11 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
 
-def _check_files(message: Any) -> None:
-    """Raise InvalidParamsError if a file in the message has invalid base64, or has both bytes and uri.
+def _normalize_files(message: Any) -> None:
+    """Write each file in the message as base64 in the standard alphabet with padding, as only this form is decoded.
 
-    The SDK's models would accept these errors: they drop the invalid characters, or one of bytes and uri.
+    Raises InvalidParamsError if a file has invalid base64, or has both bytes and uri. The SDK's models would accept
+    these errors: they drop the invalid characters, also those of the URL-safe alphabet, or one of bytes and uri.
     """
     parts = message.get("parts") if isinstance(message, dict) else None
     for index, part in enumerate(parts if isinstance(parts, list) else ()):
@@ -106,8 +107,11 @@ def _check_files(message: Any) -> None:
         field = f"message.parts[{index}].file"
         if given.get("bytes") is not None and given.get("uri") is not None:
             raise invalid_params(f"{field} has both bytes and uri: give it one of them.", field)
-        if isinstance(given.get("bytes"), str) and not is_base64(given["bytes"]):
-            raise invalid_params(f"{field}.bytes is not valid base64.", f"{field}.bytes")
+        if isinstance(given.get("bytes"), str):
+            if not is_base64(given["bytes"]):
+                raise invalid_params(f"{field}.bytes is not valid base64.", f"{field}.bytes")
+            standard = given["bytes"].replace("-", "+").replace("_", "/")
+            given["bytes"] = standard + "=" * (-len(standard) % 4)
 
 
 def _bad_params(error: ValidationError) -> InvalidParamsError:

@@ -211,6 +211,18 @@ async def test_file_of_javascript_sdk_is_decoded_once(client: httpx.AsyncClient,
     assert base64.b64decode(task["history"][0]["parts"][0]["raw"]) == content
 
 
+@pytest.mark.parametrize("sent", ["+//+++++AQ==", "-__-----AQ==", "+//+++++AQ", "-__-----AQ"])
+@pytest.mark.parametrize("path", ["/", "/v1/message:send"])
+async def test_file_in_any_base64_is_read_whole(client: httpx.AsyncClient, path: str, sent: str) -> None:
+    """Send the URL-safe alphabet too, and omit the padding, as v1.0 and the proto form of v0.3 allow."""
+    given = {**body(contextId="c-1", **KINDS), "configuration": {"blocking": True}}
+    given["message"]["parts"] = [{"kind": "file", "file": {"bytes": sent, "mimeType": "application/octet-stream"}}]
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": given}
+    await client.post(path, json=rpc if path == "/" else given)
+    [task] = (await client.get("/tasks?contextId=c-1")).json()["tasks"]
+    assert task["history"][0]["parts"][0]["raw"] == "+//+++++AQ=="
+
+
 PYTHON_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 
