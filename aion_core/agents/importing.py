@@ -8,8 +8,11 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
+
+from aion_core.errors import AgentLoadError
 
 GENERATED_NAME = "aion_agent_"
 """Beginning of the module name of a file that cannot be imported by a name of its own."""
@@ -47,15 +50,18 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     """Import a file and return its module. Other code that imports the file, under any name, gets the same module.
 
     The module's name comes from the file's package, or from its path below a root. Otherwise, or if another module has
-    this name, the name is generated. Raises the exceptions of the file's code.
+    this name, the name is generated. Raises the exceptions of the file's code, and AgentLoadError if an import of the
+    file gets a module of another folder instead of the one beside the file.
     """
     put_on_path(roots)
     # Discard Python's cached folder listings, because the file may have been created after its folder was listed.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
-    if name is not None:
-        return importlib.import_module(name)
-    return _import_alone(file)
+    try:
+        return importlib.import_module(name) if name is not None else _import_alone(file)
+    finally:
+        # Check also after an error, because the other folder's module may be its reason.
+        _check_modules_beside(file, roots)
 
 
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
@@ -203,11 +209,56 @@ class _LoadedModuleLoader(Loader):
 _SAME_FILE_FINDER = _SameFileFinder()
 
 
+def _check_modules_beside(file: Path, roots: Sequence[Path]) -> None:
+    """Raise AgentLoadError if the file imports a module beside it, but the process has another folder's module.
+
+    A process has one module of each name: of two agents with a `tools.py` each, the second would silently get the tools
+    of the first. Equal copies of a file are permitted.
+    """
+    *_, folder = starts = [root.resolve() for root in roots]
+    files = [file]
+    for each in files:
+        for name in _imported_names(each):
+            places = (file.parent / f"{name}.py", file.parent / name / "__init__.py")
+            beside = next((place.resolve() for place in places if place.is_file()), None)
+            if beside is None or beside in files:
+                continue
+            files.append(beside)
+            other = _file_of(sys.modules[name]) if name in sys.modules else None
+            if other in (None, beside) or folder not in other.parents or "site-packages" in other.parts:
+                continue
+            # The folders in `roots` have precedence over a package's folder. A Lambda package has its installed modules there.
+            is_expected = _root_of_module(other) in starts and (
+                _is_package(file.parent) or name in packages_distributions()
+            )
+            if not is_expected and other.read_bytes() != beside.read_bytes():
+                raise AgentLoadError(
+                    f"the module {name!r} of this process is {other.relative_to(folder)}, not the file beside the agent",
+                    where=str(beside),
+                    do=f"Rename one of the two files. Or put an __init__.py into both folders, and write: from .{name} import …",
+                )
+
+
+def _root_of_module(file: Path) -> Path:
+    return file.parent.parent if file.name == "__init__.py" else file.parent
+
+
+def _imported_names(file: Path) -> set[str]:
+    """Return the first part of the name of each absolute import in the file."""
+    names = {alias.name for node in _imports(file) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in _imports(file) if isinstance(node, ast.ImportFrom) and not node.level}
+    return {name.partition(".")[0] for name in names}
+
+
 def _has_relative_imports(file: Path) -> bool:
     """Return True if the file has relative imports, such as `from .tools import …`."""
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in _imports(file))
+
+
+def _imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # Ignore the error here: a later import of the file raises it.
-        return False
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+        # Ignore the error here: an import of the file raises it.
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

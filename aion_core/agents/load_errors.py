@@ -179,6 +179,8 @@ def _import_remedy(error: BaseException, file: str, folder: Path) -> str:
         parent = Path(file).parent.name if file else ""
         if parent and not parent.isidentifier():
             return f"Rename the folder {parent!r}: a package's name has letters, digits and underscores only."
+        if "no known parent" in text and file and (Path(file).parent / "__init__.py").is_file():
+            return f"Rename the package {parent!r}: another package has this name, and a process can import only one of them."
         return "Put an __init__.py into each folder of the package, or import by the full name: from package.module import x."
     if "partially initialized" in text or "circular import" in text:
         return "The two files import each other: import one of them inside the function that uses it."

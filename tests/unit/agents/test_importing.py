@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.agents.objects import load_object
+from aion_core.errors import AgentLoadError
 from tests.support.server import ROOT
 from tests.unit.agents.isolated import isolated_imports
 
@@ -68,6 +69,49 @@ def test_folders_may_contain_equally_named_agent_files(tmp_path: Path) -> None:
         put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
     modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
     assert [module.NAME for module in modules if module is not None] == ["one", "two"]
+
+
+def test_agent_with_another_folders_module_is_refused(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/tools_of_modules.py", f"NAME = {folder!r}\n")
+        put(
+            tmp_path,
+            f"{folder}/helpers_{folder}.py",
+            "def name():\n    from tools_of_modules import NAME\n    return NAME\n",
+        )
+        put(tmp_path, f"{folder}/agent.py", f"from helpers_{folder} import name\n{GRAPH}NAME = name()\n")
+    assert vars(load_object("one/agent.py:graph", tmp_path).module)["NAME"] == "one"
+    with pytest.raises(
+        AgentLoadError, match=r"'tools_of_modules' of this process is one/tools_of_modules\.py"
+    ) as error:
+        load_object("two/agent.py:graph", tmp_path)
+    assert error.value.where == str(tmp_path / "two/tools_of_modules.py")
+
+
+def test_equal_copies_of_module_are_permitted(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/tools_of_modules.py", "NAME = 'both'\n")
+        put(tmp_path, f"{folder}/agent.py", f"from tools_of_modules import NAME\n{GRAPH}")
+    modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
+    assert [module.NAME for module in modules if module is not None] == ["both", "both"]
+
+
+def test_module_of_project_folder_precedes_packages_own(tmp_path: Path) -> None:
+    put(tmp_path, "tools_of_modules.py", "NAME = 'project'\n")
+    put(tmp_path, "pkg_of_modules/__init__.py")
+    put(tmp_path, "pkg_of_modules/tools_of_modules.py", "NAME = 'package'\n")
+    put(tmp_path, "pkg_of_modules/agent.py", f"from tools_of_modules import NAME\n{GRAPH}")
+    assert vars(load_object("pkg_of_modules/agent.py:graph", tmp_path).module)["NAME"] == "project"
+
+
+def test_second_package_of_a_name_is_explained(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/pkg_of_modules/__init__.py")
+        put(tmp_path, f"{folder}/pkg_of_modules/tools.py", "NAME = 1\n")
+        put(tmp_path, f"{folder}/pkg_of_modules/agent.py", f"from .tools import NAME\n{GRAPH}")
+    load_object("one/pkg_of_modules/agent.py:graph", tmp_path)
+    with pytest.raises(AgentLoadError, match="another package has this name"):
+        load_object("two/pkg_of_modules/agent.py:graph", tmp_path)
 
 
 def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
