@@ -274,7 +274,7 @@ class TaskRunner:
             )
 
     def _agent(self, turn: TurnExecution) -> Agent:
-        """Return the agent of the turn. Raises AgentFailed if the turn had too many tries or handoffs."""
+        """Return the agent of the turn. Raises AgentFailed for too many tries or handoffs, and for an unknown agent."""
         record = turn.lease.turn
         if record.tries > self._max_tries:
             raise AgentFailed(
@@ -283,7 +283,13 @@ class TaskRunner:
             )
         if record.handoffs > MAX_HANDOFFS:
             raise AgentFailed("The turn took too long: it was suspended too often and did not end.")
-        return self._agents(turn.lease.context.agent)
+        agent_id = turn.lease.context.agent
+        try:
+            return self._agents(agent_id)
+        except KeyError:
+            raise AgentFailed(
+                f"The agent {agent_id!r} is no longer in aion.yaml: it was removed or renamed after this message."
+            ) from None
 
     async def _record(
         self,

@@ -448,3 +448,10 @@ async def test_unusual_error_of_agent_fails_its_turn(
     made = parts(Raises(), MemoryTaskStore(clock), clock)
     task = await asyncio.wait_for(send_task(made.service, CallContext("owner", "test"), request("hi")), 60)
     assert (task.status.state, task.status.message.parts[0].text) == (FAILED, reason)
+
+
+async def test_turn_of_removed_agent_fails_with_explanation() -> None:
+    made = parts(free(GatedAgent()), MemoryTaskStore(clock := ManualClock()), clock)
+    task = await asyncio.wait_for(send_task(made.service, CallContext("owner", "removed"), request("hi")), 60)
+    assert task.status.state == FAILED
+    assert task.status.message.parts[0].text.startswith("The agent 'removed' is no longer in aion.yaml")
