@@ -196,19 +196,31 @@ class ConfigFile(_Section):
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML loader that raises ConfigurationError if a mapping repeats a key.
+    """YAML loader that raises ConfigurationError if a mapping repeats a key, or a key or text is unusable.
 
-    PyYAML's own loader would silently use the last value.
+    PyYAML's own loader would silently use the last value of a repeated key.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigurationError(f"the key at {_place(key)} is not a text. Put a text with braces in quotes.")
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                where = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
-                raise ConfigurationError(f"the key {key.value!r} is twice in one mapping, again at {where}.")
+                raise ConfigurationError(f"the key {key.value!r} is twice in one mapping, again at {_place(key)}.")
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: Any) -> Any:
+        """Return the scalar. Join the surrogate pairs of JSON's escapes."""
+        try:
+            return super().construct_scalar(node).encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"the text at {_place(node)} has half a surrogate pair.") from error
+
+
+def _place(node: yaml.Node) -> str:
+    return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
 
 
 class DeploymentConfig(Struct, frozen=True):
@@ -271,13 +283,15 @@ def _read(path: Path) -> _Aion:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}. AION_CONFIG names the file.") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+    except RecursionError as error:
+        raise ConfigurationError(f"{path}: it is nested too deeply.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8: {error.reason}. Save it with this encoding.") from error
+    except yaml.YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", error)
         at = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        hint = " Indent with spaces." if "'\\t'" in str(error.problem) else ""
-        raise ConfigurationError(f"{path} is not valid YAML{at}: {error.problem}.{hint}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not valid YAML: {error}") from error
+        hint = " Indent with spaces." if "'\\t'" in str(problem) else ""
+        raise ConfigurationError(f"{path} is not valid YAML{at}: {problem}.{hint}") from error
     try:
         return ConfigFile.model_validate(content).aion
     except ValidationError as error:

@@ -29,6 +29,17 @@ def test_yaml_key_may_override_merged_key(tmp_path: Path) -> None:
     assert (agents["b"].path, agents["b"].version) == ("b.py", "3")
 
 
+def test_yaml_text_may_have_surrogate_pair_of_json(tmp_path: Path) -> None:
+    agents = config(tmp_path, 'aion:\n  agents:\n    a: {path: a.py, name: "\\ud83d\\ude00"}\n')
+    assert agents["a"].name == "\N{GRINNING FACE}"
+
+
+def test_file_of_other_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("aion: {}\n", encoding="utf-16")
+    with pytest.raises(ConfigurationError, match=r"aion\.yaml is not UTF-8: .*Save it with this encoding\."):
+        read_agent_configs(tmp_path / "aion.yaml")
+
+
 EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
 
 
@@ -37,6 +48,9 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
     [
         ("      path: b.py\n", "the key 'path' is twice in one mapping, again at line 5, column 7."),
         ("    a:\n      path: b.py\n", "the key 'a' is twice in one mapping, again at line 5, column 5."),
+        ("      name: {{name}}\n", "the key at line 5, column 14 is not a text. Put a text with braces in quotes."),
+        ('      name: "\\ud83d"\n', "the text at line 5, column 13 has half a surrogate pair."),
+        (f"      configuration: {'[' * 2000}\n", "it is nested too deeply."),
         ("      inputs: [text/plain]\n", "aion.agents.a.inputs is not a key that aion knows."),
         (
             "      iput_modes: []\n",
