@@ -239,10 +239,12 @@ def _generated(text: str, name: str) -> Path:
 def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> tuple[list[PackagedAgent], list[Path]]:
     """Find the file of each agent (given as a path by agent id), and the folders with the agents' modules.
 
-    Raises BuildError for an agent without a file in the project's folder.
+    Raises BuildError for an agent with an absolute path, or without a file in the project's folder.
     """
     agents = []
     for agent_id, path in paths.items():
+        if Path(path).is_absolute():
+            raise BuildError(f"the path {path!r} of an agent is absolute; write it relative to aion.yaml's folder")
         files = [file for file in agent_files(path.partition(":")[0], roots) if file.is_file()]
         if not files or folder not in files[0].parents:
             raise BuildError(f"the agent {path!r} is outside of the project's folder, {folder}")

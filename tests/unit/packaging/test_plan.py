@@ -192,6 +192,13 @@ def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
     assert "google-adk==" in made.requirements
 
 
+def test_absolute_path_of_agent_is_refused(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "aion.yaml").write_text(f"aion: {{agents: {{mine: {{path: '{folder}/agent.py'}}}}}}")
+    with pytest.raises(BuildError, match=r"agent\.py' of an agent is absolute; write it relative to aion\.yaml's folder"):
+        planned(folder)
+
+
 def test_import_root_outside_project_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "here")
     (tmp_path / "elsewhere").mkdir()
