@@ -266,7 +266,7 @@ def refusal_text(error: Exception) -> str:
     if status == httpx.codes.UNAUTHORIZED:
         return (
             "The agent does not accept the credentials (401). Set TOKEN, API_KEY, or BASIC=name:password, or sign the "
-            "requests (--sign). The agent's card names its schemes: `aion card verify URL`."
+            "requests (--sign). The agent's card (/.well-known/agent-card.json at its URL) lists the accepted schemes."
         )
     if status == httpx.codes.FORBIDDEN:
         return "The credentials do not permit this agent (403). Its owner can permit it, or name other credentials."

@@ -318,6 +318,7 @@ def test_send_and_chat_authenticate_with_api_key(guarded: tuple[str, str]) -> No
     assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
     refused = send(url, "hello", env={**os.environ, "API_KEY": "wrong"})
     assert (refused.returncode, "does not accept the credentials (401)" in refused.stderr) == (1, True)
+    assert "/.well-known/agent-card.json" in refused.stderr
     terminal = ChatTerminal(url, "--agent", "helper", API_KEY=key)
     terminal.say("hello")
     terminal.expect("word11")
