@@ -129,6 +129,9 @@ async def _served(config: str | Path, agent: str) -> AsyncIterator[AgentClient]:
         card = await A2ACardResolver(
             http, f"{DEFAULT_BASE_URL}/agents/{agent}" if agent else DEFAULT_BASE_URL
         ).get_agent_card()
+        # Name the extensions that the card requires: the server refuses a message without them.
+        if required := [each.uri for each in card.capabilities.extensions if each.required]:
+            http.headers["A2A-Extensions"] = ",".join(required)
         config_of_client = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
         yield AgentClient(ClientFactory(config_of_client).create(card), card, http)
 

@@ -56,14 +56,17 @@ class Signer:
 
 
 class SmokeCredentials(httpx.Auth):
-    """Credentials added to every request. `read_card` finds the name of the header for an API key."""
+    """Credentials added to every request, and the extensions that the card requires.
+
+    `read_card` finds the name of the header for an API key, and the extensions.
+    """
 
     requires_request_body = True
 
     def __init__(self, *, token: str = "", api_key: str = "", basic: str = "", signer: Signer | None = None) -> None:
         self._token, self._api_key, self._signer = token, api_key, signer
         self._basic = httpx.BasicAuth(*basic.split(":", 1)) if basic else None
-        self._key_header = ""
+        self._key_header = self._extensions = ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], url: str, sign: str) -> Self:
@@ -100,7 +103,11 @@ class SmokeCredentials(httpx.Auth):
         return " and ".join(filter(None, parts)) or "no credentials"
 
     def read_card(self, card: AgentCard) -> None:
-        """Read the name of the header for API keys from the card. Raises NoCredentials if an API key has no header."""
+        """Read the card's required extensions, and the name of its header for API keys.
+
+        Raises NoCredentials if an API key has no header.
+        """
+        self._extensions = ",".join(each.uri for each in card.capabilities.extensions if each.required)
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""
@@ -108,7 +115,9 @@ class SmokeCredentials(httpx.Auth):
             raise NoCredentials("API_KEY is set, but the card declares no API key in a header")
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        """Add the credentials to the request."""
+        """Add the credentials and the required extensions to the request."""
+        if self._extensions:
+            request.headers["A2A-Extensions"] = self._extensions
         if self._api_key and self._key_header:
             request.headers[self._key_header] = self._api_key
         if self._token:

@@ -51,6 +51,7 @@ aion:
     brief: {path: "agents.py:counter", reply: message}
     both: {path: "agents.py:speaker", answer: both}
     unmade: {path: "unmade.py"}
+    strict: {path: "agents.py:counter", capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
 
@@ -90,6 +91,11 @@ async def test_reply_of_failed_turn_has_reason(config: Path) -> None:
         reply = await client.ask("hello")
     assert reply.state == "failed"
     assert "the tide is out" in reply.text
+
+
+async def test_ask_names_required_extensions_of_card(config: Path) -> None:
+    async with serve(config, agent="strict") as client:
+        assert (await client.ask("hello")).text == "1: hello"
 
 
 async def test_agent_with_import_error_fails_its_task(config: Path) -> None:

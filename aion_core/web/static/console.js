@@ -64,8 +64,9 @@ async function choose() {
     return;
   }
   [agent, card] = [chosen, found];
-  wire = new Wire(url, { headers: credentials, record: (each) => timeline.add(each) });
-  quiet = new Wire(url, { headers: credentials, record: () => {} });
+  const extensions = (card.capabilities?.extensions ?? []).filter((each) => each.required).map((each) => each.uri);
+  wire = new Wire(url, { headers: credentials, extensions, record: (each) => timeline.add(each) });
+  quiet = new Wire(url, { headers: credentials, extensions, record: () => {} });
   document.title = `${card.name} · aion console`;
   $("card-json").textContent = JSON.stringify(card, null, 2);
   const wrong = errors(card, url).map((each) => element("li", { class: "bad" }, each));

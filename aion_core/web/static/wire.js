@@ -19,11 +19,11 @@ export class ServerError extends Error {
 
 /**
  * Client of one agent. `record` gets {direction, id, body} of each received message, and {direction, body, url, headers, secret}
- * of each request; `secret` is the name of the header with the credential.
+ * of each request; `secret` is the name of the header with the credential. `extensions` are the URIs that the card requires.
  */
 export class Wire {
-  constructor(url, { headers, record }) {
-    Object.assign(this, { url, headers, record });
+  constructor(url, { headers, record, extensions = [] }) {
+    Object.assign(this, { url, headers, record, extensions });
   }
 
   /** Call a method and return its result. */
@@ -96,6 +96,7 @@ export class Wire {
 
   #post(method, params, headers = {}, signal = undefined) {
     const body = { jsonrpc: "2.0", id: crypto.randomUUID(), method, params };
+    if (this.extensions.length) headers = { "A2A-Extensions": this.extensions.join(), ...headers };
     this.record({ direction: "out", body, url: this.url, headers, secret: Object.keys(this.headers())[0] });
     return fetch(this.url, {
       method: "POST",

@@ -121,6 +121,7 @@ aion:
       description: Books a table, and asks for the details.
       skills: [{id: book, name: Book, description: Books a table., tags: [tables], examples: [Book a table for four]}]
     showing: {path: "showing.py:graph", name: Showing}
+    strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
 FILES = {

@@ -42,6 +42,13 @@ def rpc(page: Page, method: str, task: str | None) -> None:
     page.request.post(page.url, data=body, headers={"A2A-Version": "1.0"})
 
 
+def test_console_names_required_extensions_of_card(console: Page) -> None:
+    choose(console, "strict")
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+
+
 def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
     send(console, "hello")
     ends(console)

@@ -195,7 +195,9 @@ def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
 def test_absolute_path_of_agent_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "aion.yaml").write_text(f"aion: {{agents: {{mine: {{path: '{folder}/agent.py'}}}}}}")
-    with pytest.raises(BuildError, match=r"agent\.py' of an agent is absolute; write it relative to aion\.yaml's folder"):
+    with pytest.raises(
+        BuildError, match=r"agent\.py' of an agent is absolute; write it relative to aion\.yaml's folder"
+    ):
         planned(folder)
 
 

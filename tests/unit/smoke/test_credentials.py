@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from a2a.types import AgentCard
+from a2a.types import AgentCapabilities, AgentCard, AgentExtension
 from argon2 import PasswordHasher
 from click.testing import CliRunner
 
@@ -100,6 +100,14 @@ def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: st
 def test_api_key_without_declared_header_is_refused() -> None:
     with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
         SmokeCredentials(api_key="k").read_card(AgentCard())
+
+
+def test_requests_name_required_extensions_of_card() -> None:
+    credentials = SmokeCredentials()
+    required = [AgentExtension(uri=f"https://x.y/{name}", required=name != "b") for name in "abc"]
+    credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=required)))
+    (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
+    assert request.headers["A2A-Extensions"] == "https://x.y/a,https://x.y/c"
 
 
 @pytest.mark.parametrize(
