@@ -30,6 +30,7 @@ from a2a.types import (
 )
 
 from aion_core.bootstrap import build_app
+from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import STREAM_DELTA_ID
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.tasks.lifecycle import state_name
@@ -106,7 +107,7 @@ async def serve(config: str | Path = "aion.yaml", *, agent: str = "") -> AsyncIt
     authenticates no caller. The `environment` of aion.yaml is set until the block ends. Its `secrets` and .env are not
     read: a test sets the variables for its agent. A stream is returned as a whole, after its end. If an agent's turn or
     import fails, its task fails, and the reply's text has the reason. Raises ConfigurationError for an unusable
-    aion.yaml.
+    aion.yaml and for an unknown agent.
     """
     before = dict(os.environ)
     try:
@@ -126,6 +127,9 @@ async def _served(config: str | Path, agent: str) -> AsyncIterator[AgentClient]:
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url=DEFAULT_BASE_URL, timeout=None) as http,  # noqa: S113 - the test's own limit
     ):
+        agents = (await http.get("/.well-known/manifest.json")).json()["endpoints"]
+        if agent and agent not in agents:
+            raise ConfigurationError(f"{config} has no agent {agent!r}. Its agents are {', '.join(agents)}.")
         card = await A2ACardResolver(
             http, f"{DEFAULT_BASE_URL}/agents/{agent}" if agent else DEFAULT_BASE_URL
         ).get_agent_card()

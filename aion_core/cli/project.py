@@ -254,9 +254,9 @@ def _summarise(planned: "Upgrade") -> None:
         click.echo(f"aion-lambda {planned.version} -> {__version__}")
     for change in planned.changes:
         if change.outcome is not FileOutcome.CURRENT:
-            click.echo(f"  {change.path:<24}{change.outcome.value}")
+            click.echo(f"  {change.path:<28}{change.outcome.value}")
     for path in planned.waiting:
-        click.echo(f"  {path:<24}unresolved: copy the parts you need, then remove it")
+        click.echo(f"  {path:<28}unresolved: copy the parts you need, then remove it")
 
 
 def _print_unresolved(context: click.Context, planned: "Upgrade") -> None:

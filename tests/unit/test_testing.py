@@ -93,6 +93,12 @@ async def test_reply_of_failed_turn_has_reason(config: Path) -> None:
     assert "the tide is out" in reply.text
 
 
+async def test_serve_of_unknown_agent_names_known_agents(config: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no agent 'counters'\. Its agents are asker, both, "):
+        async with serve(config, agent="counters"):
+            pass
+
+
 async def test_ask_names_required_extensions_of_card(config: Path) -> None:
     async with serve(config, agent="strict") as client:
         assert (await client.ask("hello")).text == "1: hello"

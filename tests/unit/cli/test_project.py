@@ -142,7 +142,7 @@ def test_upgrade_dry_run_changes_nothing(run: RunCommand, tmp_path: Path, option
     ran = run("upgrade", option)
     assert ran.exit_code == code
     assert ("-# Older." in ran.output) is shows
-    assert "  template.yaml           replaced\n" in ran.output
+    assert "  template.yaml               replaced\n" in ran.output
     assert (tmp_path / "template.yaml").read_text() == before
 
 
@@ -165,7 +165,7 @@ def test_upgrade_exits_1_for_conflicts(run: RunCommand, tmp_path: Path) -> None:
     assert "Unresolved: template.yaml.new." in ran.output
     assert (tmp_path / "template.yaml").read_text() == mine
     checked = run("upgrade", "--check")
-    assert (checked.exit_code, "template.yaml.new       unresolved" in checked.output) == (1, True)
+    assert (checked.exit_code, "template.yaml.new           unresolved" in checked.output) == (1, True)
 
 
 def test_upgrade_leaves_authors_files_unchanged(run: RunCommand, tmp_path: Path) -> None:
