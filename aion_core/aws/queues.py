@@ -69,7 +69,7 @@ HIDDEN_SECONDS = 60
 """Visibility timeout in seconds of dead letters after a read, unless they are given back earlier."""
 
 _BATCH = 10
-"""Maximum number of messages in one response of SQS."""
+"""Maximum number of messages in one request or response of SQS."""
 
 
 class QueueState(Struct, frozen=True):
@@ -109,20 +109,20 @@ class SQSDeadLetters:
                 MessageSystemAttributeNames=["SentTimestamp"],
             )
             letters = [_letter(message) for message in response.get("Messages", [])]
-            if not letters:
+            # Stop also if all letters are known: a read longer than HIDDEN_SECONDS receives its first letters again.
+            if all(letter.id in found for letter in letters):
                 break
             found.update((letter.id, letter) for letter in letters)
         return list(found.values())
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> None:
         """Make received dead letters visible to other readers again. See `ports.DeadLetters.give_back`."""
-        for letter in letters:
-            await self._sqs(
-                "change_message_visibility",
-                QueueUrl=await self.url(),
-                ReceiptHandle=letter.receipt,
-                VisibilityTimeout=0,
-            )
+        for start in range(0, len(letters), _BATCH):
+            entries = [
+                {"Id": str(number), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
+                for number, letter in enumerate(letters[start : start + _BATCH])
+            ]
+            await self._sqs("change_message_visibility_batch", QueueUrl=await self.url(), Entries=entries)
 
     async def redrive(self) -> None:
         """Start SQS's redrive of all dead letters to the queue. It runs in the background."""

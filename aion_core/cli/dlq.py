@@ -1,7 +1,7 @@
 """`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 READING = "Reading the dead letter queues"
 
-LIMIT = 1000
-"""Maximum number of messages to read in search of a message id, because SQS cannot look up a message by its id."""
+LIMIT = 10_000
+"""Maximum number of messages to list, and to read in search of a message id: SQS cannot look up a message by its id."""
 
 
 class DeadLetterQueue(StrEnum):
@@ -91,7 +91,7 @@ _queue = click.option(
 )
 _limit = click.option(
     "--limit",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, LIMIT),
     default=100,
     show_default=True,
     help="Maximum number of messages of each queue.",
@@ -222,9 +222,7 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
     """Return the dead letters with these message ids. Raises ConfigurationError if an id is not among those read."""
-    found = [
-        each for each in result_of(read_letters(deployment, queues, LIMIT), READING) if each.letter.id in message_ids
-    ]
+    found = result_of(read_letters(deployment, queues, LIMIT, lambda letter, _: letter.id in message_ids), READING)
     for message_id in message_ids:
         if message_id not in {each.letter.id for each in found}:
             raise ConfigurationError(
@@ -233,8 +231,16 @@ def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_id
     return found
 
 
-async def read_letters(deployment: Deployment, queues: Sequence[DeadLetterQueue], limit: int) -> list[QueuedLetter]:
-    """Read up to `limit` dead letters of each queue. Raises StoreError, and UsageError for a queue without a URL."""
+async def read_letters(
+    deployment: Deployment,
+    queues: Sequence[DeadLetterQueue],
+    limit: int,
+    is_chosen: Callable[["DeadLetter", DeadLetterQueue], bool] = lambda *_: True,
+) -> list[QueuedLetter]:
+    """Read up to `limit` dead letters of each queue, and return the chosen ones with their meaning.
+
+    The table is read only for the chosen ones. Raises StoreError, and UsageError for a queue without a URL.
+    """
     from aion_core.bootstrap.operator import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
@@ -243,7 +249,8 @@ async def read_letters(deployment: Deployment, queues: Sequence[DeadLetterQueue]
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
         await letters.give_back(read)
-        found += [QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in read]
+        chosen = [letter for letter in read if is_chosen(letter, queue)]
+        found += [QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in chosen]
     return found
 
 

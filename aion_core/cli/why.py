@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.cli import options
 from aion_core.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
 from aion_core.cli.error_text import error_text
@@ -20,7 +21,7 @@ from aion_core.cli.story import StoryEvent, story_of
 from aion_core.cli.tasks import find_heads
 from aion_core.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_core.dev.data_folder import SQLITE
-from aion_core.errors import AionError, ConfigurationError
+from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.tasks.lifecycle import time_of
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.deploy.logs import LogLine
     from aion_core.ports import Head
+    from aion_core.ports.queues import DeadLetter
 
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
@@ -207,9 +209,8 @@ class _StoryReader:
                 self.unread.append(f"The dead letters of the {queue} queue: {VARIABLES[queue]} is not set.")
                 continue
             source = f"The dead letters of the {queue} queue"
-            letters = partial(read_letters, self.deployment, [queue], LIMIT)
-            read = self._or_unread(source, lambda: result_of(letters(), "Reading the dead letters"))  # noqa: B023  # called at once
-            found += [each for each in read or () if _is_about(each, head)]
+            letters = partial(read_letters, self.deployment, [queue], LIMIT, partial(_is_about, head))
+            found += self._or_unread(source, lambda: result_of(letters(), "Reading the dead letters")) or []  # noqa: B023  # called at once
         return found
 
     def _lines(self, head: "Head", began: datetime) -> "Sequence[LogLine]":
@@ -239,13 +240,13 @@ class _StoryReader:
             return None
 
 
-def _is_about(letter: QueuedLetter, head: "Head") -> bool:
-    ids = letter.meaning.ids
-    if ids.get("owner") != head.key.owner:
+def _is_about(head: "Head", letter: "DeadLetter", queue: DeadLetterQueue) -> bool:
+    try:
+        if queue is DeadLetterQueue.PUSH:
+            return push_wake_up_of(letter.body).task == head.key
+        return wake_up_of(letter.body).context == head.context
+    except UnreadableWakeUp:
         return False
-    if letter.queue is DeadLetterQueue.PUSH:
-        return ids.get("task") == head.key.task_id
-    return (ids.get("agent"), ids.get("context")) == (head.context.agent, head.context.context_id)
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:

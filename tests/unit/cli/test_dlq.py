@@ -3,15 +3,19 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from aion_core.bootstrap.stores import QUEUES_FILE, build_stores
 from aion_core.local.stack import LocalStack
-from aion_core.ports import PushWakeUp, TaskKey, WakeUp
+from aion_core.ports import PushWakeUp, SystemClock, TaskKey, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
+from aion_core.settings import Settings
+from aion_core.sqlite.queues import open_queues
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -166,6 +170,39 @@ def test_dlq_drop_deletes_only_named_messages(run: RunCommand, chat: StoreConver
     assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
     assert f"No message {second}" in refusal(run("drop", second, "--yes", "--queue", "task"))
     assert list(listed(run)) == [first]
+
+
+def test_dlq_drops_message_behind_a_thousand_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the queues of `aion dev`, because the emulator of SQS takes minutes for so many messages."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / ".aion" / "store"
+    build_stores(Settings.from_environ({"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder)}), SystemClock())
+    database = open_queues(folder / QUEUES_FILE)
+    insert = (
+        "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked) VALUES (?,?,?,0,5,'',1)"
+    )
+    database.write_blocking(
+        lambda connection: connection.executemany(insert, [("task", "not of ours", at) for at in range(1001)])
+    )
+    run = operating.runs({})
+    last = json.loads(run("dlq", "list", "--limit", "2000", "--json").stdout)[-1]["id"]
+    assert "1 messages deleted." in run("dlq", "drop", last, "--yes").stderr
+
+
+def test_dlq_show_reads_no_task_of_other_messages(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+    dead(moto, wake_up(chat))
+    poison = dead(moto, "not of ours")
+    shown = run("show", poison, "--queue", "task", "--table", "nowhere")
+    assert "category    poison" in shown.stdout, shown.output
+
+
+def test_dlq_list_ends_though_messages_reappear(
+    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hide no message, as in a read that takes longer than HIDDEN_SECONDS."""
+    monkeypatch.setattr("aion_core.aws.queues.HIDDEN_SECONDS", 0)
+    sent = {dead(moto, "not of ours") for _ in range(3)}
+    assert set(listed(run)) == sent
 
 
 def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
