@@ -111,5 +111,5 @@ def delivery_text(delivery: Delivery) -> str:
     if delivery.tries:
         due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
         tries = "1 time" if delivery.tries == 1 else f"{delivery.tries} times"
-        return f"{name} failed {tries} for event {delivery.cursor + 1}{failed}{due}"
+        return f"{name} failed {tries}{failed}{due}"
     return f"{name} has all events through number {delivery.cursor}"
