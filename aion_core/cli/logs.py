@@ -48,7 +48,10 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the raw lines, for programs.")
 def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follow: bool, as_json: bool) -> None:
-    """Print the lines of the functions' log groups, oldest first, with task, context, agent and traceback."""
+    """Print the lines of the functions' log groups, oldest first, with task, context, agent and traceback.
+
+    Times are UTC.
+    """
     from aion_core.deploy import logs as groups
 
     chosen = tuple(dict.fromkeys(functions)) or groups.FUNCTIONS

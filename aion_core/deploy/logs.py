@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from aion_core import log
@@ -203,7 +203,8 @@ def _platform(line: LogLine, fields: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _text(line: LogLine, level: str, message: str, more: Mapping[str, Any], traceback: str) -> str:
-    at = datetime.fromtimestamp(line.at / 1000).astimezone()
+    # Print UTC, as the other commands of an operator do, so that their times can be compared.
+    at = datetime.fromtimestamp(line.at / 1000, UTC)
     # Escape control characters, because texts of callers could otherwise control the terminal.
     texts = [*(message.splitlines() or [""]), *traceback.splitlines()]
     first, *others = map(log.one_line, texts)

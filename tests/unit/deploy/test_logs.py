@@ -1,6 +1,7 @@
 """Log lines of the Lambda functions, rendered for people."""
 
 import json
+import time
 
 import pytest
 
@@ -9,7 +10,6 @@ from aion_core.deploy.logs import LogLine, rendered, seconds
 
 def shown(**fields: object) -> tuple[str, list[str]]:
     level, text = rendered(LogLine(1_780_000_000_123, "task", json.dumps(fields), "id"))
-    # Cut off the time, because it is in this machine's time zone.
     return level, [line[24:] if place == 0 else line for place, line in enumerate(text.splitlines())]
 
 
@@ -19,6 +19,15 @@ def test_printed_log_line_has_level_message_and_ids() -> None:
         "INFO",
         ["task  INFO    A turn has ended.  task_id=t-1 agent=helper state=completed duration_ms=12"],
     )
+
+
+def test_log_line_begins_with_time_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    _, text = rendered(LogLine(1_780_000_000_123, "task", "{}", "id"))
+    monkeypatch.undo()
+    time.tzset()
+    assert text.startswith("2026-05-28 20:26:40.123 task")
 
 
 def test_traceback_is_indented_below_its_line() -> None:
