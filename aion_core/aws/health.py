@@ -8,10 +8,8 @@ from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
 async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
-    """Return a description of each problem of the DynamoDB table. Raises StoreError if it cannot be read."""
-    table = (await dynamodb("describe_table", TableName=name))["Table"]
-    ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
-    return [*_index_problems(table), *_ttl_problems(ttl)]
+    """Return a description of each problem of the table and its indexes. Raises StoreError if it cannot be read."""
+    return list(_index_problems((await dynamodb("describe_table", TableName=name))["Table"]))
 
 
 def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
@@ -29,10 +27,11 @@ def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
             yield f"its index {name!r} is {index['IndexStatus']}: DynamoDB refuses queries of it until it is ACTIVE"
 
 
-def _ttl_problems(ttl: Mapping[str, Any]) -> Iterator[str]:
+async def expires(dynamodb: AwsClient, name: str) -> bool:
+    """Return True if the table's time to live is enabled for the right attribute. Raises StoreError."""
+    ttl = (await dynamodb("describe_time_to_live", TableName=name))["TimeToLiveDescription"]
     # Accept ENABLING, because DynamoDB may take an hour to enable the time to live.
-    if ttl.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or ttl.get("AttributeName") != TTL_ATTRIBUTE:
-        yield f"its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}"
+    return ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") and ttl.get("AttributeName") == TTL_ATTRIBUTE
 
 
 async def recovers(dynamodb: AwsClient, name: str) -> bool:

@@ -11,6 +11,7 @@ from aion_core.agents.environment import template_parameters
 from aion_core.cli.checks import CheckResult, failed, ok, warning
 from aion_core.cli.error_text import error_text, is_forbidden, is_missing
 from aion_core.errors import AionError, ConfigurationError, StoreError
+from aion_core.ports.schema import TTL_ATTRIBUTE
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 DEPLOY = "Deploy the template again, with `aion deploy`."
 AGAIN = "Correct this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
+# Name AWS's own commands for settings that somebody has changed in the template's resources: CloudFormation does not
+# compare its resources with an unchanged template, so a deployment does not restore the settings.
+_SET_TTL = (
+    "Run `aws dynamodb update-time-to-live --table-name {} "
+    f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."
+)
+_SET_RECOVERY = (
+    "Run `aws dynamodb update-continuous-backups --table-name {} "
+    "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true`."
+)
+_SET_VERSIONING = "Run `aws s3api put-bucket-versioning --bucket {} --versioning-configuration Status=Enabled`."
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -36,6 +48,7 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
 
         checks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]]]] = [
             ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
+            ("table's TTL", "AION_TABLE", lambda name: _ttl(client("dynamodb"), name)),
             ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name)),
             ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name)),
             *(
@@ -72,10 +85,18 @@ async def _checked(name: str, value: str, variable: str, check: Callable[[str], 
 async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import table_problems
 
-    found = await table_problems(dynamodb, name)
-    if found:
+    if found := await table_problems(dynamodb, name):
         return failed("table", f"{name}: {'; '.join(found)}.", DEPLOY)
-    return ok("table", f"{name} exists, with its indexes and its TTL.")
+    return ok("table", f"{name} exists, with its indexes.")
+
+
+async def _ttl(dynamodb: "AwsClient", name: str) -> CheckResult:
+    from aion_core.aws.health import expires
+
+    if await expires(dynamodb, name):
+        return ok("table's TTL", f"{name} deletes its expired items.")
+    message = f"{name}: its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}."
+    return failed("table's TTL", message, _SET_TTL.format(name))
 
 
 async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
@@ -84,7 +105,7 @@ async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
     if await recovers(dynamodb, name):
         return ok("table's backup", f"{name} has point-in-time recovery for 35 days.")
     message = f"{name} has no point-in-time recovery."
-    return warning("table's backup", message, "Deploy the template again to enable it.")
+    return warning("table's backup", message, _SET_RECOVERY.format(name))
 
 
 async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
@@ -92,7 +113,7 @@ async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
 
     found = await bucket_problems(s3, name)
     if found:
-        return warning("bucket", f"{name}: {'; '.join(found)}.", DEPLOY)
+        return warning("bucket", f"{name}: {'; '.join(found)}.", _SET_VERSIONING.format(name))
     return ok("bucket", f"{name} exists, with versioning.")
 
 

@@ -38,6 +38,7 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     code, results = checked()
     assert {each: results[each]["status"] for each in results} == {
         "table": "ok",
+        "table's TTL": "ok",
         "table's backup": "ok",
         "bucket": "ok",
         "task queue": "ok",
@@ -66,14 +67,17 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     assert code == 1
     assert {each: results[each]["status"] for each in results if each != "users"} == {
         "table": "FAILED",
+        "table's TTL": "FAILED",
         "table's backup": "warning",
         "bucket": "warning",
         "task queue": "warning",
         "push queue": "FAILED",
         "key": "FAILED",
     }
-    for words in ("no index 'by_agent'", "time to live"):
-        assert words in results["table"]["message"]
+    assert "no index 'by_agent'" in results["table"]["message"]
+    assert f"`aws dynamodb update-time-to-live --table-name {table} " in results["table's TTL"]["next"]
+    assert f"`aws dynamodb update-continuous-backups --table-name {table} " in results["table's backup"]["next"]
+    assert "`aws s3api put-bucket-versioning --bucket " in results["bucket"]["next"]
     assert "1 in the dead letter queue" in results["task queue"]["message"]
     assert "aion dlq list" in results["task queue"]["next"]
 
