@@ -1,5 +1,7 @@
 """Messages for the operator that explain an AWS error and name the next step."""
 
+import re
+
 from aion_core.errors import AionError, StoreCorrupt, StoreError
 
 _NO_CREDENTIALS = (
@@ -77,7 +79,16 @@ def error_text(error: AionError) -> str:
         return f"AWS refused ({error}): {reason}"
     if text is None:
         return f"AWS refused: {error}." if operation else f"AWS failed: {error}."
-    return text.replace(_FORBIDDEN, f"{_FORBIDDEN} ({operation})") if operation else text
+    is_named = operation and text == f"{_FORBIDDEN}."
+    return f"{_FORBIDDEN} ({_refused_action(error) or operation})." if is_named else text
+
+
+def _refused_action(error: StoreError) -> str:
+    """Return the IAM action that AWS's message names, or "". A call of DynamoDB may lack `kms:Decrypt`, for example."""
+    response = getattr(error.__cause__, "response", None) or {}
+    reason = getattr(error, "reason", "") or response.get("Error", {}).get("Message", "")
+    found = re.search(r"not authorized to perform: ([\w-]+:\w+)", reason)
+    return found[1] if found else ""
 
 
 def is_forbidden(error: StoreError) -> bool:

@@ -149,7 +149,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
 def _newest(deployment: Deployment, operator: "Operator") -> str:
     """Return the id of the development server's newest task. Raises ConfigurationError if it has no tasks."""
     if not deployment.is_of_development:
-        raise click.UsageError("Name the task: aion why TASK_ID. See `aion tasks list`.")
+        raise click.UsageError("Name the task: aion why TASK_ID. See `aion tasks list --scan`.")
     heads, _ = result_of(list_heads(operator, "", "", "", None, 1), "Searching for the newest task")
     if not heads:
         raise ConfigurationError("There is no task yet: send a message by `aion chat`.")

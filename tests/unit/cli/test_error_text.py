@@ -1,0 +1,29 @@
+"""Messages for the operator about AWS's errors."""
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from aion_core.cli.error_text import error_text
+from aion_core.errors import StoreError
+
+
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        (
+            "User: arn:aws:iam::1:user/op is not authorized to perform: kms:Decrypt on resource: arn:aws:kms:x",
+            "kms:Decrypt",
+        ),
+        ("Access Denied", "Scan"),
+    ],
+)
+def test_text_of_forbidden_call_names_iam_action(message: str, action: str) -> None:
+    error = StoreError("Scan: AccessDeniedException")
+    error.__cause__ = ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Scan")
+    assert error_text(error) == f"Your AWS credentials lack a permission ({action})."
+
+
+def test_text_of_timed_out_call_names_network() -> None:
+    error = StoreError("Scan: ReadTimeoutError")
+    error.__cause__ = ReadTimeoutError(endpoint_url="https://aws")
+    assert error_text(error).startswith("AWS does not respond. Check the network")
