@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from aion_core.cli.dlq import QueuedLetter
 from aion_core.cli.render import TaskReport, time_text
@@ -9,7 +10,10 @@ from aion_core.ports import Delivery
 from aion_core.protocol.types import TaskState
 from aion_core.stores.inspection import ContextStatus
 from aion_core.tasks.contexts import moment
-from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL
+from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL, TERMINAL_OR_INTERRUPTED
+
+SWEEP_IS_LATE = timedelta(minutes=5)
+"""Time after which an expired timer means that no sweep runs: a sweep sets each timer again that it finds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,12 @@ def verdict_of(
     task_id, options = report.head.key.task_id, f"{owner}{place}"
     cancel = f"aion tasks cancel {task_id}{options}"
     parts: list[tuple[str, str]] = [_state(report, cancel, options)]
+    due_at = report.context.due_at if report.context is not None else None
     if not server_runs and report.head.state not in TERMINAL:
         parts.append(("its development server is stopped: {}", "aion dev"))
+    elif due_at and report.now - due_at > SWEEP_IS_LATE and report.head.state not in TERMINAL_OR_INTERRUPTED:
+        text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep is not called, or fails"
+        parts.append((f"{text}: {{}}", f"aion logs --function sweep{place}") if place else (text, ""))
     parts += _pushes(report, options)
     for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
         text = f"a message of its {queue} queue is a dead letter: correct the cause, then {{}}"

@@ -182,7 +182,16 @@ def test_why_explains_turn_with_expired_lease(run: RunCommand, chat: StoreConver
     asyncio.run(chat.starts("m-1"))
     said = now(run("t-m-1", "--owner", chat.context.owner).stdout)
     assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
-    assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task." in said
+    assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task" in said
+
+
+def test_why_names_sweep_that_misses_expired_timer(moto: LocalStack, chat: StoreConversation, stack: str) -> None:
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+    run = operating.runs(operating.environ_of(moto))
+    said = now(run("why", "t-m-1", "--owner", chat.context.owner, "--stack", stack).stdout)
+    assert "no sweep has found its timer, which expired at " in said
+    assert said.endswith(f"the sweep is not called, or fails: `aion logs --function sweep --stack {stack}`.")
 
 
 def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -> None:
