@@ -23,6 +23,7 @@ _NOT_THERE = (
 )
 
 _MOVING = "SQS cannot do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
+_CHANGED = "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
 
 ERROR_TEXTS = {
     "NoCredentialsError": _NO_CREDENTIALS,
@@ -57,6 +58,8 @@ ERROR_TEXTS = {
     "ResourceNotFoundException": _NOT_THERE,
     "AWS.SimpleQueueService.NonExistentQueue": _NOT_THERE,
     "QueueDoesNotExist": _NOT_THERE,
+    "ChangeSetNotFound": _CHANGED,
+    "InvalidChangeSetStatus": _CHANGED,
     "UnsupportedOperation": _MOVING,
     "AWS.SimpleQueueService.UnsupportedOperation": _MOVING,
 }

@@ -4,6 +4,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from aion_core.cli.error_text import error_text
+from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreError
 
 
@@ -27,3 +28,8 @@ def test_text_of_timed_out_call_names_network() -> None:
     error = StoreError("Scan: ReadTimeoutError")
     error.__cause__ = ReadTimeoutError(endpoint_url="https://aws")
     assert error_text(error).startswith("AWS does not respond. Check the network")
+
+
+def test_text_of_deleted_change_set_names_other_deployment() -> None:
+    error = AwsRefused("DescribeChangeSet", "ChangeSetNotFound", "ChangeSet [arn:…] does not exist")
+    assert error_text(error) == "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
