@@ -62,7 +62,8 @@ def logs(stack: str, task: str, since: int, functions: tuple[str, ...], *, follo
         for line in lines:
             _print(line, as_json=as_json)
         if not lines:
-            click.echo("No log lines. --since 1d prints those of a day.", err=True)
+            hint = " --since 1d prints those of a day." if since < 86_400 else ""
+            click.echo(f"No log lines.{hint}", err=True)
         return
     try:
         for line in groups.follow(stack, chosen, since=start, task=task):
