@@ -328,11 +328,15 @@ def holds_message(task: Task, message: Message) -> bool:
 def repeated_at(message: Message, log: Log) -> int:
     """Return the number of the event that recorded a repeated message; 0 for the message that created the task.
 
-    A stream after this event omits earlier questions: the client would ask its user again. A message that still waits
-    for its turn is not recorded: return the number of the last event.
+    A stream after this event omits earlier questions: the client would ask its user again. If the log begins with a
+    snapshot that holds the message, return the snapshot's number. A message that still waits for its turn is not
+    recorded: return the number of the last event.
     """
-    recorded = (each for each in log.events if each.message and each.message.message_id == message.message_id)
-    return next((each.generation for each in recorded), log.head.generation if message.task_id else 0)
+    for each in log.events:
+        held = [each.message] if each.message else each.event.history if isinstance(each.event, Task) else []
+        if each.generation > 1 and any(one.message_id == message.message_id for one in held):
+            return each.generation
+    return log.head.generation if message.task_id else 0
 
 
 def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate:

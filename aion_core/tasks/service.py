@@ -173,9 +173,9 @@ class MessageAdmission:
         if known is not None:
             # The client has sent this messageId before: return the task of the first copy. That may be another task
             # than the one that requires input now.
-            return self._existing(call, context, known.task_id, at_once=at_once)
+            return self._existing(call, context, known.task_id, at_once=at_once, continues=True)
         if admission.holds_message(task, message):
-            return self._existing(call, context, task.id, at_once=at_once)
+            return self._existing(call, context, task.id, at_once=at_once, continues=True)
         if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
             raise _InputNotRequired
         resume_input.check_resume_input(task, message)
@@ -207,15 +207,17 @@ class MessageAdmission:
                 )
             case ContextInUse():
                 raise _busy()
-        return self._existing(call, context, outcome.task_id, at_once=at_once)
+        return self._existing(call, context, outcome.task_id, at_once=at_once, continues=True)
 
-    def _existing(self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool) -> Admission:
+    def _existing(
+        self, call: CallContext, context: ContextKey, task_id: str, *, at_once: bool, continues: bool = False
+    ) -> Admission:
         """Return the admission to an existing task. Run its turn here if the lease holder is dead."""
         # Run no turn for a call with an Idempotency-Key: its message is stored in the context of the first call, but
         # `context` may have a contextId that the server has generated for this call.
         if at_once and not call.idempotency_key:
             call.background.start(self._worker.handle(WakeUp(context), deadline=call.deadline))
-        return Admission(TaskKey(call.owner, task_id))
+        return Admission(TaskKey(call.owner, task_id), continues=continues)
 
     async def _wake_for(self, call: CallContext, waiting: TurnQueued, *, at_once: bool) -> None:
         """Wake a process to run a queued turn, unless the current lease holder will run it."""
@@ -320,6 +322,7 @@ class TaskService:
         """
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._replies.get(call.agent, ReplyAs.TASK)
+        repeats = admitted.broadcast is None and admitted.task is None
         if reply is not ReplyAs.TASK and not admitted.continues:
             yield []
             if (message := await self._message(call, admitted, reply)) is not None:
@@ -338,7 +341,7 @@ class TaskService:
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
             yield [StreamItem(str(after.generation), admitted.task)]
-        elif admitted.task is None:
+        elif repeats:
             log = await log_of(self._store, admitted.key.task_id, call)
             recorded_at = admission.repeated_at(request.message, log)
             after, first = subscription.beginning(log, call.last_event_id, recorded_at)

@@ -171,8 +171,10 @@ def beginning(log: Log, last_event_id: str, generation: int) -> tuple[Cursor, li
     """
     if (after := resume_cursor(last_event_id, log.head)) is not None:
         return after, [StreamItem("", Resumed(log.head.key.task_id, log.head.context.context_id))]
-    task = lifecycle.fold(log.events[:generation]) if generation else None
-    return Cursor(generation), [StreamItem(str(generation), task)] if task else []
+    if not generation:
+        return Cursor(), []
+    task = lifecycle.fold(each for each in log.events if each.generation <= generation)
+    return Cursor(generation), [StreamItem(str(generation), task)]
 
 
 def merge(

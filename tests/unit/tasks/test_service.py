@@ -16,6 +16,7 @@ from aion_core.ports import (
     InputRequired,
     Interrupted,
     Reply,
+    ReplyAs,
     SystemClock,
     TaskKey,
     TurnRequest,
@@ -407,10 +408,10 @@ async def test_turn_run_by_repeated_message_is_suspended_with_process() -> None:
     assert task.status.state == TaskState.TASK_STATE_COMPLETED, "a worker resumes it from the queue"
 
 
-@pytest.mark.parametrize("names_task", [True, False])
-async def test_stream_of_repeated_answer_omits_question(names_task: bool) -> None:
+@pytest.mark.parametrize(("names_task", "reply"), [(True, ReplyAs.TASK), (False, ReplyAs.TASK), (True, ReplyAs.AUTO)])
+async def test_stream_of_repeated_answer_omits_question(names_task: bool, reply: ReplyAs) -> None:
     """After a lost connection a client sends its answer again: the question would make it ask its user again."""
-    made, call = parts(AskingAgent()), CallContext("owner", "test")
+    made, call = parts(AskingAgent(), reply=reply), CallContext("owner", "test")
     asks = await send_task(made.service, call, request())
     answer = request("yes", message_id="m-2", context_id="c", task_id=asks.id if names_task else "")
     first, again = [
@@ -433,6 +434,13 @@ async def test_stream_of_repeated_message_resumes_after_last_event_id(last: str,
     ]
     assert first == ["1", "2", "3"]
     assert again == following
+
+
+async def test_last_event_id_of_another_stream_skips_no_event() -> None:
+    """Send a new message with an old Last-Event-ID: the agent asks, so the stream has the events of the task."""
+    service = parts(AskingAgent(), reply=ReplyAs.MESSAGE).service
+    stream = service.stream(CallContext("owner", "test", last_event_id="2"), request())
+    assert [item.id async for batch in stream for item in batch if item.id] == ["1", "2", "3"]
 
 
 class AsksThenWaits(AskingAgent):

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.ports import Cursor, Delta, DeltaBatch, Log, Numbered, TaskKey
-from aion_core.protocol.types import Message
+from aion_core.ports import ContextKey, Cursor, Delta, DeltaBatch, Head, Log, Numbered, TaskKey
+from aion_core.protocol.types import Message, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.tasks.admission import repeated_at
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED, state_name
-from aion_core.tasks.subscription import IDLE_SECONDS, merge
+from aion_core.tasks.subscription import IDLE_SECONDS, beginning, merge
 from tests.support.agents.obedient import Obedient
 from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock
@@ -68,6 +69,19 @@ def test_chunks_of_next_lease_holder_replace_older_chunks() -> None:
     items, after, _ = merge([], [batch(2, 1, 2, "too late")], after, shown)
     assert items == []
     assert after == Cursor(2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "first", "history"), [("m", 3, ["m"]), ("4", 4, ["m", "4"]), ("6", 5, ["m", "4", "5"])]
+)
+def test_repeated_message_is_found_in_log_with_snapshot(repeated: str, first: int, history: list[str]) -> None:
+    """Begin the stream at the snapshot of event 3, at a recorded message, or at the end if the message still waits."""
+    head = Head(TaskKey("o", "t"), ContextKey("o", "a", "c"), TaskState.TASK_STATE_WORKING, ManualClock().now(), 5, 1)
+    recorded = [Numbered(each, TaskStatusUpdateEvent(), message=Message(message_id=str(each))) for each in (4, 5)]
+    log = Log(head, (Numbered(3, Task(history=[Message(message_id="m")])), *recorded))
+    after, items = beginning(log, "", repeated_at(Message(message_id=repeated, task_id="t"), log))
+    assert after == Cursor(first)
+    assert [each.message_id for each in getattr(items[0].payload, "history", [])] == history
 
 
 LOG = st.lists(st.lists(st.text(max_size=3), max_size=6), min_size=1, max_size=5)
