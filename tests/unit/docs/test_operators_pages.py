@@ -30,7 +30,7 @@ def test_each_alarm_has_a_complete_section() -> None:
     assert ALARMS
     for alarm in ALARMS:
         said = sections().get(alarm, "")
-        for part in ("**What it means.**", "**What users see.**", "**First look.**", "1. ", "**It is over**"):
+        for part in ("**What it means.**", "**What users see.**", "**First look.**", "1. ", "**The problem is over**"):
             assert part in said, f"The section {alarm} of docs/runbook.md has no {part!r}."
 
 
