@@ -21,7 +21,7 @@ def test_examples_readme_lists_every_example() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_readme_has_sections_and_command_for_each_agent(name: str) -> None:
+def test_readme_of_example_has_sections_and_command_for_its_agents(name: str) -> None:
     text = (EXAMPLES / name / "README.md").read_text()
     sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert sections[:3] == SECTIONS
@@ -34,7 +34,7 @@ def test_readme_has_sections_and_command_for_each_agent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mcp", "react"])
-def test_requirements_of_example_are_locked_versions(name: str) -> None:
+def test_versions_in_example_requirements_equal_those_of_uv_lock(name: str) -> None:
     locked = tomllib.loads((EXAMPLES.parent / "uv.lock").read_text())["package"]
     versions = {f"{package['name']}=={package.get('version')}" for package in locked}
     lines = (EXAMPLES / name / "requirements.txt").read_text().splitlines()

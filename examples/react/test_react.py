@@ -54,7 +54,7 @@ async def test_environment_variable_selects_real_model() -> None:
     assert [each["content"] for each in second["messages"] if each["role"] == "tool"] == ["0.8"]
 
 
-def test_readme_names_packages_of_providers() -> None:
+def test_readme_names_correct_package_for_each_model_provider() -> None:
     rows = [line.split("|")[1:-1] for line in (HERE / "README.md").read_text().splitlines() if "`langchain-" in line]
     assert len(rows) == 3
     for _, package, model, _ in rows:

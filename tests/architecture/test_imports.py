@@ -24,7 +24,7 @@ def test_each_source_file_has_docstring() -> None:
 KNOW_BOTO = ("aion_core/aws", "aion_core/local", "aion_core/smoke", "aion_core/deploy", "infra", "examples/delegation")
 
 
-def test_boto_is_imported_by_its_adapters_only() -> None:
+def test_only_aws_adapters_import_boto3() -> None:
     for path in SOURCES:
         if any(path.is_relative_to(ROOT / folder) for folder in KNOW_BOTO):
             continue
@@ -65,7 +65,7 @@ def test_boto_is_imported_by_its_adapters_only() -> None:
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
-def test_import_of_module_does_not_load_listed_packages(module: str, never: set[str]) -> None:
+def test_imported_module_does_not_load_forbidden_packages(module: str, never: set[str]) -> None:
     """Import the module in a new process; check that this loads none of the packages in `never`."""
     program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
     environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}

@@ -17,6 +17,8 @@ NINE_OF_TEN = {**{f"m{number}": "killed" for number in range(8)}, "m8": "timeout
         ({}, [], ["the tests kill 0.0 % of the mutants, less than 90 %"]),
     ],
 )
-def test_mutation_check_reports_expected_problems(found: dict[str, str], known: list[str], problems: list[str]) -> None:
+def test_mutation_check_reports_low_score_and_unexplained_surviving_mutants(
+    found: dict[str, str], known: list[str], problems: list[str]
+) -> None:
     survivors = [name for name, status in found.items() if status not in mutants.KILLED]
     assert [*mutants.problems(found, survivors, known)] == problems

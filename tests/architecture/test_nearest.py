@@ -43,7 +43,7 @@ def test_make_quick_skips_slow_tests(tree: Path, changed: str) -> None:
     assert nearest([changed], tree) == ([], ["tests/e2e/test_dev.py"])
 
 
-def test_selection_keeps_the_tests_named_after_changed_modules(tree: Path) -> None:
+def test_limited_test_selection_keeps_tests_named_after_changed_modules(tree: Path) -> None:
     below = tree / "tests" / "contract"
     below.mkdir()
     for number in range(2 * MOST):

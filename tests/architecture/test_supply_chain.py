@@ -38,18 +38,18 @@ def test_printed_vulnerability_names_version_with_fix() -> None:
 
 
 @pytest.mark.parametrize("report", ["", "no json", "[]", SKIPPED])
-def test_audit_output_without_report_raises_not_audited(report: str) -> None:
+def test_vulnerability_audit_without_readable_report_raises_not_audited(report: str) -> None:
     with pytest.raises(NotAudited):
         vulnerabilities(report, "ERROR:pip_audit: the service cannot be reached")
 
 
-def test_audit_error_states_reason_of_first_skipped_package() -> None:
+def test_vulnerability_audit_error_says_why_first_package_was_skipped() -> None:
     skipped = [{"name": f"n{n}", "skip_reason": f"n{n} is not there"} for n in range(200)]
     with pytest.raises(NotAudited, match=r"^200 of 201 packages skipped; first reason: n0 is not there$"):
         vulnerabilities(json.dumps({"dependencies": [*skipped, *json.loads(CLEAN)["dependencies"]]}), "")
 
 
-def test_audit_falls_back_to_second_service() -> None:
+def test_vulnerability_audit_asks_osv_if_pypi_gives_no_result() -> None:
     """Ask OSV if PyPI gives no result: a mirror of PyPI may not list vulnerabilities."""
     asked: list[str] = []
 

@@ -31,7 +31,7 @@ def imported(module: str) -> set[str]:
         ("aion_core.ports.table_semantics", {"msgspec"}),
     ],
 )
-def test_table_adapter_imports_only_port_and_database_client(table: str, vendors: set[str]) -> None:
+def test_database_table_module_imports_only_its_port_and_database_client(table: str, vendors: set[str]) -> None:
     """Check the table's imports, and those of the modules that it imports from its own package."""
     package = table.rpartition(".")[0]
     look, seen = [table], set[str]()
@@ -49,7 +49,7 @@ def test_table_adapter_imports_only_port_and_database_client(table: str, vendors
     assert used == vendors
 
 
-def test_adapter_imports_no_task_logic_or_store() -> None:
+def test_storage_adapters_do_not_import_task_logic_or_stores() -> None:
     for package in ADAPTERS:
         for file in sorted((ROOT / "aion_core" / package).rglob("*.py")):
             name = str(file.relative_to(ROOT / "aion_core"))

@@ -25,7 +25,7 @@ def imports(file: Path) -> set[str]:
     return found
 
 
-def test_adk_is_imported_by_its_adapters_only() -> None:
+def test_only_adk_adapters_import_google_adk() -> None:
     """Search the source for imports of ADK: only the files listed in MAY import it."""
     who = {
         str(file.relative_to(ROOT))

@@ -108,7 +108,7 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
     assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
-async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: ManualClock) -> None:
+async def test_adk_tool_result_after_task_cancel_is_not_stored(place: SessionPlace, clock: ManualClock) -> None:
     """A tool returns after the cancel of its task; the next turn's model does not receive the tool's result."""
     context = new_owner()
     running, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -147,7 +147,7 @@ async def test_late_adk_session_write_is_refused(place: SessionPlace, clock: Man
     ]
 
 
-async def test_tool_that_kills_each_worker_exhausts_tries(clock: ManualClock) -> None:
+async def test_task_fails_if_tool_call_repeatedly_kills_its_process(clock: ManualClock) -> None:
     """Let each process die in the same tool call: repeating the call is no progress, so the tries run out."""
     place, reached, runs = memory_sessions(clock), asyncio.Event(), 0
 

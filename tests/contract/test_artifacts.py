@@ -89,7 +89,9 @@ async def test_missing_artifact_loads_as_none(artifacts: BlobArtifacts, of: dict
     await artifacts.delete_artifact(**of, filename="b")
 
 
-async def test_users_artifacts_are_visible_in_all_their_sessions(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_user_scoped_artifact_is_visible_in_every_session_of_user(
+    artifacts: BlobArtifacts, of: dict[str, Any]
+) -> None:
     here = a_file(b"here")
     await artifacts.save_artifact(**of, filename="user:a/b", artifact=here)
     await artifacts.save_artifact(**of, filename="a/b", artifact=a_file(b"session"))
@@ -114,7 +116,7 @@ async def test_artifact_may_have_any_file_name(artifacts: BlobArtifacts, of: dic
     assert await artifacts.load_artifact(**of, filename=name) == a_file(name.encode())
 
 
-async def test_artifacts_of_session_named_user_stay_session_scoped(
+async def test_artifact_of_session_with_id_user_is_not_user_scoped(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     """In ADK's own services the path `user/` holds a user's artifacts, so the session id `user` is ambiguous there."""
@@ -155,7 +157,7 @@ async def test_each_artifact_version_has_metadata(
     assert await artifacts.get_artifact_version(**of, filename="a", version=0) == one
 
 
-async def test_artifact_reference_works_within_user_and_session_only(
+async def test_reference_to_artifact_of_another_user_or_session_is_refused(
     artifacts: BlobArtifacts, of: dict[str, Any]
 ) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file(b"v0"))
@@ -183,7 +185,7 @@ def refers(uri: str) -> types.Part:
     return types.Part(file_data=types.FileData(file_uri=uri))
 
 
-async def test_artifact_removed_by_rewind_is_missing(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
+async def test_artifact_removed_by_adk_rewind_loads_as_none(artifacts: BlobArtifacts, of: dict[str, Any]) -> None:
     await artifacts.save_artifact(**of, filename="a", artifact=a_file())
     gone = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
     await artifacts.save_artifact(**of, filename="a", artifact=gone)

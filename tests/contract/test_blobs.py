@@ -72,7 +72,7 @@ async def test_delete_of_missing_blob_is_no_error(blobs: Blobs, name: str) -> No
     assert await blobs.get(f"{name}-2") == b"stays"
 
 
-async def test_second_put_new_keeps_first_blob_and_metadata(blobs: Blobs, name: str) -> None:
+async def test_put_new_of_existing_name_keeps_blob_and_metadata(blobs: Blobs, name: str) -> None:
     assert await blobs.metadata(name) is None
     assert await blobs.put_new(name, b"first", {"about": "one"}, media_type="text/plain")
     assert not await blobs.put_new(name, b"second", {"about": "two"})
@@ -85,7 +85,7 @@ async def test_put_new_does_not_replace_existing_blob(blobs: Blobs, name: str) -
     assert (await blobs.get(name), await blobs.metadata(name)) == (b"first", {})
 
 
-async def test_put_new_may_reuse_deleted_blobs_name(blobs: Blobs, name: str) -> None:
+async def test_put_new_stores_blob_under_name_of_deleted_blob(blobs: Blobs, name: str) -> None:
     await blobs.put_new(name, b"first", {})
     await blobs.delete(name)
     assert await blobs.put_new(name, b"second", {})

@@ -77,14 +77,14 @@ async def test_cancel_of_queued_task_lets_other_queued_task_begin(chat: StoreCon
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_only_queued_task_empties_context(chat: StoreConversation) -> None:
+async def test_cancel_of_only_queued_task_leaves_no_turn_in_context(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     assert not (await chat.cancels("t-m-1")).waiting
     assert await chat.store.begin(chat.context, holder="holder-2") is None
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_interrupted_task_frees_context(chat: StoreConversation) -> None:
+async def test_cancel_of_interrupted_task_lets_queued_turn_begin(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.ends(turn, INPUT_REQUIRED)
@@ -94,7 +94,7 @@ async def test_cancel_of_interrupted_task_frees_context(chat: StoreConversation)
     await chat.comes_to_rest()
 
 
-async def test_cancel_of_queued_task_keeps_earlier_tasks_interrupt(chat: StoreConversation) -> None:
+async def test_cancel_of_queued_task_leaves_another_task_waiting_for_input(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.waits("m-3")
@@ -140,7 +140,7 @@ async def test_cancel_of_suspended_task_lets_queued_turn_begin(chat: StoreConver
     assert (await chat.begins()).lease.turn.id == "turn-m-2"
 
 
-async def test_cancel_with_outdated_head_is_refused(chat: StoreConversation) -> None:
+async def test_cancel_is_refused_if_task_changed_since_it_was_read(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head))
     with pytest.raises(LeaseLost):
@@ -154,7 +154,7 @@ async def test_cancel_with_outdated_head_is_refused(chat: StoreConversation) -> 
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
-async def test_cancel_of_task_read_before_turn_end_is_refused(chat: StoreConversation, state: TaskState) -> None:
+async def test_cancel_is_refused_if_turn_ended_since_task_was_read(chat: StoreConversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))
     with pytest.raises(LeaseLost):

@@ -143,14 +143,14 @@ class Blocking(BaseCheckpointSaver[Any]):
 # ── Writes of a LangGraph task ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_last_checkpoint_write_to_special_channel_wins(savers: Savers, config: Any) -> None:
+async def test_last_write_to_langgraph_resume_channel_wins(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [(RESUME, ["a"]), ("x", 1), (RESUME, ["a", "b"])], "task-1")
     assert await pending(saver, config) == [("task-1", RESUME, ["a", "b"]), ("task-1", "x", 1)]
 
 
-async def test_repeated_checkpoint_write_replaces_only_special_channels(savers: Savers, config: Any) -> None:
+async def test_repeated_checkpoint_write_replaces_error_but_not_state_channel(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", "first"), (ERROR, "first")], "task-1")
@@ -162,7 +162,7 @@ async def test_repeated_checkpoint_write_replaces_only_special_channels(savers: 
     ]
 
 
-async def test_writes_are_sorted_by_task_path(savers: Savers, config: Any) -> None:
+async def test_pending_checkpoint_writes_are_sorted_by_langgraph_task_path(savers: Savers, config: Any) -> None:
     saver = savers.saver()
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", 3)], "task-1", "~__pregel_pull, b")
@@ -185,7 +185,7 @@ async def test_many_checkpoint_writes_are_sent_in_one_request(table: DynamoDBSav
         assert expression.count("if_not_exists") + expression.count("=") < 300
 
 
-async def test_writes_without_checkpoint_are_ignored(table: DynamoDBSavers, config: Any) -> None:
+async def test_pending_writes_of_checkpoint_never_stored_are_ignored(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     older = await put(saver, config, x=1)
     never_stored: RunnableConfig = {
@@ -226,7 +226,7 @@ async def test_former_lease_holder_cannot_write_checkpoints_after_takeover(
     assert (after.config, after.values, after.tasks) == (ended.config, {"trail": ["a", "b", "c"]}, ())
 
 
-async def test_takeover_after_checkpoint_resets_tries(
+async def test_attempts_of_turn_are_counted_anew_after_checkpointed_step(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     """Count only the checkpoint after a step as progress, not the input's checkpoint or a parallel node's writes."""
@@ -241,7 +241,7 @@ async def test_takeover_after_checkpoint_resets_tries(
     assert counted == [(2, 0), (2, 1), (2, 2), (3, 2)]
 
 
-async def test_stale_fencing_number_refuses_checkpoint_writes(
+async def test_checkpoint_write_with_outdated_fencing_token_is_refused(
     savers: Savers, clock: ManualClock, config: Any, begun: TurnStarted
 ) -> None:
     stale = savers.saver(fence=fence_of(begun))
@@ -310,7 +310,7 @@ async def test_parallel_branches_write_checkpoints_without_conflict(
         ("ValidationError", StoreError),
     ],
 )
-async def test_dynamodb_refusal_of_checkpoint_raises_matching_error(
+async def test_dynamodb_cancellation_reason_of_checkpoint_write_decides_raised_error(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,
@@ -360,7 +360,7 @@ class Answers:
 # ── Log before checkpoint ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_emissions_are_recorded_before_checkpoints(savers: Savers, config: Any) -> None:
+async def test_events_emitted_by_graph_are_recorded_before_its_checkpoint(savers: Savers, config: Any) -> None:
     reader = savers.saver()
     seen: list[Any] = []
 
@@ -377,7 +377,7 @@ async def test_emissions_are_recorded_before_checkpoints(savers: Savers, config:
     assert [found.checkpoint["id"] for found in seen[1:]] == [stored["configurable"]["checkpoint_id"]] * 3
 
 
-async def test_failed_emission_record_prevents_checkpoint_write(savers: Savers, config: Any) -> None:
+async def test_checkpoint_is_not_written_if_recording_emitted_events_fails(savers: Savers, config: Any) -> None:
     async def before_put() -> None:
         raise LeaseLost("Another holder runs this context now.")
 
@@ -392,7 +392,7 @@ async def test_failed_emission_record_prevents_checkpoint_write(savers: Savers, 
     assert await pending(reader, config) == []
 
 
-async def test_parallel_branches_record_emissions_in_sequence(savers: Savers, config: Any) -> None:
+async def test_parallel_branches_record_emitted_events_one_after_another(savers: Savers, config: Any) -> None:
     under_way: list[int] = []
 
     async def before_put() -> None:
@@ -407,7 +407,7 @@ async def test_parallel_branches_record_emissions_in_sequence(savers: Savers, co
     assert len(await pending(saver, config)) == 5
 
 
-async def test_subgraph_called_by_node_records_emissions_before_checkpoint(savers: Savers, config: Any) -> None:
+async def test_subgraph_called_by_node_records_events_before_its_checkpoint(savers: Savers, config: Any) -> None:
     emitted: list[str] = []
     recorded: list[str] = []
 
@@ -426,7 +426,7 @@ async def test_subgraph_called_by_node_records_emissions_before_checkpoint(saver
     assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["inner", "recorded ['inner']"]}
 
 
-async def test_blocking_subgraph_call_on_event_loop_raises(savers: Savers, config: Any) -> None:
+async def test_blocking_subgraph_call_in_event_loop_thread_raises_error(savers: Savers, config: Any) -> None:
     async def before_put() -> None: ...
 
     inner = chain(a=leaves("a")).compile(checkpointer=True)
@@ -442,7 +442,7 @@ async def test_blocking_subgraph_call_on_event_loop_raises(savers: Savers, confi
 # ── Graphs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_synchronous_graph_stores_checkpoints_in_any_thread(savers: Savers, config: Any) -> None:
+async def test_graph_invoked_synchronously_stores_checkpoints_from_any_thread(savers: Savers, config: Any) -> None:
     graph = chain(a=leaves("a"), b=leaves("b")).compile(savers.saver())
     assert graph.invoke({"trail": []}, config) == {"trail": ["a", "b"]}  # called in the event loop's thread
     again: Any = {**config, "metadata": {"run_id": "turn-2"}}
@@ -551,7 +551,7 @@ async def test_large_checkpoint_payload_is_stored_in_s3(table: DynamoDBSavers, c
     assert [len(json.dumps(item)) < 1500 for item in found["Items"]] == [True, True]
 
 
-async def test_missing_checkpoint_payload_raises_store_corrupt(
+async def test_missing_s3_object_of_checkpoint_raises_store_corrupt(
     table: DynamoDBSavers, stack: Stack, config: Any
 ) -> None:
     saver = table.saver()
@@ -655,7 +655,7 @@ def nested() -> StateGraph[Any, Any, Any, Any]:
     ],
     ids=["1 node", "2 nodes", "6 in a row", "5 branches and join", "a subgraph"],
 )
-async def test_checkpointing_turn_costs_limited_requests(
+async def test_turn_with_checkpoints_makes_limited_number_of_dynamodb_requests(
     table: DynamoDBSavers,
     clock: ManualClock,
     config: Any,

@@ -39,7 +39,7 @@ CANCELED = "TransactionCanceledException"
         (400, CANCELED, ("None", "ItemCollectionSizeLimitExceeded"), StoreError),
     ],
 )
-async def test_aws_status_and_code_decide_raised_error(
+async def test_aws_response_status_and_error_code_decide_raised_exception(
     status: int, code: str, reasons: tuple[str, ...], error: type[Exception]
 ) -> None:
     client = client_of("dynamodb", "http://127.0.0.1:9")

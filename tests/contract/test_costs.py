@@ -58,7 +58,9 @@ def request(**message: Any) -> SendMessageRequest:
         pytest.param(60, 75, id="60 chunks a second", marks=pytest.mark.deep),
     ],
 )
-async def test_streaming_thousand_chunks_costs_limited_requests(stack: Stack, a_second: float, at_most: float) -> None:
+async def test_streaming_thousand_chunks_makes_few_dynamodb_requests(
+    stack: Stack, a_second: float, at_most: float
+) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1000, a_second), counted.store).service
     call = CallContext(new_owner(), "test")
@@ -93,7 +95,7 @@ async def test_streaming_hundred_chunks_costs_twelve_requests(stack: Stack) -> N
 
 
 @pytest.mark.parametrize(("context_id", "at_most"), [("", 2), ("given", 3)])
-async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: str, at_most: int) -> None:
+async def test_blocking_send_makes_at_most_three_dynamodb_requests(stack: Stack, context_id: str, at_most: int) -> None:
     counted = CountedStore(stack)
     service = parts(talking(1), counted.store).service
     begun = time.monotonic()
@@ -106,7 +108,7 @@ async def test_blocking_send_costs_expected_requests(stack: Stack, context_id: s
     assert sum(counted.requests.values()) - deltas <= at_most + checks
 
 
-async def test_wake_up_message_without_work_costs_two_requests(stack: Stack) -> None:
+async def test_worker_without_turn_to_run_makes_at_most_two_requests(stack: Stack) -> None:
     """Wake a worker for a context that is unknown, idle or interrupted, or whose turn already runs."""
     counted = CountedStore(stack)
     made = parts(talking(1), counted.store)

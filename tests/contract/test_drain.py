@@ -66,7 +66,9 @@ HANDOFFS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
-async def test_turn_drained_after_every_step_has_same_result(graph: str, savers: Savers, clock: ManualClock) -> None:
+async def test_result_is_unchanged_if_turn_is_suspended_after_each_step(
+    graph: str, savers: Savers, clock: ManualClock
+) -> None:
     """Expect that every node runs once, every message is emitted once, and the answer is that of an undrained turn."""
     undrained, draining = Work(), Work(drains=True)
     right, none = await held(graph, savers, clock, undrained)
@@ -111,7 +113,7 @@ async def test_graph_state_contains_client_message_once(clock: ManualClock) -> N
 
 
 @pytest.mark.parametrize("name", ["four_nodes", "streaming", "streaming_within", "with_outbox"])
-async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualClock) -> None:
+async def test_graph_with_own_checkpointer_can_be_suspended_between_steps(name: str, clock: ManualClock) -> None:
     savers, own = memory_savers(clock), InMemorySaver()
     right, _ = await held(name, savers, clock, Work())
     conversation, handoffs = DrivenConversation.of(await begin(savers.tasks, clock)), 0
@@ -125,7 +127,7 @@ async def test_graph_with_own_checkpointer_is_drained(name: str, clock: ManualCl
     assert conversation.told == right.told
 
 
-async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> None:
+async def test_graph_without_checkpointer_is_not_suspended(clock: ManualClock) -> None:
     work = Work(drains=True)
     conversation = DrivenConversation.of(await begin(memory_savers(clock).tasks, clock))
 
@@ -145,7 +147,7 @@ async def test_graph_without_checkpointer_is_not_drained(clock: ManualClock) -> 
     assert work.drain.is_set()
 
 
-async def test_turn_drained_before_start_runs_no_node(clock: ManualClock) -> None:
+async def test_turn_suspended_before_its_start_runs_no_graph_node(clock: ManualClock) -> None:
     savers, work = memory_savers(clock), Work()
     conversation = DrivenConversation.of(await begin(savers.tasks, clock))
     work.drain.set()

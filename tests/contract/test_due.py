@@ -185,7 +185,9 @@ def name(steps: Steps) -> str:
 
 
 @pytest.mark.parametrize("steps", PROMISED, ids=name)
-async def test_context_timer_expires_if_nothing_happens_for_lease_time(chat: StoreConversation, steps: Steps) -> None:
+async def test_timer_of_context_expires_after_lease_time_without_activity(
+    chat: StoreConversation, steps: Steps
+) -> None:
     await steps(chat)
     assert not await chat.is_expired(), "the wake-up message of the context was sent, or its holder lives"
     chat.clock.move(LEASE_SECONDS + 1)
@@ -217,7 +219,7 @@ async def test_lease_renewal_postpones_timer_of_context(chat: StoreConversation)
     assert await chat.is_expired()
 
 
-async def test_new_queued_turn_keeps_running_turns_timer_unchanged(chat: StoreConversation) -> None:
+async def test_queueing_of_turn_does_not_change_timer_of_running_turn(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2", holder="holder-2")
@@ -226,7 +228,7 @@ async def test_new_queued_turn_keeps_running_turns_timer_unchanged(chat: StoreCo
     assert await chat.is_expired()
 
 
-async def test_second_queued_turn_does_not_move_context_timer(chat: StoreConversation) -> None:
+async def test_second_queued_turn_does_not_postpone_timer_of_context(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS - 1)
     await chat.waits("m-2")
@@ -234,7 +236,7 @@ async def test_second_queued_turn_does_not_move_context_timer(chat: StoreConvers
     assert await chat.is_expired()
 
 
-async def test_only_one_of_concurrent_timer_claims_succeeds(chat: StoreConversation) -> None:
+async def test_expired_timer_is_claimed_by_only_one_concurrent_sweep(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -248,7 +250,7 @@ async def test_only_one_of_concurrent_timer_claims_succeeds(chat: StoreConversat
     await chat.comes_to_rest()
 
 
-async def test_timer_claim_is_refused_after_context_changed(chat: StoreConversation) -> None:
+async def test_sweep_cannot_claim_timer_of_context_changed_meanwhile(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
@@ -259,7 +261,7 @@ async def test_timer_claim_is_refused_after_context_changed(chat: StoreConversat
     assert not await chat.store.claim(found), "and has ended"
 
 
-async def test_timers_are_sorted_and_limited(chat: StoreConversation) -> None:
+async def test_expired_timers_are_listed_oldest_first_up_to_limit(chat: StoreConversation) -> None:
     others = [of(chat, context_id=f"c-{number}") for number in range(12)]
     for other in others:
         await other.waits("m-1")
@@ -300,7 +302,7 @@ async def test_expired_context_is_removed_from_timer_index(chat: StoreConversati
     assert not await chat.is_expired()
 
 
-async def test_sweep_does_not_claim_expired_context_reused_meanwhile(stack: Stack, clock: ManualClock) -> None:
+async def test_sweep_does_not_claim_expired_context_recreated_by_message(stack: Stack, clock: ManualClock) -> None:
     """A message recreates the expired context between the sweep's read and its write: the claim is refused."""
     chat = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock)
     there = StoreConversation(store_of(table_of(stack, clock), stack, clock), clock, chat.context)
@@ -327,7 +329,7 @@ class UnreadableShards(table.TableFaults):
             raise StoreError("ValidationException")
 
 
-async def test_sweep_continues_with_other_shards_after_read_error(
+async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sweep wakes the contexts and push notifications of other shards, and logs the shard's error once."""

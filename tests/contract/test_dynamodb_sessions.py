@@ -45,7 +45,7 @@ async def a_fence(place: DynamoDBSessionPlace, clock: ManualClock) -> Fence:
 
 
 @pytest.mark.parametrize("fenced", [True, False], ids=["in a turn", "outside"])
-async def test_session_event_with_lost_response_is_stored_once(
+async def test_session_event_is_stored_once_if_dynamodb_response_is_lost(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any], fenced: bool
 ) -> None:
     service = place.service(fence=await a_fence(place, clock) if fenced else None)
@@ -61,9 +61,7 @@ async def test_session_event_with_lost_response_is_stored_once(
     assert found.state == {"x": 2, "user:y": 1}
 
 
-async def test_session_append_repeated_after_error_stores_event_once(
-    place: DynamoDBSessionPlace, of: dict[str, Any]
-) -> None:
+async def test_event_appended_again_after_error_is_stored_once(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
     service = place.service()
     session = await service.create_session(**of)
     event = said("one", state={"x": 1})
@@ -80,7 +78,9 @@ async def test_session_append_repeated_after_error_stores_event_once(
     assert found.state == {"x": 1, "y": 1}
 
 
-async def test_stale_session_append_is_not_mistaken_for_retry(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_append_to_outdated_session_object_is_not_mistaken_for_retry(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     mine = await place.service().create_session(**of)
     theirs = await place.service().get_session(**of)
     assert theirs is not None
@@ -104,7 +104,7 @@ async def test_session_with_missing_event_raises_store_corrupt(place: DynamoDBSe
 
 
 @pytest.mark.parametrize("missing", ["EVENT#0000000002", "STATE"])
-async def test_partially_visible_session_append_is_read_again(
+async def test_session_is_read_again_if_query_returns_partial_transaction(
     place: DynamoDBSessionPlace, of: dict[str, Any], missing: str
 ) -> None:
     """A DynamoDB query may return only some items of a transaction, so the service repeats the query."""
@@ -161,7 +161,9 @@ def thread_of(session: Session) -> str:
 TOKEN = "ya29.a-users-access-token"
 
 
-async def test_access_token_is_encrypted_everywhere(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_access_token_is_encrypted_in_all_stored_session_data(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     """Store small and large tokens in a credential response, in each scope of the state, and in a tool result."""
     credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token=TOKEN))
     noise = random.Random(1).randbytes(40_000).hex()
@@ -211,7 +213,9 @@ async def test_session_content_moved_to_other_item_raises_store_corrupt(
         await place.service().get_session(app_name=theirs.app_name, user_id=theirs.user_id, session_id=theirs.id)
 
 
-async def test_replaced_user_or_app_state_deletes_its_old_blob(place: DynamoDBSessionPlace, of: dict[str, Any]) -> None:
+async def test_replacing_large_user_state_deletes_its_old_s3_object(
+    place: DynamoDBSessionPlace, of: dict[str, Any]
+) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
     folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
@@ -276,7 +280,7 @@ async def test_regularly_used_session_loses_no_event(
             assert int(head["expires"]["N"]) <= at + 1.5 * RETENTION.total_seconds()
 
 
-async def test_consecutive_session_appends_renew_ttl_once(
+async def test_consecutive_appends_renew_ttl_of_session_only_once(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     fence = await a_fence(place, clock)
@@ -313,7 +317,7 @@ async def test_session_deleted_during_ttl_renewal_stays_deleted(
     assert rows_of(place, session) == []
 
 
-async def test_session_read_outside_turn_renews_no_ttl(
+async def test_read_of_session_outside_turn_does_not_renew_ttl(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     session = await place.service(retention=RETENTION).create_session(**of, state={"x": 1})
@@ -323,7 +327,7 @@ async def test_session_read_outside_turn_renews_no_ttl(
     assert rows_of(place, session) == before
 
 
-async def test_next_lease_holder_reads_last_session_write(
+async def test_next_lease_holder_reads_last_session_event(
     place: DynamoDBSessionPlace, clock: ManualClock, of: dict[str, Any]
 ) -> None:
     begun = await begin(place.tasks, clock)

@@ -293,7 +293,7 @@ async def takes_over(chat: StoreConversation) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", DEEDS)
-async def test_store_write_with_lost_response_is_made_once(
+async def test_store_write_takes_effect_once_if_response_is_lost(
     chat: StoreConversation, faults: Faults, name: str, times: int
 ) -> None:
     deed = DEEDS[name]
@@ -304,7 +304,7 @@ async def test_store_write_with_lost_response_is_made_once(
 
 
 @pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
-async def test_repeated_store_call_finds_write_with_lost_response(
+async def test_repeated_call_recognises_write_whose_response_was_lost(
     chat: StoreConversation, faults: Faults, name: str
 ) -> None:
     deed = DEEDS[name]
@@ -319,7 +319,7 @@ async def test_repeated_store_call_finds_write_with_lost_response(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEEDS)
-async def test_short_throttling_is_retried(chat: StoreConversation, faults: Faults, name: str) -> None:
+async def test_store_call_is_retried_after_short_throttling(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
     faults.refuse(deed.operation, code="ThrottlingException", times=2)
@@ -369,7 +369,7 @@ async def test_permanent_aws_error_raises_store_error(chat: StoreConversation, f
     assert not isinstance(raised.value, StoreUnavailable)
 
 
-async def test_timer_claim_with_lost_response_cannot_be_repeated(chat: StoreConversation, faults: Faults) -> None:
+async def test_timer_claim_fails_on_retry_if_first_response_was_lost(chat: StoreConversation, faults: Faults) -> None:
     await chat.waits("m-1")
     chat.clock.move(LEASE_SECONDS + 1)
     expired_timers = ExpiredTimer(chat.context, chat.clock.now())
@@ -390,7 +390,9 @@ async def test_throttled_timer_claim_raises_store_unavailable(chat: StoreConvers
     assert await chat.store.claim(expired_timers)
 
 
-async def test_lease_renewal_retries_conflict_but_not_throttling(chat: StoreConversation, faults: Faults) -> None:
+async def test_lease_renewal_is_retried_after_conflict_but_not_after_throttling(
+    chat: StoreConversation, faults: Faults
+) -> None:
     turn = await chat.starts("m-1")
     faults.refuse(UPDATE, code="TransactionConflictException", times=1)
     assert chat.store.renew(turn.lease)
@@ -433,7 +435,7 @@ async def test_same_message_in_two_processes_creates_one_task(
     await chat.comes_to_rest()
 
 
-async def test_suspension_of_turn_taken_over_meanwhile_is_refused(
+async def test_worker_cannot_suspend_turn_that_another_has_taken_over(
     chat: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await chat.starts("m-1")
@@ -445,7 +447,7 @@ async def test_suspension_of_turn_taken_over_meanwhile_is_refused(
     await chat.comes_to_rest()
 
 
-async def test_finish_skips_queued_turn_canceled_meanwhile(
+async def test_end_of_turn_skips_queued_turn_canceled_meanwhile(
     chat: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await chat.starts("m-1")
@@ -461,7 +463,7 @@ async def test_finish_skips_queued_turn_canceled_meanwhile(
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_missing_event_payload_raises_store_corrupt(chat: StoreConversation, stack: Stack) -> None:
+async def test_missing_s3_object_of_event_raises_store_corrupt(chat: StoreConversation, stack: Stack) -> None:
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")

@@ -11,7 +11,7 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_of_only_turn_frees_context(chat: StoreConversation, run_next: bool) -> None:
+async def test_context_is_free_after_its_only_turn_has_finished(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
     ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
@@ -24,7 +24,7 @@ async def test_finish_of_only_turn_frees_context(chat: StoreConversation, run_ne
     await chat.starts("m-2")
 
 
-async def test_finished_turn_leaves_next_turn_queued_by_default(chat: StoreConversation) -> None:
+async def test_end_of_turn_leaves_next_turn_queued_by_default(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     ended = await chat.ends(turn)
@@ -34,7 +34,7 @@ async def test_finished_turn_leaves_next_turn_queued_by_default(chat: StoreConve
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
 
 
-async def test_finish_of_turn_may_begin_next_turn(chat: StoreConversation) -> None:
+async def test_end_of_turn_begins_next_turn_on_request(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1", holder="holder-1")
     for message_id in ("m-2", "m-3"):
         await chat.waits(message_id)
@@ -109,7 +109,7 @@ async def test_task_snapshot_of_finished_turn_excludes_queued_message(chat: Stor
 
 @pytest.mark.parametrize("run_next", [False, True])
 @pytest.mark.parametrize("other_waits", [False, True])
-async def test_turn_without_queued_message_cannot_finish_as_working(
+async def test_turn_cannot_end_in_state_working_without_queued_message(
     chat: StoreConversation, run_next: bool, other_waits: bool
 ) -> None:
     turn = await chat.starts("m-1")
@@ -123,7 +123,7 @@ async def test_turn_without_queued_message_cannot_finish_as_working(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_queued_turn_does_not_begin_during_interrupt(chat: StoreConversation, run_next: bool) -> None:
+async def test_queued_turn_does_not_begin_while_task_requires_input(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-1", "m-3")
@@ -172,7 +172,7 @@ async def test_turn_with_lost_lease_cannot_finish(chat: StoreConversation, other
 # ── A turn is suspended ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_suspension_with_progress_resets_tries(chat: StoreConversation) -> None:
+async def test_suspension_after_progress_restarts_count_of_attempts(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     chat.clock.move(31)
@@ -185,7 +185,7 @@ async def test_suspension_with_progress_resets_tries(chat: StoreConversation) ->
     assert (await chat.ends(turn)).waiting
 
 
-async def test_suspension_without_progress_increments_tries(chat: StoreConversation) -> None:
+async def test_suspension_without_progress_increments_number_of_attempts(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.pause(turn.lease, made_progress=False)
     again = await chat.begins("holder-2")

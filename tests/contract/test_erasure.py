@@ -160,7 +160,7 @@ async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Del
     assert "No data of this owner." in again.stderr
 
 
-async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, delete: Delete, both: Both) -> None:
+async def test_deletion_of_tenants_data_keeps_data_outside_tenant(stack: Stack, delete: Delete, both: Both) -> None:
     principal, tenant = both[0].owners
     done = await delete("--owner", tenant, "--yes")
     assert done.exit_code == 0, (done.output, done.exception)
@@ -171,7 +171,7 @@ async def test_delete_of_tenants_data_keeps_principals_own_data(stack: Stack, de
     assert f"tasks/{principal}/" in left[1]
 
 
-async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, both: Both) -> None:
+async def test_next_run_completes_killed_deletion_of_owners_data(stack: Stack, erasure: Making, both: Both) -> None:
     """Kill the deletion at any request: the next one finds the rest, because it needs the items deleted last."""
     alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
@@ -199,7 +199,9 @@ async def test_killed_owner_deletion_is_resumed(stack: Stack, erasure: Making, b
     assert of_person(alice, bucket_versions(stack)) == []
 
 
-async def test_deletion_of_owner_covers_late_workers_writes(stack: Stack, erasure: Making, clock: ManualClock) -> None:
+async def test_owners_deletion_includes_data_written_by_late_worker(
+    stack: Stack, erasure: Making, clock: ManualClock
+) -> None:
     """The table refuses a late worker's writes; the next deletion finds the object that it put into the bucket."""
     savers = DynamoDBSavers(stack, clock)
     chat = StoreConversation(savers.tasks, clock)
@@ -238,7 +240,7 @@ async def test_deletion_of_owner_covers_late_workers_writes(stack: Stack, erasur
     assert owner not in repr(bucket_versions(stack))
 
 
-async def test_leftovers_of_expired_tasks_are_deleted(stack: Stack, erasure: Making, both: Both) -> None:
+async def test_deletion_includes_remaining_items_of_expired_tasks(stack: Stack, erasure: Making, both: Both) -> None:
     """TTL may delete the items with the owner's id first; the task's remaining items do not contain this id."""
     alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
@@ -294,7 +296,7 @@ async def test_unprocessed_items_of_delete_batch_are_retried(stack: Stack, erasu
     assert chat.context.owner not in repr(table_items(stack))
 
 
-async def test_unknown_table_partition_is_reported(stack: Stack, delete: Delete) -> None:
+async def test_deletion_fails_if_table_contains_unknown_items(stack: Stack, delete: Delete) -> None:
     """A newer version may have written unknown items for the owner, so the command fails and deletes nothing."""
     client, table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
     key = {"pk": {"S": "NOVEL#1"}, "sk": {"S": "HEAD"}}

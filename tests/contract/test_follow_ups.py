@@ -16,7 +16,7 @@ from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, Store
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_answer_to_interrupt_is_recorded_and_acquires_lease(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_answer_to_interrupt_is_recorded_and_starts_turn(chat: StoreConversation, when_busy: WhenBusy) -> None:
     head = await chat.asks("m-1")
     follow_up = await chat.more(head, "m-2")
     turn = await chat.store.follow_up(follow_up, holder="holder-2", when_busy=when_busy)
@@ -32,7 +32,7 @@ async def test_answer_to_interrupt_is_recorded_and_acquires_lease(chat: StoreCon
     await chat.starts("m-3")
 
 
-async def test_answer_without_lease_holder_is_first_in_queue(chat: StoreConversation) -> None:
+async def test_answer_that_starts_no_turn_is_queued_first(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -64,7 +64,7 @@ async def test_queued_turns_wait_for_answer_to_interrupt(chat: StoreConversation
     assert (await chat.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_answer_is_accepted_with_full_queue(chat: StoreConversation) -> None:
+async def test_answer_to_interrupt_is_accepted_although_queue_is_full(chat: StoreConversation) -> None:
     turn = await chat.starts("m-0")
     for number in range(MAX_WAITING):
         await chat.waits(f"m-{number + 1}")
@@ -141,7 +141,7 @@ async def test_large_answer_to_interrupt_is_stored_whole(chat: StoreConversation
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_queued_message_is_recorded_once(chat: StoreConversation, holder: str | None) -> None:
+async def test_queued_message_is_recorded_when_its_turn_begins(chat: StoreConversation, holder: str | None) -> None:
     turn = await chat.starts("m-1")
     follow_up = await chat.more(turn.head, "m-2", "large " * 10_000)
     waiting = await chat.store.follow_up(follow_up, holder=holder)
@@ -169,7 +169,7 @@ async def test_queued_message_is_recorded_once(chat: StoreConversation, holder: 
     assert await chat.said("t-m-1") == ["m-1", "m-2"]
 
 
-async def test_message_to_queued_task_gets_own_turn(chat: StoreConversation) -> None:
+async def test_second_message_to_queued_task_gets_separate_turn(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     await chat.queues("t-m-2", "m-3")
@@ -200,7 +200,7 @@ async def test_queued_task_accepts_several_messages(chat: StoreConversation) -> 
     assert await chat.said("t-m-1") == ["m-1", "m-2", "m-3"]
 
 
-async def test_message_with_outdated_head_is_queued(
+async def test_message_is_queued_even_if_task_has_new_event(
     chat: StoreConversation,
 ) -> None:
     turn = await chat.starts("m-1")
@@ -212,7 +212,7 @@ async def test_message_with_outdated_head_is_queued(
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_message_to_task_read_before_turn_end_is_refused(
+async def test_message_is_refused_if_turn_ended_since_task_was_read(
     chat: StoreConversation, state: TaskState, when_busy: WhenBusy, holder: str | None
 ) -> None:
     turn = await chat.starts("m-1")
@@ -245,7 +245,9 @@ async def test_rejected_message_stores_nothing(chat: StoreConversation, state: s
 
 
 @pytest.mark.parametrize("when_busy", WhenBusy)
-async def test_known_message_to_running_task_is_duplicate(chat: StoreConversation, when_busy: WhenBusy) -> None:
+async def test_repeated_message_to_running_task_is_recognised_as_duplicate(
+    chat: StoreConversation, when_busy: WhenBusy
+) -> None:
     turn = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     repeats: list[tuple[str, dict[str, Any]]] = [("m-2", {}), ("m-1", {"text": "hi"})]
@@ -277,7 +279,7 @@ async def test_message_to_full_queue_is_refused(chat: StoreConversation) -> None
     assert outcome == Duplicate("t-m-1")
 
 
-async def test_message_behind_interrupted_task_waits_for_answer(chat: StoreConversation) -> None:
+async def test_queued_message_waits_until_interrupted_task_is_answered(chat: StoreConversation) -> None:
     first = await chat.starts("m-1")
     await chat.waits("m-2")
     head = (await chat.ends(first, INPUT_REQUIRED)).head
@@ -327,7 +329,7 @@ async def test_interrupting_message_replaces_running_turn(chat: StoreConversatio
     await chat.comes_to_rest()
 
 
-async def test_interrupting_message_without_lease_holder_is_queued_first(
+async def test_interrupting_message_that_starts_no_turn_is_queued_first(
     chat: StoreConversation,
 ) -> None:
     old = await chat.starts("m-1")
@@ -346,7 +348,7 @@ async def test_interrupting_message_without_lease_holder_is_queued_first(
     assert await chat.said("t-m-1") == ["m-1", "m-3"]
 
 
-async def test_interrupting_message_does_not_stop_other_tasks_turn(chat: StoreConversation) -> None:
+async def test_interrupting_message_does_not_stop_turn_of_another_task(chat: StoreConversation) -> None:
     running = await chat.starts("m-1")
     waiting = await chat.waits("m-2")
     outcome = await chat.store.follow_up(
@@ -368,7 +370,7 @@ async def test_interrupting_message_replaces_suspended_turn(chat: StoreConversat
     assert await chat.store.begin(chat.context, holder="holder-2") is None
 
 
-async def test_message_interrupting_turn_is_refused_after_new_event(
+async def test_interrupting_message_is_refused_if_task_has_new_event(
     chat: StoreConversation,
 ) -> None:
     turn = await chat.starts("m-1")
@@ -380,7 +382,7 @@ async def test_message_interrupting_turn_is_refused_after_new_event(
     assert await chat.head("t-m-1") == head
 
 
-async def test_interrupting_message_precedes_queued_messages(chat: StoreConversation) -> None:
+async def test_interrupting_message_runs_before_queued_messages(chat: StoreConversation) -> None:
     old = await chat.starts("m-1")
     await chat.queues("t-m-1", "m-2")
     new = await chat.store.follow_up(await chat.more(old.head, "m-3"), holder="holder-2", when_busy=WhenBusy.INTERRUPT)

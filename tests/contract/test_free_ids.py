@@ -19,7 +19,9 @@ def free(request: pytest.FixtureRequest) -> str:
     return value
 
 
-async def test_repeated_message_is_found_by_ids_of_any_characters(chat: StoreConversation, free: str) -> None:
+async def test_repeated_message_is_recognised_whatever_characters_its_ids_contain(
+    chat: StoreConversation, free: str
+) -> None:
     """Repeat a message with its messageId in the same context, and with its Idempotency-Key in any context."""
     own = of(chat, context_id=free)
     await own.starts(free, task_id="t-1", idempotency_key=free)
@@ -30,7 +32,7 @@ async def test_repeated_message_is_found_by_ids_of_any_characters(chat: StoreCon
     assert not isinstance(await chat.store.create(other.message(free, task_id="t-4"), holder="h"), Duplicate)
 
 
-async def test_timer_preserves_context_id_of_any_characters(chat: StoreConversation, free: str) -> None:
+async def test_timer_preserves_any_characters_in_context_id(chat: StoreConversation, free: str) -> None:
     """The timer index stores only the context's key: the id read from this key must be unchanged."""
     own = of(chat, context_id=free)
     await own.starts("m-1")

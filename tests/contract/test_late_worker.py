@@ -73,7 +73,7 @@ async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None
     yield NoHeartbeat()
 
 
-async def test_late_workers_log_and_checkpoints_are_refused(stack: Stack) -> None:
+async def test_worker_with_lost_lease_cannot_write_events_or_checkpoints(stack: Stack) -> None:
     """Keep the second worker's answer; the next turn's model reads the same messages as the client."""
     clock = ManualClock()
     savers = DynamoDBSavers(stack, clock)
@@ -160,7 +160,7 @@ class BlockingGraph:
 
 
 @pytest.mark.parametrize("advances", [True, False], ids=["with progress", "without progress"])
-async def test_repeated_worker_deaths_in_one_step_exhaust_tries(stack: Stack, advances: bool) -> None:
+async def test_task_fails_only_if_workers_die_in_same_step(stack: Stack, advances: bool) -> None:
     """Kill each worker in its second step, or all workers in one step: the task fails only in the second case."""
     clock = ManualClock()
     savers, graph = DynamoDBSavers(stack, clock), BlockingGraph()

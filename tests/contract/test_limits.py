@@ -164,7 +164,7 @@ async def test_concurrently_created_tasks_do_not_exceed_limit(
 
 
 @pytest.mark.exact_times
-async def test_task_counted_but_never_stored_counts_one_minute(clock: ManualClock) -> None:
+async def test_task_that_is_never_stored_counts_for_one_minute(clock: ManualClock) -> None:
     """Count a task before it is stored; if nobody stores it, the count ends after a minute."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)
@@ -188,7 +188,7 @@ async def test_stream_opened_twice_counts_once_for_limit(limits: RateLimits, clo
     assert not await limits.open_stream(owner, stream(clock), allowed)
 
 
-async def test_forgetting_open_tasks_of_unknown_owner_stores_nothing(
+async def test_removing_open_tasks_of_unknown_owner_stores_nothing(
     adapter: Stack | None, clock: ManualClock, owner: str
 ) -> None:
     table = table_of(adapter, clock)

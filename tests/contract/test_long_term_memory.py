@@ -85,7 +85,7 @@ async def test_deleted_memory_item_may_be_deleted_again(memory: LongTermMemory, 
     assert await memory.namespaces(scope, ()) == []
 
 
-async def test_last_write_of_batch_to_memory_item_wins(memory: LongTermMemory, scope: MemoryScope) -> None:
+async def test_last_of_several_writes_to_memory_item_wins(memory: LongTermMemory, scope: MemoryScope) -> None:
     await memory.write(scope, MemoryWrite(NS, "a", "1"), MemoryWrite(NS, "b", "1"), MemoryWrite(NS, "a", "2"))
     assert [(item.key, item.value) for item in await found(memory, scope)] == [("a", "2"), ("b", "1")]
 
@@ -174,7 +174,7 @@ async def test_memory_write_without_ttl_removes_earlier_ttl(
     assert (item.value, item.ttl) == ("2", None)
 
 
-async def test_ttl_renewal_does_not_change_newer_memory_items(
+async def test_ttl_renewal_does_not_affect_memory_item_replaced_meanwhile(
     memory: LongTermMemory, scope: MemoryScope, clock: ManualClock
 ) -> None:
     await memory.write(scope, MemoryWrite(NS, "k", "1", timedelta(minutes=10)))
@@ -214,7 +214,7 @@ async def test_namespace_list_reads_few_items_of_each_namespace(
     assert line.requests == {"Query": 3}
 
 
-async def test_late_workers_memory_write_is_refused(memories: Memories, clock: ManualClock) -> None:
+async def test_memory_write_of_worker_with_lost_lease_is_refused(memories: Memories, clock: ManualClock) -> None:
     begun = await begin(memories.tasks, clock)
     scope = MemoryScope(begun.lease.context.owner, "echo")
     late = memories.memory(fence=fence_of(begun))
@@ -321,7 +321,7 @@ def _plain(result: Any) -> Any:
     return result
 
 
-async def test_memory_batch_reads_before_it_writes(store: BaseStore) -> None:
+async def test_memory_batch_executes_its_reads_before_its_writes(store: BaseStore) -> None:
     await store.aput(NS, "k", {"n": 1})
     results = await store.abatch(
         [PutOp(NS, "k", {"n": 2}), GetOp(NS, "k"), PutOp(NS, "new", {"n": 3}), GetOp(NS, "new"), PutOp(NS, "k", None)]

@@ -87,14 +87,14 @@ async def test_number_of_push_configs_is_limited(push: Pushes) -> None:
     assert len(await push.configs.all(push.key())) == MAX_PUSH_CONFIGS
 
 
-async def test_push_config_cursor_starts_at_newest_event(push: Pushes) -> None:
+async def test_new_push_config_skips_earlier_events_of_task(push: Pushes) -> None:
     begun = await starts(push)
     head = await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     delivery = await push.configs.put(push.key(), a_config())
     assert (delivery.after, delivery.cursor) == (head.generation, head.generation)
 
 
-async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
+async def test_replaced_push_config_continues_after_last_delivered_event(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.chat.store.append(begun.lease, begun.head, push.chat.says(begun.head))
     claim = await push.configs.advance(await push.claimed(), cursor=2, until=push.clock.now())
@@ -110,7 +110,7 @@ async def test_replaced_push_config_keeps_its_cursor(push: Pushes) -> None:
 # ── Push configs in messages ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_push_config_of_new_task_starts_at_zero(push: Pushes) -> None:
+async def test_push_config_of_new_task_starts_before_first_event(push: Pushes) -> None:
     await starts(push, a_config())
     assert (await push.delivery()).cursor == 0
     assert await push.events_with_timers() == {2}, "its status, and not the task as it was made"
@@ -124,7 +124,7 @@ async def test_duplicate_message_stores_no_push_config(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-again")) == []
 
 
-async def test_push_config_sent_with_answer_starts_at_answer(push: Pushes) -> None:
+async def test_push_config_sent_with_answer_skips_earlier_events(push: Pushes) -> None:
     head = await push.chat.asks("m-1")
     more = replace(await push.chat.more(head, "m-2"), push=a_config())
     outcome = await push.chat.store.follow_up(more, holder="holder-2")
@@ -135,7 +135,7 @@ async def test_push_config_sent_with_answer_starts_at_answer(push: Pushes) -> No
     assert await push.events_with_timers() == {head.generation + 1, head.generation + 2}
 
 
-async def test_push_config_of_queued_message_skips_earlier_events(push: Pushes) -> None:
+async def test_push_config_sent_with_queued_message_skips_earlier_events(push: Pushes) -> None:
     begun = await starts(push)
     more = replace(await push.chat.more(begun.head, "m-2"), push=a_config())
     # Append another event after the client's read of the task, so that the push config must start after the new event.
@@ -169,7 +169,7 @@ async def test_rejected_message_stores_no_push_config(push: Pushes) -> None:
 # ── Push timers of events ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_events_without_push_configs_set_no_timer(push: Pushes) -> None:
+async def test_events_of_task_without_push_configs_set_no_timer(push: Pushes) -> None:
     await push.chat.ends(await starts(push))
     assert await push.events_with_timers() == set()
 
@@ -178,7 +178,7 @@ async def test_events_without_push_configs_set_no_timer(push: Pushes) -> None:
     ("events", "due"),
     [(PushEvents.STATUS, {2, 4}), (PushEvents.STATUS_AND_ARTIFACT, {2, 3, 4}), (PushEvents.ALL, {1, 2, 3, 4})],
 )
-async def test_only_events_of_subscribed_kinds_set_push_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
+async def test_only_events_selected_by_push_configs_set_timers(push: Pushes, events: PushEvents, due: set[int]) -> None:
     begun = await starts(push, a_config(events=events))
     await push.configs.put(push.key(), a_config("p-2", events=PushEvents.STATUS))
     artifact = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text="thing")]))
@@ -187,7 +187,7 @@ async def test_only_events_of_subscribed_kinds_set_push_timers(push: Pushes, eve
     assert await push.events_with_timers() == due
 
 
-async def test_cancel_event_sets_push_timer(push: Pushes) -> None:
+async def test_cancel_of_task_with_push_config_sets_timer(push: Pushes) -> None:
     await starts(push, a_config())
     await push.chat.cancels("t-m-1")
     assert await push.events_with_timers() == {2, 3}
@@ -227,7 +227,7 @@ async def test_events_after_deletion_of_push_configs_set_no_timers(push: Pushes)
     assert await push.events_with_timers() == {4}
 
 
-async def test_clearing_subscribers_keeps_push_config_added_meanwhile(push: Pushes) -> None:
+async def test_push_config_added_while_subscribers_are_removed_receives_events(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.delete(push.key(), "p-1")
     before = await push.chat.head("t-m-1")
@@ -248,7 +248,7 @@ async def test_unsubscribe_of_missing_task_stores_nothing(push: Pushes) -> None:
 # ── Deliveries ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_one_of_two_delivery_claims_succeeds(push: Pushes) -> None:
+async def test_only_one_of_two_processes_claims_push_delivery(push: Pushes) -> None:
     await starts(push, a_config())
     seen = await push.delivery()
     until = push.clock.now() + timedelta(seconds=60)
@@ -286,7 +286,7 @@ async def disable(push: Pushes, claim: Any) -> None:
         *((settle, how) for how in ("replaced", "another's", "deleted and made anew")),
     ],
 )
-async def test_holder_of_lost_delivery_claim_cannot_change_delivery(push: Pushes, act: Any, how: str) -> None:
+async def test_process_cannot_change_delivery_after_losing_its_claim(push: Pushes, act: Any, how: str) -> None:
     await starts(push, a_config())
     claim = await push.claimed()
     if how.startswith("deleted"):
@@ -311,7 +311,7 @@ async def test_abandoned_delivery_claim_expires(push: Pushes) -> None:
     assert [(each.config_id, each.generation) for each in await push.expired_timers()] == [("p-1", 0)]
 
 
-async def test_delivery_without_remaining_events_has_no_timer(push: Pushes) -> None:
+async def test_push_delivery_has_no_timer_after_its_last_event(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     await push.configs.settle(await push.claimed(), cursor=1, due_at=push.clock.now() + timedelta(seconds=5))
@@ -324,7 +324,7 @@ async def test_delivery_without_remaining_events_has_no_timer(push: Pushes) -> N
     assert await push.expired_timers() == []
 
 
-async def test_successful_delivery_resets_failed_tries(push: Pushes) -> None:
+async def test_successful_delivery_resets_number_of_failed_attempts(push: Pushes) -> None:
     begun = await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     next_at = push.clock.now() + timedelta(hours=2)
@@ -341,7 +341,7 @@ async def test_successful_delivery_resets_failed_tries(push: Pushes) -> None:
     assert (after.cursor, after.tries, after.next_at, after.failure) == (2, 0, None, "")
 
 
-async def test_only_delivered_event_resets_delivery_tries(push: Pushes) -> None:
+async def test_skipped_event_does_not_reset_number_of_failed_attempts(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -351,7 +351,7 @@ async def test_only_delivered_event_resets_delivery_tries(push: Pushes) -> None:
     assert (await push.delivery()).tries == 0
 
 
-async def test_undeliverable_events_are_counted_and_redriven(push: Pushes) -> None:
+async def test_undeliverable_push_events_are_counted_and_can_be_redriven(push: Pushes) -> None:
     await starts(push, a_config())
     now = push.clock.now()
     await push.configs.fail(await push.claimed(), failure="HTTP 500", next_at=now, due_at=now)
@@ -368,7 +368,7 @@ async def test_undeliverable_events_are_counted_and_redriven(push: Pushes) -> No
     assert await push.configs.redrive(push.key(), "p-2") is None
 
 
-async def test_undeliverable_events_are_redriven_to_replaced_push_config(push: Pushes) -> None:
+async def test_replaced_push_config_receives_undelivered_events_after_redrive(push: Pushes) -> None:
     await starts(push, a_config())
     until = push.clock.now()
     await push.configs.settle(
@@ -433,7 +433,7 @@ async def test_cleared_push_timer_is_not_claimed_by_sweep(push: Pushes) -> None:
     assert not await push.configs.claim_expired(ExpiredPushTimer(push.key(), push.clock.now(), config_id="never"))
 
 
-async def test_sweep_keeps_claim_of_running_delivery(push: Pushes) -> None:
+async def test_sweep_does_not_invalidate_claim_of_running_delivery(push: Pushes) -> None:
     await starts(push, a_config())
     await push.configs.clear(push.key(), 2)
     claim = await push.claimed(seconds=1)
@@ -444,7 +444,7 @@ async def test_sweep_keeps_claim_of_running_delivery(push: Pushes) -> None:
     assert (await push.delivery()).due_at is None
 
 
-async def test_owner_with_many_push_timers_delays_no_other(
+async def test_owner_with_many_push_timers_does_not_delay_other_owners(
     push: Pushes, adapter: Stack | None, clock: ManualClock
 ) -> None:
     """The list of expired timers alternates between owners; each owner's earliest timer is first."""

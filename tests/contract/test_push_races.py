@@ -66,7 +66,7 @@ async def asks(here: Pushes, turn: TurnStarted) -> set[int]:
 
 
 @pytest.mark.parametrize("act", [says, ends, asks])
-async def test_append_notifies_concurrently_registered_push_config(
+async def test_new_event_notifies_webhook_registered_meanwhile(
     here: Pushes, there: Pushes, tasks: Faults, act: Any
 ) -> None:
     turn = await here.chat.starts("m-1")
@@ -75,7 +75,7 @@ async def test_append_notifies_concurrently_registered_push_config(
 
 
 @pytest.mark.parametrize("run_next", [True, False])
-async def test_finish_before_queued_turn_notifies_concurrently_registered_webhook(
+async def test_turn_end_before_queued_turn_notifies_webhook_registered_meanwhile(
     here: Pushes, there: Pushes, tasks: Faults, run_next: bool
 ) -> None:
     turn = await here.chat.starts("m-1")
@@ -85,9 +85,7 @@ async def test_finish_before_queued_turn_notifies_concurrently_registered_webhoo
     assert await here.events_with_timers() == {3}
 
 
-async def test_continued_task_notifies_concurrently_registered_webhook(
-    here: Pushes, there: Pushes, tasks: Faults
-) -> None:
+async def test_continued_task_notifies_webhook_registered_meanwhile(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await there.chat.queues("t-m-1", "m-2")
     tasks.meanwhile(listens(there))
@@ -95,7 +93,7 @@ async def test_continued_task_notifies_concurrently_registered_webhook(
     assert await here.events_with_timers() == {3, 4}
 
 
-async def test_recorded_queued_message_notifies_concurrently_registered_webhook(
+async def test_queued_message_notifies_webhook_registered_while_its_turn_begins(
     here: Pushes, there: Pushes, tasks: Faults
 ) -> None:
     turn = await here.chat.starts("m-1")
@@ -123,7 +121,7 @@ async def test_answer_during_push_config_registration_is_refused(here: Pushes, t
 
 
 @pytest.mark.parametrize("what", ["somebody else begins to listen", "the task ends"])
-async def test_message_with_push_config_and_outdated_head_is_refused(
+async def test_message_with_push_config_is_refused_if_task_changed_meanwhile(
     here: Pushes, there: Pushes, tasks: Faults, what: str
 ) -> None:
     turn = await here.chat.starts("m-1")
@@ -134,7 +132,7 @@ async def test_message_with_push_config_and_outdated_head_is_refused(
     assert [config.id for config in await here.configs.all(here.key())] in ([], ["p-1"])
 
 
-async def test_append_succeeds_while_task_loses_its_subscribers(here: Pushes, there: Pushes, tasks: Faults) -> None:
+async def test_event_is_stored_while_task_loses_its_last_subscriber(here: Pushes, there: Pushes, tasks: Faults) -> None:
     turn = await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     await here.configs.delete(here.key(), "p-1")
@@ -148,7 +146,9 @@ async def test_append_succeeds_while_task_loses_its_subscribers(here: Pushes, th
 # ── Another process registers, delivers or sweeps ─────────────────────────────────────────────────────────────────────
 
 
-async def test_last_push_config_slot_is_used_once(here: Pushes, there: Pushes, configs: Faults) -> None:
+async def test_concurrent_registrations_do_not_exceed_limit_of_push_configs(
+    here: Pushes, there: Pushes, configs: Faults
+) -> None:
     await here.chat.starts("m-1")
     for number in range(MAX_PUSH_CONFIGS - 1):
         await here.configs.put(here.key(), a_config(f"p-{number}"))
@@ -169,9 +169,7 @@ async def test_push_config_of_concurrently_deleted_task_is_refused(
     assert await here.table.get(key) is None
 
 
-async def test_push_timer_claimed_concurrently_is_not_claimed_again(
-    here: Pushes, there: Pushes, configs: Faults
-) -> None:
+async def test_push_timer_is_claimed_by_only_one_concurrent_sweep(here: Pushes, there: Pushes, configs: Faults) -> None:
     await here.chat.starts("m-1")
     await here.configs.put(here.key(), a_config())
     here.clock.move(LEASE_SECONDS + 1)
@@ -198,7 +196,7 @@ async def test_clear_of_missing_push_timer_stores_nothing(here: Pushes) -> None:
 
 
 @pytest.mark.parametrize("act", ["put", "claim", "settle"])
-async def test_push_config_write_with_lost_response_succeeds(here: Pushes, configs: Faults, act: str) -> None:
+async def test_push_config_write_succeeds_if_first_response_is_lost(here: Pushes, configs: Faults, act: str) -> None:
     await here.chat.starts("m-1")
     if act == "put":
         # Lose two responses, because boto3 repeats a request without a response. The repeated request finds the write

@@ -96,7 +96,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
     raise AssertionError(states)
 
 
-async def test_delivery_claim_omits_unreadable_push_config(push: Pushes) -> None:
+async def test_delivery_with_unreadable_push_config_can_be_claimed(push: Pushes) -> None:
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     assert (await push.claimed("bad")).config is None
@@ -105,7 +105,7 @@ async def test_delivery_claim_omits_unreadable_push_config(push: Pushes) -> None
     assert good.id == "good"
 
 
-async def test_delivery_claim_omits_empty_push_config(push: Pushes) -> None:
+async def test_delivery_with_empty_push_config_can_be_claimed(push: Pushes) -> None:
     await told_of_a_task(push)
     await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
     assert (await push.claimed("bad")).config is None

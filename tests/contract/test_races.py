@@ -80,7 +80,7 @@ async def test_new_turn_is_queued_behind_concurrently_queued_turn(
     assert (await here.begins()).head.key.task_id == "t-m-2"
 
 
-async def test_new_task_begins_in_context_freed_concurrently(
+async def test_new_task_begins_if_running_turn_ends_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -120,7 +120,9 @@ async def test_message_with_reject_policy_is_refused_if_context_becomes_busy(
     assert await here.store.head(here.key("t-m-3")) is None
 
 
-async def test_recreated_context_does_not_reuse_fences(here: StoreConversation, stack: Stack, faults: Faults) -> None:
+async def test_recreated_context_does_not_reuse_earlier_fencing_tokens(
+    here: StoreConversation, stack: Stack, faults: Faults
+) -> None:
     """The second process's clock is behind: it acquires the lease of a context that has expired for the first."""
     behind = ManualClock()
     await here.starts("m-1")
@@ -131,7 +133,7 @@ async def test_recreated_context_does_not_reuse_fences(here: StoreConversation, 
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_turn_queued_during_context_expiry_stays_queued(
+async def test_turn_queued_while_context_expires_stays_queued(
     here: StoreConversation, stack: Stack, faults: Faults, holder: str | None
 ) -> None:
     behind = ManualClock()
@@ -149,7 +151,7 @@ async def test_turn_queued_during_context_expiry_stays_queued(
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_answer_in_recreated_context_is_refused(
+async def test_answer_to_expired_interrupt_is_refused_in_recreated_context(
     here: StoreConversation, there: StoreConversation, faults: Faults, has_ended: bool
 ) -> None:
     answer = await here.more(await here.asks("m-1"), "answer")
@@ -165,7 +167,7 @@ async def test_answer_in_recreated_context_is_refused(
         await here.store.follow_up(answer, holder="holder-1")
 
 
-async def test_answer_gets_new_fence_although_cancel_intervenes(
+async def test_answer_gets_unused_fencing_token_despite_concurrent_cancel(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -178,7 +180,7 @@ async def test_answer_gets_new_fence_although_cancel_intervenes(
 
 
 @pytest.mark.parametrize("holder", ["holder-3", None])
-async def test_interrupting_message_stops_turn_taken_over_meanwhile(
+async def test_interrupting_message_stops_turn_that_another_worker_took_over(
     here: StoreConversation, there: StoreConversation, faults: Faults, holder: str | None
 ) -> None:
     turn = await here.starts("m-1")
@@ -191,7 +193,7 @@ async def test_interrupting_message_stops_turn_taken_over_meanwhile(
         await there.store.append(heirs[0].lease, heirs[0].head, here.says(turn.head))
 
 
-async def test_message_queued_during_interrupt_sets_no_timer(
+async def test_message_sets_no_timer_if_another_task_is_interrupted_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -202,7 +204,7 @@ async def test_message_queued_during_interrupt_sets_no_timer(
     assert not await here.is_expired()
 
 
-async def test_message_to_full_interrupted_context_is_refused(here: StoreConversation) -> None:
+async def test_message_is_refused_if_queue_of_interrupted_context_is_full(here: StoreConversation) -> None:
     turn = await here.starts("m-1")
     await here.waits("m-2")
     for number in range(MAX_WAITING - 1):
@@ -253,7 +255,7 @@ async def test_turn_of_deleted_task_is_not_begun(here: StoreConversation, stack:
     await here.starts("m-2")
 
 
-async def test_recorded_queued_message_gets_next_event_number(
+async def test_queued_message_is_numbered_after_late_event_of_earlier_turn(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     """A turn's former holder appends an event while the next turn begins: its fence is valid until then."""
@@ -269,7 +271,7 @@ async def test_recorded_queued_message_gets_next_event_number(
     await here.comes_to_rest()
 
 
-async def test_taken_over_turn_continues_after_former_holders_event(
+async def test_turn_continues_after_late_event_of_former_lease_holder(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     """A late event is written during the takeover; the new holder must number its own events after it."""
@@ -289,7 +291,7 @@ async def test_taken_over_turn_continues_after_former_holders_event(
 # ── A turn ends ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_message_received_during_finish_stays_queued(
+async def test_message_received_while_turn_ends_stays_queued(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     turn = await here.starts("m-1")
@@ -299,7 +301,7 @@ async def test_message_received_during_finish_stays_queued(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_message_received_during_finish_keeps_task_open(
+async def test_task_cannot_end_if_it_receives_message_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults, run_next: bool
 ) -> None:
     turn = await here.starts("m-1")
@@ -313,7 +315,7 @@ async def test_message_received_during_finish_keeps_task_open(
 
 
 @pytest.mark.parametrize("run_next", [False, True])
-async def test_finish_with_outdated_event_number_is_refused(here: StoreConversation, run_next: bool) -> None:
+async def test_turn_end_with_outdated_event_number_is_refused(here: StoreConversation, run_next: bool) -> None:
     turn = await here.starts("m-1")
     await here.queues("t-m-1", "m-2")
     head = await here.store.append(turn.lease, turn.head, here.says(turn.head))
@@ -346,7 +348,7 @@ async def test_cancel_of_queued_task_keeps_message_queued_meanwhile(
     assert (await here.begins()).head.key.task_id == "t-m-3"
 
 
-async def test_cancel_keeps_lease_acquired_meanwhile(
+async def test_cancel_of_queued_task_does_not_invalidate_lease_acquired_meanwhile(
     here: StoreConversation, there: StoreConversation, faults: Faults
 ) -> None:
     await here.starts("m-1")

@@ -123,7 +123,7 @@ async def test_new_conversation_replaces_expired_conversation(
     await chat.comes_to_rest()
 
 
-async def test_expired_context_is_not_claimed(chat: StoreConversation) -> None:
+async def test_sweep_does_not_claim_expired_context(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     chat.clock.move(31 * DAY)
     for expired_timers in await chat.store.expired_timers(limit=1000):
@@ -131,7 +131,7 @@ async def test_expired_context_is_not_claimed(chat: StoreConversation) -> None:
             assert not await chat.store.claim(expired_timers)
 
 
-async def test_message_near_expiry_prolongs_tasks_retention(chat: StoreConversation, rows: Rows) -> None:
+async def test_message_to_nearly_expired_task_prolongs_its_retention(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     before = await chat.task("t-m-1")
     first_message = keys.message_key(chat.context, "m-1")
@@ -161,14 +161,14 @@ async def test_message_near_expiry_prolongs_tasks_retention(chat: StoreConversat
     assert await chat.store.log(head.key) is None
 
 
-async def test_follow_up_within_an_hour_stores_no_task_snapshot(chat: StoreConversation, rows: Rows) -> None:
+async def test_second_message_within_an_hour_stores_no_task_snapshot(chat: StoreConversation, rows: Rows) -> None:
     head = await chat.asks("m-1")
     chat.clock.move(3600)
     await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert not any(item["sk"]["S"].endswith("#SNAP") for item in rows.of(chat))
 
 
-async def test_message_near_expiry_prolongs_retention_of_two_hours(stack: Stack, clock: ManualClock) -> None:
+async def test_message_prolongs_retention_of_only_two_hours(stack: Stack, clock: ManualClock) -> None:
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(hours=2)), clock)
     head = await chat.asks("m-1")
     clock.move(1.5 * 3600)
@@ -214,7 +214,7 @@ async def test_expired_queued_task_does_not_block_other_turns(
     await chat.comes_to_rest()
 
 
-async def test_task_log_with_gap_is_not_returned(chat: StoreConversation, rows: Rows) -> None:
+async def test_task_log_with_missing_event_is_not_returned(chat: StoreConversation, rows: Rows) -> None:
     turn = await chat.starts("m-1")
     await chat.ends(turn)
     rows.delete(keys.event_key(turn.head.key, 2))
@@ -268,7 +268,7 @@ async def test_turn_queued_for_29_days_can_begin(chat: StoreConversation) -> Non
 
 
 @pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED])
-async def test_former_holder_cannot_release_lease_of_recreated_context(chat: StoreConversation, state: Any) -> None:
+async def test_former_lease_holder_cannot_end_turn_of_recreated_context(chat: StoreConversation, state: Any) -> None:
     """A context expires with its lease and is created anew: the old holder's fence may equal the new one."""
     old = await chat.starts("m-1")
     chat.clock.move(31 * DAY)
@@ -293,7 +293,9 @@ async def test_lease_renewals_prolong_contexts_retention(chat: StoreConversation
 
 
 @pytest.mark.parametrize("holder", ["holder-2", None])
-async def test_expired_interrupt_frees_its_context(stack: Stack, clock: ManualClock, holder: str | None) -> None:
+async def test_context_accepts_messages_after_its_interrupted_task_expires(
+    stack: Stack, clock: ManualClock, holder: str | None
+) -> None:
     """An early answer extends the TTL of the context, but not that of its interrupted task, which expires first."""
     chat = StoreConversation(dynamodb_store(stack, clock, retention=timedelta(days=1)), clock)
     asking = await chat.asks("m-1")

@@ -90,7 +90,7 @@ async def test_session_is_created_once(place: SessionPlace, app: str, user: str)
     assert found.state == {"x": 1}
 
 
-async def test_stale_session_cannot_append(place: SessionPlace, app: str, user: str) -> None:
+async def test_outdated_session_object_cannot_append_event(place: SessionPlace, app: str, user: str) -> None:
     first = await place.service().create_session(app_name=app, user_id=user, session_id="c-1")
     service = place.service()
     late = await service.get_session(app_name=app, user_id=user, session_id="c-1")
@@ -128,7 +128,7 @@ async def test_session_write_after_lost_lease_is_refused(
     assert texts(await read_session(place, session)) == ["one", "two"]
 
 
-async def test_takeover_after_session_event_resets_tries(
+async def test_attempts_of_turn_are_counted_anew_after_session_event(
     place: SessionPlace, clock: ManualClock, app: str, user: str
 ) -> None:
     begun = await begin(place.tasks, clock)
@@ -148,7 +148,9 @@ async def test_takeover_after_session_event_resets_tries(
     assert counted == [(2, 0), (2, 1), (2, 2), (3, 2)]
 
 
-async def test_concurrent_appends_of_branches_are_stored(place: SessionPlace, app: str, user: str) -> None:
+async def test_events_appended_concurrently_by_branches_are_all_stored(
+    place: SessionPlace, app: str, user: str
+) -> None:
     service = place.service()
     session = await service.create_session(app_name=app, user_id=user, session_id="c-1")
     names = [f"branch {n}" for n in range(5)]

@@ -55,7 +55,7 @@ async def test_put_replaces_whole_table_item(table: Table, key: Key) -> None:
     assert await attributes(table, key) == {"b": 3}
 
 
-async def test_callers_changes_of_values_do_not_change_table(table: Table, key: Key) -> None:
+async def test_changing_written_or_read_values_does_not_change_table(table: Table, key: Key) -> None:
     written = {"list": [{"n": 1}]}
     await table.write(Put(key, written))
     written["list"][0]["n"] = 2

@@ -83,7 +83,7 @@ async def test_pages_of_query_contain_each_item_once(
     assert found == (LETTERS[:0:-1] if newest_first else LETTERS[1:])
 
 
-async def test_page_continues_after_its_last_item_is_deleted(table: Table, letters: str) -> None:
+async def test_query_continues_after_last_item_of_page_is_deleted(table: Table, letters: str) -> None:
     page = await table.query(letters, " ", LAST, limit=3)
     await table.write(Delete(Key(letters, "a")))
     await table.write(Put(Key(letters, "aa"), {}))
@@ -155,7 +155,9 @@ async def test_table_index_reflects_changes_of_its_items(table: Table, part: str
 @pytest.mark.parametrize(
     ("first", "last", "found"), [(0, 9, [3, 5, 5, 5, 9]), (5, 8, [5, 5, 5]), (-1, 4, [3]), (6, 8, []), (9, 3, [])]
 )
-async def test_query_of_index_returns_range(table: Table, part: str, first: int, last: int, found: list[int]) -> None:
+async def test_index_query_returns_requested_range(
+    table: Table, part: str, first: int, last: int, found: list[int]
+) -> None:
     await due_items(table, part)
     for newest_first in (False, True):
         page = await table.query_index(TIMERS, part, first, last, newest_first=newest_first)
@@ -183,7 +185,7 @@ async def test_pages_of_index_contain_each_entry_once(table: Table, part: str, l
     assert [at for at, _ in found] == sorted((at for at, _ in found), reverse=newest_first)
 
 
-async def test_filter_of_index_applies_after_limit(table: Table, part: str) -> None:
+async def test_index_query_applies_filter_after_limit(table: Table, part: str) -> None:
     states = ["WORKING", "DONE", "DONE", "WORKING", "DONE"]
     await table.transact(
         [Put(Key(part, str(n)), listed(str(n), part, state=state, expires=FAR + n)) for n, state in enumerate(states)]

@@ -142,7 +142,7 @@ async def test_transaction_token_is_refused_with_different_writes(
     assert await sorts(table, key.partition) == ["one"]
 
 
-async def test_refused_transactions_token_may_be_used_again(table: Table, key: Key) -> None:
+async def test_token_of_refused_transaction_can_be_used_again(table: Table, key: Key) -> None:
     write = Update(key, Change(values={"a": 1}, only_if=Exists()))
     with pytest.raises(WriteRefused):
         await table.transact([write], token=key.partition)

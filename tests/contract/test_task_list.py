@@ -129,7 +129,7 @@ async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: 
     assert await kept.all_pages(kept.mine, limit) == [f"t-{number}" for number in range(6, -1, -1)]
 
 
-async def test_task_list_page_continues_after_cursor_task_moved(kept: ListedTasks) -> None:
+async def test_task_list_continues_after_last_listed_task_has_moved(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
     place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
     assert place.task_id == "t-2"
@@ -177,7 +177,7 @@ async def test_task_changed_between_pages_is_not_listed_twice(kept: ListedTasks,
         (("a", "b", "c/d é"), ("a", "b/c", "d é")),
     ],
 )
-async def test_owners_agents_and_contexts_are_isolated(
+async def test_task_list_does_not_mix_owners_agents_or_contexts(
     kept: ListedTasks, one: tuple[str, str, str], other: tuple[str, str, str]
 ) -> None:
     owner = new_owner()
@@ -191,7 +191,7 @@ async def test_owners_agents_and_contexts_are_isolated(
         assert await kept.tasks.count(tasks) == await kept.tasks.count(in_context) == 1
 
 
-async def test_context_filter_lists_its_tasks(kept: ListedTasks) -> None:
+async def test_context_filter_lists_tasks_of_that_context(kept: ListedTasks) -> None:
     context = ContextKey(kept.mine.owner, kept.mine.agent, "shared")
     for number in range(3):
         await kept.add(f"in-{number}", number, of=context)
@@ -240,7 +240,9 @@ async def test_state_filter_finds_few_tasks_among_many(
         (-DAY * 365 * 100, ["t-3", "t-2", "t-1"]),
     ],
 )
-async def test_status_time_filter_includes_that_time(kept: ListedTasks, since: float, expected: list[str]) -> None:
+async def test_status_time_filter_includes_tasks_at_that_exact_time(
+    kept: ListedTasks, since: float, expected: list[str]
+) -> None:
     for number in (1, 2, 3):
         await kept.add(f"t-{number}", number)
     tasks = replace(kept.mine, since=at(since))
@@ -307,13 +309,13 @@ async def stored_secret(kept: ListedTasks) -> bytes:
     return secret
 
 
-async def test_processes_creating_page_token_secret_agree_on_one(kept: ListedTasks, clock: ManualClock) -> None:
+async def test_concurrent_processes_create_only_one_page_token_secret(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
     secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
 
 
-async def test_concurrently_created_page_token_secret_is_used(stack: Stack, clock: ManualClock) -> None:
+async def test_page_token_secret_created_by_another_process_is_used(stack: Stack, clock: ManualClock) -> None:
     mine, other = await without_secret(on_table(stack, clock)), on_table(stack, clock)
     others: list[bytes] = []
 
@@ -325,7 +327,7 @@ async def test_concurrently_created_page_token_secret_is_used(stack: Stack, cloc
     assert [await mine.tasks.secret()] == others == [await stored_secret(other)]
 
 
-async def test_page_token_secret_with_lost_response_is_used(stack: Stack, clock: ManualClock) -> None:
+async def test_page_token_secret_is_used_although_write_response_was_lost(stack: Stack, clock: ManualClock) -> None:
     mine = await without_secret(on_table(stack, clock))
     lost: list[bool] = []
 
@@ -406,7 +408,7 @@ async def listed(lister: TaskLister, kept: ListedTasks, **request: Any) -> list[
 
 
 @pytest.mark.exact_times
-async def test_lagging_index_entry_returns_current_task(
+async def test_listed_task_is_current_although_index_lags(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -418,7 +420,7 @@ async def test_lagging_index_entry_returns_current_task(
 
 
 @pytest.mark.exact_times
-async def test_lagging_index_entry_with_old_state_is_skipped(
+async def test_task_is_not_listed_by_outdated_state_in_index(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging
@@ -441,7 +443,7 @@ async def test_deleted_task_is_not_listed(lagging: tuple[ListedTasks, Lag, TaskL
 
 
 @pytest.mark.exact_times
-async def test_lagging_index_entry_of_moved_task_is_skipped(
+async def test_moved_task_is_not_listed_at_its_old_place(
     lagging: tuple[ListedTasks, Lag, TaskLister],
 ) -> None:
     kept, lag, lister = lagging

@@ -52,13 +52,13 @@ async def test_new_task_is_stored_with_its_lease(chat: StoreConversation) -> Non
     assert (log.head.generation, log.head.state, log.head.fence) == (2, WORKING, 1)
 
 
-async def test_task_in_server_generated_context_begins(chat: StoreConversation) -> None:
+async def test_new_task_begins_in_context_with_server_generated_id(chat: StoreConversation) -> None:
     begun = await chat.starts(context_is_new=True)
     assert begun.lease.fence == 1
     assert await chat.head("t-m-1") == begun.head
 
 
-async def test_new_task_without_lease_holder_is_queued(chat: StoreConversation) -> None:
+async def test_new_task_without_process_to_run_it_is_queued(chat: StoreConversation) -> None:
     waiting = await chat.waits("m-1", holder=None)
     assert (waiting.head, waiting.until) == (await chat.head("t-m-1"), None)
     assert waiting.head.fence == 0
@@ -67,7 +67,7 @@ async def test_new_task_without_lease_holder_is_queued(chat: StoreConversation) 
     assert begun.head == replace(waiting.head, fence=begun.lease.fence) == await chat.head("t-m-1")
 
 
-async def test_new_task_without_lease_holder_waits_in_new_context(chat: StoreConversation) -> None:
+async def test_task_without_process_to_run_it_waits_in_new_context(chat: StoreConversation) -> None:
     await chat.waits("m-1", holder=None, context_is_new=True)
     assert (await chat.begins()).head.key.task_id == "t-m-1"
 
@@ -127,13 +127,13 @@ async def test_idempotency_key_is_scoped_to_owner_and_agent(chat: StoreConversat
         await other.starts("m-1", idempotency_key="key-1")
 
 
-async def test_message_id_equal_to_other_idempotency_key_is_new(chat: StoreConversation) -> None:
+async def test_message_id_equal_to_idempotency_key_is_no_duplicate(chat: StoreConversation) -> None:
     await chat.starts("m-1", idempotency_key="one")
     await of(chat, context_id="one").starts("one")
     await chat.waits("one")
 
 
-async def test_message_id_identifies_duplicate_in_its_context_only(chat: StoreConversation) -> None:
+async def test_message_id_identifies_duplicate_only_within_its_context(chat: StoreConversation) -> None:
     await chat.starts("m-1", task_id="t-1")
     others = (of(chat, owner=new_owner()), of(chat, agent="other"), of(chat, context_id="c-2"))
     for number, other in enumerate(others):
@@ -171,7 +171,7 @@ async def test_known_message_id_returns_its_task(chat: StoreConversation) -> Non
 # ── A new task in a busy context ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_queued_turn_has_time_at_which_running_turns_lease_expires(chat: StoreConversation) -> None:
+async def test_queued_turn_states_when_lease_of_running_turn_expires(chat: StoreConversation) -> None:
     await chat.starts("m-1")
     taken = chat.clock.now()
     chat.clock.move(5)
@@ -246,7 +246,7 @@ async def test_every_when_busy_policy_accepts_message_in_free_context(
 
 @pytest.mark.parametrize("when_busy", NOT_QUEUED)
 @pytest.mark.parametrize("holder", ["holder", None])
-async def test_policy_without_queueing_accepts_one_concurrent_message(
+async def test_policy_without_queueing_accepts_one_of_many_concurrent_messages(
     chat: StoreConversation, when_busy: WhenBusy, holder: str | None
 ) -> None:
     outcomes = await asyncio.gather(
@@ -274,7 +274,7 @@ async def test_turn_in_full_queue_is_refused(chat: StoreConversation, holder: st
 # ── A turn ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_one_of_many_concurrent_processes_begins_turn(chat: StoreConversation) -> None:
+async def test_only_one_of_many_concurrent_processes_begins_turn(chat: StoreConversation) -> None:
     await chat.waits("m-1")
     outcomes = await asyncio.gather(*(chat.store.begin(chat.context, holder=f"holder-{n}") for n in range(8)))
     begun = [outcome for outcome in outcomes if isinstance(outcome, TurnStarted)]
@@ -283,7 +283,7 @@ async def test_one_of_many_concurrent_processes_begins_turn(chat: StoreConversat
     assert all(isinstance(outcome, TurnStarted | LeaseHeld) for outcome in outcomes)
 
 
-async def test_begin_of_leased_context_returns_fence_and_expiry(chat: StoreConversation) -> None:
+async def test_begin_returns_fencing_token_and_expiry_of_existing_lease(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     held = await chat.store.begin(chat.context, holder="holder-2")
     assert isinstance(held, LeaseHeld)
@@ -360,7 +360,7 @@ async def test_unknown_task_returns_none(chat: StoreConversation) -> None:
     assert await chat.store.begin(chat.context, holder="holder-1") is None
 
 
-async def test_task_is_visible_to_owner_only(chat: StoreConversation) -> None:
+async def test_task_is_visible_only_to_its_owner(chat: StoreConversation) -> None:
     begun = await chat.starts("m-1")
     stranger = TaskKey(new_owner(), begun.head.key.task_id)
     assert await chat.store.head(stranger) is None
@@ -390,7 +390,7 @@ async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation)
     assert (past.head, past.events) == (head, ())
 
 
-async def test_stored_event_keeps_key_of_its_emission(chat: StoreConversation) -> None:
+async def test_stored_event_keeps_key_with_which_agent_emitted_event(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
     log = await chat.store.log(turn.head.key)
@@ -408,7 +408,7 @@ async def test_invalid_transition_is_not_recorded(chat: StoreConversation) -> No
     assert await chat.head("t-m-1") == turn.head
 
 
-async def test_append_with_outdated_head_is_refused(chat: StoreConversation) -> None:
+async def test_event_append_is_refused_if_task_has_newer_event(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head)
     head = await chat.store.append(turn.lease, turn.head, said)
@@ -435,7 +435,7 @@ async def test_canceled_task_records_no_events(chat: StoreConversation) -> None:
     assert (await chat.head("t-m-1")).generation == 3
 
 
-async def test_stored_deltas_after_cursor_are_returned_in_order(chat: StoreConversation) -> None:
+async def test_streamed_chunks_after_cursor_are_read_in_order(chat: StoreConversation) -> None:
     key = (await chat.starts("m-1")).head.key
     batches = [
         DeltaBatch(2, 1, 0, (Delta("a", append=False), Delta("\U0001f600\0", append=True))),
@@ -459,7 +459,7 @@ async def test_stored_deltas_after_cursor_are_returned_in_order(chat: StoreConve
 # ── Snapshot of a task ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_log_read_without_old_cursor_begins_at_snapshot(chat: StoreConversation) -> None:
+async def test_task_log_begins_at_snapshot_for_reader_without_cursor(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     head = await chat.store.append(turn.lease, turn.head, chat.says(turn.head, WORKING, "first"))
     question = chat.says(head, INPUT_REQUIRED, "which?")

@@ -160,7 +160,9 @@ COMBINED = {
         ("asking_side_by_side", True),
     ],
 )
-async def test_turn_result_survives_kill_before_each_write(name: str, last_first: bool, clock: ManualClock) -> None:
+async def test_turn_result_is_unchanged_if_process_dies_before_any_write(
+    name: str, last_first: bool, clock: ManualClock
+) -> None:
     others, writes = memory_savers(clock), Writes()
 
     def cost(begun: TurnStarted) -> Any:
@@ -179,7 +181,7 @@ async def test_turn_result_survives_kill_before_each_write(name: str, last_first
 @pytest.mark.long
 # Run `asking_within` only in `deep`, like test_torn_writes.py, which cuts interrupted turns at each request.
 @pytest.mark.parametrize("name", ["replying", pytest.param("asking_within", marks=pytest.mark.deep)])
-async def test_turn_result_survives_kill_before_each_dynamodb_write(
+async def test_turn_result_is_unchanged_if_process_dies_before_dynamodb_write(
     name: str, stack: Stack, clock: ManualClock
 ) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)

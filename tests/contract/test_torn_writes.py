@@ -137,7 +137,9 @@ async def right() -> Any:
 
 @pytest.mark.deep
 @pytest.mark.long
-async def test_turn_result_survives_kill_before_each_request(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_result_is_unchanged_if_process_dies_before_any_request(
+    stack: Stack, clock: ManualClock, right: Any
+) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
     line = Line(savers.client)
     wrong: dict[int, list[str]] = {}
@@ -186,7 +188,7 @@ async def cut_off(
 
 @pytest.mark.deep
 @pytest.mark.long
-async def test_turn_result_survives_kill_of_its_process(stack: Stack, clock: ManualClock, right: Any) -> None:
+async def test_turn_result_is_unchanged_if_its_process_is_killed(stack: Stack, clock: ManualClock, right: Any) -> None:
     savers = DynamoDBSavers(stack, clock)
     killed = await asyncio.gather(*(die(stack, savers, clock, at) for at in (6, 17, 28)))
     for begun, config in killed:

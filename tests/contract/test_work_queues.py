@@ -219,7 +219,7 @@ async def test_delayed_wake_up_message_arrives_after_its_delay(harness: QueueHar
     assert harness.now() - begun >= 1.2
 
 
-async def test_thread_enqueues_wake_up_during_blocked_event_loop(harness: QueueHarness) -> None:
+async def test_thread_can_enqueue_message_while_event_loop_is_blocked(harness: QueueHarness) -> None:
     """The heartbeat's thread must be able to enqueue a message while an agent blocks the event loop."""
     with ThreadPoolExecutor(1) as threads:
         threads.submit(harness.work_queue.enqueue_from_thread, WAKE_UP).result(PATIENCE)
@@ -262,7 +262,7 @@ async def test_wake_up_message_enqueued_twice_arrives_twice(harness: QueueHarnes
     assert await until_received(harness, 2) == [WAKE_UP, WAKE_UP]
 
 
-async def test_unreachable_queue_raises_unavailable(harness: QueueHarness) -> None:
+async def test_unreachable_queue_raises_store_unavailable(harness: QueueHarness) -> None:
     work_queue = harness.cut_off()
     with pytest.raises(StoreUnavailable):
         await work_queue.enqueue(WAKE_UP)

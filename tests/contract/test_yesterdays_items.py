@@ -89,7 +89,7 @@ async def lease_of(chat: StoreConversation) -> TurnStarted:
     return TurnStarted(Lease(chat.context, turn, "h", 1), await chat.head(task_id))
 
 
-async def test_old_format_logs_are_read(yesterday: Yesterday) -> None:
+async def test_task_logs_in_old_format_are_read(yesterday: Yesterday) -> None:
     running = yesterday.chat("running")
     log = await running.store.log(running.key("t-m-1x"))
     assert log is not None
@@ -125,7 +125,7 @@ async def test_old_format_contexts_accept_new_tasks(yesterday: Yesterday, holder
     assert await chat.store.create(chat.message("new"), holder=holder) == Interrupted("t-m-1q")
 
 
-async def test_old_format_contexts_report_busy(yesterday: Yesterday) -> None:
+async def test_busy_contexts_in_old_format_refuse_messages(yesterday: Yesterday) -> None:
     for name, task_id in (("running", "t-m-1x"), ("busy", "t-m-1y"), ("waiting", "t-m-2z")):
         chat = yesterday.chat(name)
         outcome = await chat.store.create(chat.message("new"), holder=None, when_busy=WhenBusy.REJECT)
@@ -137,7 +137,7 @@ async def test_old_format_contexts_report_busy(yesterday: Yesterday) -> None:
         await chat.waits("late")
 
 
-async def test_old_format_turns_begin_in_order(yesterday: Yesterday) -> None:
+async def test_queued_turns_in_old_format_begin_in_order(yesterday: Yesterday) -> None:
     chat = yesterday.chat("waiting")
     turn = await chat.begins()
     assert turn.lease.turn == Turn("turn-m-2z", "t-m-2z", message_generation=1, tries=1, handoffs=0)
@@ -202,7 +202,7 @@ async def test_old_format_interrupts_can_be_answered(yesterday: Yesterday, holde
     assert await chat.state("t-m-2q") == "completed"
 
 
-async def test_old_format_interrupts_can_be_answered_before_expiry(yesterday: Yesterday) -> None:
+async def test_interrupt_in_old_format_can_be_answered_near_expiry(yesterday: Yesterday) -> None:
     chat = yesterday.chat("asking")
     chat.clock.move(29 * 24 * 3600)
     turn = await chat.store.follow_up(await chat.more(await chat.head("t-m-1q"), "answer"), holder="holder-2")
@@ -224,7 +224,7 @@ async def test_old_format_running_tasks_accept_messages(yesterday: Yesterday) ->
 
 
 @pytest.mark.parametrize("holder", ["holder-1", None])
-async def test_old_format_turns_can_be_interrupted(yesterday: Yesterday, holder: str | None) -> None:
+async def test_message_can_interrupt_running_turn_in_old_format(yesterday: Yesterday, holder: str | None) -> None:
     for name in ("running", "busy"):
         chat = yesterday.chat(name)
         turn = await lease_of(chat)
@@ -249,7 +249,7 @@ async def test_old_format_tasks_can_be_canceled(yesterday: Yesterday, name: str,
     await chat.comes_to_rest()
 
 
-async def test_old_format_contexts_without_timer_are_not_claimed(yesterday: Yesterday) -> None:
+async def test_sweep_does_not_claim_old_format_contexts_without_timer(yesterday: Yesterday) -> None:
     for name in TASKS:
         chat = yesterday.chat(name)
         chat.clock.move(LEASE_SECONDS + 1)

@@ -161,7 +161,7 @@ TEXT_OF = """
 """
 
 
-def test_fetch_client_resumes_after_last_event_id(example: Setup) -> None:
+def test_fetch_client_resumes_stream_after_last_received_event(example: Setup) -> None:
     """Reconnect once after each event, with its id: no later event is missing or repeated."""
     heard = example.run(f"""
         {CONNECT}
@@ -291,20 +291,20 @@ SENDS, RESUMES, USES_SDK = re.findall(r"^```js\n(.*?)^```", GUIDE, re.MULTILINE 
 QUESTION = "Where are my keys?"
 
 
-def test_guides_client_logs_answer(example: Setup) -> None:
+def test_browser_guide_example_client_logs_streamed_answer(example: Setup) -> None:
     logged = example.log_of(SENDS)
     assert re.fullmatch("task [0-9a-f-]{36}", logged[0])
     assert "".join(logged[2:-2]) == QUESTION
     assert [logged[1], logged[-1]] == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
 
 
-def test_guides_client_resumes_stream(example: Setup) -> None:
+def test_browser_guide_example_client_resumes_stream(example: Setup) -> None:
     logged = example.log_of(RESUMES)
     assert logged[0] == "2 id,statusUpdate"
     assert logged[-1].endswith("id,statusUpdate")
 
 
-def test_guides_sdk_client_logs_events(setup: Setup) -> None:
+def test_browser_guide_example_with_sdk_logs_events(setup: Setup) -> None:
     setup.page.goto(f"{setup.sdk}/page.html")
     logged = setup.log_of(USES_SDK)
     assert (logged[0], logged[-1]) == ("task", "statusUpdate")

@@ -84,7 +84,7 @@ def test_deploy_prompt_offers_authentication_declared_in_aion_yaml(project: SamP
 
 
 @pytest.mark.deep
-def test_deploy_permits_secrets_of_aion_yaml(project: SamProject) -> None:
+def test_deploy_lets_functions_read_secrets_named_in_aion_yaml(project: SamProject) -> None:
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
@@ -174,7 +174,7 @@ def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> No
 
 
 @pytest.mark.deep
-def test_next_deployment_keeps_flag_value_missing_from_samconfig(deployed: SamProject) -> None:
+def test_parameter_set_by_flag_is_kept_unless_samconfig_has_it(deployed: SamProject) -> None:
     """Deploy again without flags: SlowSeconds keeps the flag's value; RequestRate gets the value of samconfig.toml."""
     chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
     deployed.deployed("standing", *chosen)

@@ -92,7 +92,7 @@ def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
 # --- From a folder to a streamed reply ---
 
 
-def test_deploy_ends_with_a_streamed_reply(stack: DeployedStack) -> None:
+def test_deploy_command_prints_streamed_reply_of_deployed_agent(stack: DeployedStack) -> None:
     assert f"ok       deploy: the stack {STACK} is deployed" in stack.printed
     assert "slow (agent.py:graph)" in stack.printed or not DEEP
     again = stack.project.run("deploy", "--yes", *stack.options)
@@ -108,7 +108,7 @@ def test_deploy_ends_with_a_streamed_reply(stack: DeployedStack) -> None:
 
 
 @pytest.mark.deep
-def test_deploy_reports_refused_first_reply(stack: DeployedStack) -> None:
+def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack) -> None:
     refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
@@ -220,7 +220,7 @@ def test_smoke_reports_caller_refused_with_403(checked: Checked) -> None:
 # --- Each function, with its recorded event ---
 
 
-def test_api_function_without_streaming_returns_buffered_response(stack: DeployedStack) -> None:
+def test_api_function_under_sam_local_returns_whole_response_at_once(stack: DeployedStack) -> None:
     """Run the package with AWS_SAM_LOCAL, as `sam local` does: the whole response is returned at once."""
     event = recorded_event("rest_api_v1")
     with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
@@ -246,7 +246,9 @@ def test_api_function_without_streaming_returns_buffered_response(stack: Deploye
         ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
     ],
 )
-def test_worker_reports_failures_per_message(stack: DeployedStack, function: str, body: str) -> None:
+def test_function_reports_only_unreadable_message_of_batch_as_failed(
+    stack: DeployedStack, function: str, body: str
+) -> None:
     """Send a batch of a valid and an unreadable message: only the unreadable one is reported as failed."""
     event = recorded_event("sqs")
     strange = event["Records"][0]

@@ -98,7 +98,7 @@ async def test_official_client_gets_whole_task(server: ServerProcess, version: s
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_files_and_data_return_with_task(server: ServerProcess, version: str) -> None:
+async def test_stored_task_history_contains_files_and_data_of_message(server: ServerProcess, version: str) -> None:
     """Store the message's file and data parts in the task's history."""
     file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
     data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
@@ -111,13 +111,13 @@ async def test_files_and_data_return_with_task(server: ServerProcess, version: s
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_message_with_data_only_completes_task(server: ServerProcess, version: str) -> None:
+async def test_message_that_contains_only_data_completes_task(server: ServerProcess, version: str) -> None:
     async with official_client(server.url, version=version, streaming=False) as client:
         (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
     assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_message_larger_than_item_is_stored(server: ServerProcess) -> None:
+async def test_message_larger_than_dynamodb_item_is_stored(server: ServerProcess) -> None:
     text = "0123456789abcdef" * 60_000
     async with official_client(server.url, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text=text)))
@@ -127,7 +127,7 @@ async def test_message_larger_than_item_is_stored(server: ServerProcess) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_repeated_message_returns_its_task(server: ServerProcess, version: str) -> None:
+async def test_repeated_message_id_returns_first_task(server: ServerProcess, version: str) -> None:
     """Send the same messageId twice: the server starts no second task, and streams the first task's events."""
     request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
     async with official_client(server.url, version=version) as client:
@@ -246,7 +246,7 @@ def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
     assert "Traceback" not in ran.stderr
 
 
-def test_dev_server_names_module_with_dependencys_name(tmp_path: Path) -> None:
+def test_dev_server_names_project_module_that_hides_installed_package(tmp_path: Path) -> None:
     """Start in a folder whose modules have names of the server's modules: the error is the agent's, not the server's."""
     files = {"a2a/__init__.py": "mine = 1", "queue.py": "mine = 1", "agent.py": "from a2a import mine"}
     for name, code in files.items():
@@ -284,7 +284,7 @@ def test_dev_command_has_help() -> None:
         assert option in shown.stdout
 
 
-def test_unloadable_agent_is_reported_and_fails_tasks(tmp_path: Path) -> None:
+def test_agent_with_import_error_is_reported_and_its_tasks_fail(tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("aion: {agents: {broken: {path: agent.py}}}")
     (tmp_path / "agent.py").write_text("import no_such_module\n")
     with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "aion.yaml"))) as server:

@@ -273,7 +273,7 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: 
     assert "ERROR" not in told
 
 
-def test_signal_delivered_to_thread_of_watcher_ends_server(server: ServerProcess) -> None:
+def test_interrupt_signal_to_watcher_thread_ends_dev_server(server: ServerProcess) -> None:
     # The kernel delivers a signal to the thread whose id is given, if this thread accepts the signal.
     threads = until(lambda: sorted(map(int, os.listdir(f"/proc/{server.process.pid}/task")))[1:], server)
     os.kill(threads[0], signal.SIGINT)
@@ -343,7 +343,7 @@ def test_broken_dev_state_snapshot_is_set_aside(project: Path) -> None:
             server.stop()
 
 
-def test_broken_sqlite_file_is_named(project: Path) -> None:
+def test_dev_server_error_names_broken_sqlite_file(project: Path) -> None:
     store = project / ".aion" / "store"
     for name in ("table.db", "queues.db"):
         shutil.rmtree(store, ignore_errors=True)
@@ -559,7 +559,7 @@ def test_streams_complete_despite_several_edits(server: ServerProcess, project: 
     assert " cut" not in "".join(server.printed)
 
 
-def test_turn_of_killed_old_worker_runs_again(project: Path) -> None:
+def test_interrupted_turn_runs_again_after_old_worker_is_killed(project: Path) -> None:
     block = '    if VERSION == "first":\n        import time\n        time.sleep(600)\n'
     edit(project, "    while", f"{block}    while")
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
@@ -597,7 +597,7 @@ def test_dead_worker_is_replaced_after_a_failed_edit(server: ServerProcess, proj
 
 
 @pytest.mark.deep
-def test_slow_loading_of_edit_is_reported(server: ServerProcess, project: Path) -> None:
+def test_dev_server_logs_that_edited_code_loads_slowly(server: ServerProcess, project: Path) -> None:
     """Log a line after ten seconds of loading; the old code continues to answer."""
     loaded = project / "seen" / "loaded"
     slow = f"import time\nfrom pathlib import Path\nwhile not Path({str(loaded)!r}).exists(): time.sleep(0.02)\n"

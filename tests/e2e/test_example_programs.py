@@ -25,7 +25,7 @@ def output_of(example: str) -> str:
     return str(output)
 
 
-def test_v03_client_prints_readmes_output(server: ServerProcess) -> None:
+def test_v03_example_client_prints_output_shown_in_its_readme(server: ServerProcess) -> None:
     folder = ROOT / "examples" / "client-v03"
     command = [str(python_with(V03_LOCK)), str(folder / "client.py"), server.url, "Hello, who is there?"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -58,7 +58,7 @@ def receiver(command: list[str], token: str) -> Iterator[tuple[str, Iterator[str
 
 
 @pytest.mark.parametrize("example", [PYTHON, TYPESCRIPT])
-def test_receiver_prints_events_of_readmes_task(example: str, server: ServerProcess) -> None:
+def test_example_webhook_receiver_prints_output_shown_in_its_readme(example: str, server: ServerProcess) -> None:
     try:
         command = command_of(example)
     except NodeMissing as missing:

@@ -72,14 +72,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_each_example_agent_has_commands_with_output() -> None:
+def test_readme_of_each_example_agent_shows_command_output() -> None:
     agents = {path.relative_to(EXAMPLES).parts[0] for path in EXAMPLES.rglob("agent.py")}
     assert {readme.parent.name for readme in AGENTS} == agents
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are passed to forked processes")
 @pytest.mark.parametrize("readme", AGENTS, ids=lambda readme: readme.parent.name)
-def test_readmes_commands_print_its_output(readme: Path, folder: Path) -> None:
+def test_commands_in_example_readme_print_output_shown_there(readme: Path, folder: Path) -> None:
     agent = next(iter(config_of(list(served(readme))[-1])["agents"]))
     for commands, output in outputs_of(readme):
         printed = "".join(run(line, folder, agent) for line in commands.splitlines())

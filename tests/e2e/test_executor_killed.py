@@ -15,7 +15,7 @@ from tests.e2e.test_killed import AGENTS, SHORT_LEASE, at_rest, wait_for_line
 from tests.support.service import send
 
 
-def test_resume_setting_decides_executor_turn_of_killed_worker(own_stack: LocalStack, tmp_path: Path) -> None:
+def test_resume_setting_decides_whether_interrupted_executor_runs_again(own_stack: LocalStack, tmp_path: Path) -> None:
     """Kill a worker process: with `resume: fail` no step runs again; with `restart` no text is streamed twice."""
     notes, config = tmp_path / "notes", AGENTS / "executing.yaml"
     environ: dict[str, Any] = {"NOTED_IN": str(notes), **SHORT_LEASE}

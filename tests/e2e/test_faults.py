@@ -140,7 +140,7 @@ async def test_turns_complete_despite_killed_processes(processes: Fleet, record_
 
 
 @pytest.mark.parametrize("kind", ["worker", "api"])
-async def test_resumed_process_begins_no_step_after_takeover(
+async def test_suspended_process_starts_no_step_after_another_took_its_turn(
     processes: Fleet, record_property: Record, kind: str
 ) -> None:
     """Suspend a process (SIGSTOP) until another process has taken over a turn; then continue it."""

@@ -35,7 +35,9 @@ BEGIN = ("2.1.0", chunk("T", append=False))
     ],
     ids=["whole", "event lost", "event doubled", "chunk lost", "chunk doubled", "other process continues the text"],
 )
-def test_fleet_report_finds_faults_in_received_frames(frames: list[tuple[str, dict[str, Any]]], faults: bool) -> None:
+def test_fault_test_finds_missing_and_repeated_stream_frames(
+    frames: list[tuple[str, dict[str, Any]]], faults: bool
+) -> None:
     assert any(turn_with(*frames).faults()) == faults
 
 
@@ -43,20 +45,20 @@ def note(step: str, pid: int, at: float) -> Note:
     return Note("t", step, "begin", pid, at)
 
 
-def test_step_repeated_after_later_step_is_reported() -> None:
+def test_fault_test_reports_step_repeated_after_a_later_step() -> None:
     cut_and_resumed = [note("plan", 1, 1), note("speak", 1, 2), note("speak", 2, 5), note("check", 2, 6)]
     assert list(run_again(cut_and_resumed, {"t"})) == []
     assert list(run_again([*cut_and_resumed, note("speak", 1, 7)], {"t"})) == ["t: speak after check"]
 
 
-def test_recovery_time_ends_when_other_process_continues() -> None:
+def test_recovery_time_is_measured_until_another_process_continues() -> None:
     cut = note("speak", 1, 2)
     assert recovery([cut, note("speak", 1, 4), note("speak", 2, 5)], cut, 3) == 2
     assert recovery([cut, note("check", 1, 4)], cut, 3) is None
 
 
 @pytest.mark.parametrize("field", ["lost", "doubled", "run_again"])
-def test_fleet_check_fails_for_each_kind_of_fault(field: str) -> None:
+def test_fault_test_fails_for_each_kind_of_fault(field: str) -> None:
     Figures(1, recoveries=[20.0]).check()
     figures = Figures(1)
     getattr(figures, field).append("t")
@@ -64,12 +66,12 @@ def test_fleet_check_fails_for_each_kind_of_fault(field: str) -> None:
         figures.check()
 
 
-def test_fleet_check_fails_for_slow_recovery() -> None:
+def test_fault_test_fails_for_slow_recovery() -> None:
     with pytest.raises(AssertionError):
         Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 
 
-def test_fault_rule_applies_to_every_second_write() -> None:
+def test_fault_injection_can_affect_every_second_write_request() -> None:
     target = b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.%s\r\nAuthorization: Credential=k/d/r/dynamodb/aws4_request"
     write, read = (Call(target % name, b"", cast("Any", None), "") for name in (b"PutItem", b"GetItem"))
     rule = Rule("dynamodb", lost, ("PutItem",), every=2, times=2)

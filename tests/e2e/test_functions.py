@@ -88,7 +88,7 @@ async def test_several_turns_run_concurrently(stack: LocalStack) -> None:
         assert f"this is {n}" in await answer_of(stack, head)
 
 
-async def test_aion_dev_runs_turns_on_servers_event_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dev_server_runs_all_turns_on_one_event_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run all turns on one event loop: an agent's HTTP client works only on the loop of its first use."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
     stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
@@ -98,7 +98,9 @@ async def test_aion_dev_runs_turns_on_servers_event_loop(stack: LocalStack, monk
         assert await answer_of(stack, head) == f"on {id(asyncio.get_running_loop())}"
 
 
-async def test_sweep_enqueues_turn_without_wake_up_message(stack: LocalStack, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sweep_enqueues_turn_whose_sqs_message_is_missing(
+    stack: LocalStack, caplog: pytest.LogCaptureFixture
+) -> None:
     head = await orphan(stack, "hello?")
     stack.poll()
     with caplog.at_level(logging.INFO, "handlers.sweep"):

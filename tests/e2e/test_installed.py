@@ -198,7 +198,7 @@ OTHERS = (
 @pytest.mark.parametrize(
     "command", ["dev", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)]
 )
-def test_command_names_missing_package_extra(bare: Installed, tmp_path: Path, command: str) -> None:
+def test_command_without_its_packages_names_extra_to_install(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
     (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
     (tmp_path / "template.yaml").touch()
@@ -217,7 +217,7 @@ def test_wheel_has_only_two_top_level_packages(tools: Installed) -> None:
 
 
 @pytest.mark.deep
-def test_folder_without_config_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
+def test_folder_without_aion_yaml_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
     (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
@@ -261,7 +261,9 @@ def test_new_project_is_tested_served_and_built(
     assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
-def test_build_packages_own_code_without_secrets(tools: Installed, project: NewProject, tmp_path: Path) -> None:
+def test_build_packages_project_code_without_secret_or_ignored_files(
+    tools: Installed, project: NewProject, tmp_path: Path
+) -> None:
     """Package a private module and an added dependency, but not .env, .git, .venv and ignored files."""
     folder = project.folder
     assert "added to pyproject.toml" in tools.run(project.aion, "add", "cowsay", cwd=folder)

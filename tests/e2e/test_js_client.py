@@ -192,7 +192,7 @@ REFUSALS = {
 
 @each_client
 @pytest.mark.parametrize("step", REFUSALS)
-def test_js_client_raises_sdks_class_for_error(results: Results, client: str, step: str) -> None:
+def test_js_client_raises_matching_sdk_error_class(results: Results, client: str, step: str) -> None:
     """Raise the SDK's class for the error, with the server's message."""
     line = results[client, step]
     assert "error" in line, line

@@ -113,7 +113,7 @@ async def test_rest_api_event_is_answered(api: FakeRuntimeApi, runtime: RuntimeP
     assert json.loads(json.loads(answer.body)["body"])["message"]["parts"] == [{"text": "Grüße"}]
 
 
-async def test_stream_error_becomes_trailers(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_app_failure_during_response_is_sent_in_trailers(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/midstream_error")).answered()
     assert answer.status == 200
     assert answer.body == b"data: one\n\n"
@@ -173,7 +173,9 @@ async def test_invalid_invocation_payload_is_refused(
     assert await still_serves(api)
 
 
-async def test_response_without_body_has_prelude(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_response_without_body_still_contains_status_and_headers(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
     answer = await api.invoke(function_url_event("/no_content")).answered()
     assert answer.chunks == [b'{"statusCode":204,"headers":{},"cookies":[]}' + bytes(8)]
 
@@ -225,7 +227,7 @@ async def test_next_invocation_waits_for_response(api: FakeRuntimeApi, gates: Ga
     assert await still_serves(api)
 
 
-async def test_runtime_serves_next_invocation_after_unacknowledged_response(
+async def test_runtime_continues_after_lambda_did_not_acknowledge_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
     invocation = api.invoke(function_url_event("/leaves_a_task_behind"))
@@ -248,7 +250,9 @@ async def test_app_receives_disconnect_after_response(
     assert "heard early: False then: http.disconnect" in runtime.lines
 
 
-async def test_asgi_message_after_response_end_fails_only_app(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_app_that_sends_after_response_end_does_not_change_response(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
     answer = await api.invoke(function_url_event("/says_too_much")).answered()
     assert answer.body == b"hello"
     assert answer.trailers == {}
@@ -379,7 +383,7 @@ async def test_app_without_lifespan_is_served(api: FakeRuntimeApi) -> None:
         assert await runtime.exit_code() == 0
 
 
-async def test_asgi_2_app_fails_each_request(api: FakeRuntimeApi) -> None:
+async def test_asgi_2_application_gets_status_500_for_each_request(api: FakeRuntimeApi) -> None:
     async with running(f"{APPS}:of_asgi_2", api=api.address):
         for _ in range(2):
             assert (await api.invoke(function_url_event("/")).answered()).status == 500
@@ -413,7 +417,7 @@ async def test_unreachable_runtime_api_ends_runtime() -> None:
         (200, {"Lambda-Runtime-Aws-Request-Id": "r", "Lambda-Runtime-Deadline-Ms": "soon"}),
     ],
 )
-async def test_invalid_response_of_runtime_api_next_ends_runtime(
+async def test_invalid_answer_to_request_for_next_invocation_ends_runtime(
     api: FakeRuntimeApi, runtime: RuntimeProcess, status: int, headers: dict[str, str]
 ) -> None:
     api.answer_next(status, headers, b"{}")
@@ -469,7 +473,9 @@ async def test_app_ignoring_deadline_cannot_write_to_next_response(
     assert await runtime.logged("does not stop")
 
 
-async def test_response_to_blocked_reader_ends_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+async def test_response_is_stopped_before_deadline_if_nobody_reads_it(
+    api: FakeRuntimeApi, runtime: RuntimeProcess
+) -> None:
     invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0)
     await invocation.begun()
     invocation.hold()

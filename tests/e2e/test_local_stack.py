@@ -102,7 +102,7 @@ def test_project_template_creates_its_resources() -> None:
         assert s3.get_object(Bucket=environment["AION_BUCKET"], Key="k")["Body"].read() == b"v" * 100_000
 
 
-def test_function_environment_has_template_and_endpoint(stack: LocalStack) -> None:
+def test_function_environment_has_template_variables_and_emulator_endpoint(stack: LocalStack) -> None:
     assert stack.environment("WorkFunction") == {
         "QUEUE_URL": stack.physical_id("Queue"),
         "DEAD_LETTERS_URL": stack.physical_id("DeadLetters"),
@@ -121,7 +121,7 @@ def test_local_stack_parameters_replace_template_defaults() -> None:
         assert stack.environment("WorkFunction")["WHERE"] == "us-east-1/other"
 
 
-def test_remote_function_gets_reachable_endpoint(stack: LocalStack) -> None:
+def test_function_on_another_host_gets_reachable_endpoint_urls(stack: LocalStack) -> None:
     environment = stack.environment("WorkFunction", reached_at="host.docker.internal")
     port = stack.endpoint.rpartition(":")[2]
     assert environment["AWS_ENDPOINT_URL"] == f"http://host.docker.internal:{port}"
@@ -163,7 +163,7 @@ def use(template: Path) -> None:
         poll(stack, lambda event, context: None)
 
 
-def test_missing_template_and_unknown_parameter_are_named() -> None:
+def test_local_stack_error_names_missing_template_or_unknown_parameter() -> None:
     with leaves_nothing():
         with pytest.raises(TemplateError, match=r"cannot read .*missing\.yaml"):
             LocalStack.start("missing.yaml")
@@ -171,7 +171,7 @@ def test_missing_template_and_unknown_parameter_are_named() -> None:
             LocalStack.start(TEMPLATE, parameters={"Stadium": "x"})
 
 
-def test_missing_handler_is_named_before_calls(stack: LocalStack) -> None:
+def test_missing_function_handler_is_named_when_polling_starts(stack: LocalStack) -> None:
     with pytest.raises(TemplateError, match=r"cannot import the handler a_module_that_is_not_there\.handler"):
         stack.poll()
     with pytest.raises(TemplateError, match="has no function PlayFunction"):
@@ -195,7 +195,9 @@ def test_function_handler_is_imported_from_template_folder(tmp_path: Path, monke
         assert received(stack, "DeadLetters") == ["done"]
 
 
-def test_function_is_imported_with_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_module_is_imported_with_environment_of_that_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setenv("TABLE", "of-another-function")
     monkeypatch.delenv("DEAD_LETTERS_URL", raising=False)
@@ -487,7 +489,7 @@ def test_invalid_transaction_gets_dynamodb_error(stack: LocalStack) -> None:
 
 
 @pytest.mark.usefixtures("restless_threads")
-def test_each_message_is_received_once_by_many_receivers(stack: LocalStack) -> None:
+def test_concurrent_receivers_get_each_queue_message_only_once(stack: LocalStack) -> None:
     url = stack.physical_id("Queue")
 
     def receive(_: int) -> list[str]:
@@ -574,7 +576,7 @@ def test_stack_restarted_at_same_port_is_empty() -> None:
         assert stack.client("dynamodb").scan(TableName="local-Table")["Count"] == 0
 
 
-def test_taken_port_of_local_stack_is_named() -> None:
+def test_local_stack_error_names_port_that_is_taken() -> None:
     with LocalStack.start(TEMPLATE) as stack, leaves_nothing():
         port = int(stack.endpoint.rpartition(":")[2])
         with pytest.raises(EmulatorError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):

@@ -28,7 +28,7 @@ for block in json.load(sys.stdin):
 
 @pytest.mark.deep
 @pytest.mark.timeout(600)
-def test_models_guides_examples_are_built(tmp_path: Path) -> None:
+def test_agents_in_models_guide_can_be_created(tmp_path: Path) -> None:
     """Create each agent with an invented key; no request is sent to a provider."""
     environment: dict[str, str] = {}
     examples = []

@@ -64,7 +64,7 @@ def since(runtime: RuntimeProcess, before: int) -> tuple[list[dict[str, Any]], l
     return [line for line in lines if "_aws" not in line], metrics
 
 
-async def test_telemetry_has_task_id_without_message_text(
+async def test_telemetry_contains_task_id_but_no_message_text(
     api: FakeRuntimeApi, runtime: RuntimeProcess, collector: Collector
 ) -> None:
     """Search logs, metrics and traces: they contain the task id, but no text of a message."""
@@ -116,7 +116,7 @@ async def test_telemetry_has_task_id_without_message_text(
     assert all(SAID not in line for line in runtime.lines if "exception" not in line), "but in an agent's own error"
 
 
-async def test_unreachable_collector_costs_one_log_line(api: FakeRuntimeApi) -> None:
+async def test_unreachable_telemetry_collector_does_not_stop_turns(api: FakeRuntimeApi) -> None:
     environ = {
         "AION_STORE": "memory",
         "AION_CONFIG": str(CONFIG),

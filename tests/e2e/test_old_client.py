@@ -115,7 +115,7 @@ def test_v03_client_manages_push_configs(results: Results) -> None:
         ("push_config_that_is_not_there", -32001, 404),
     ],
 )
-def test_v03_client_raises_sdks_error_class(results: Results, step: str, code: int, http: int) -> None:
+def test_v03_client_raises_sdk_error_class(results: Results, step: str, code: int, http: int) -> None:
     """Raise the client's error class; over HTTP+JSON it has only the HTTP status."""
     error = results[step]["error"]
     if results["binding"] == "JSONRPC":  # type: ignore[comparison-overlap]

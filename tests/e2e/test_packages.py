@@ -85,7 +85,7 @@ def test_lambda_package_over_budget_is_reported() -> None:
 # --- Content ---
 
 
-def test_function_package_has_only_its_frameworks() -> None:
+def test_packages_of_functions_without_agents_contain_no_agent_framework() -> None:
     """Package agent frameworks only for functions that run agents."""
     task, push, sweep = (
         {path.name for path in package_here(name).code.iterdir()}
@@ -119,7 +119,7 @@ def test_adk_deployment_has_no_langgraph() -> None:
     assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
-def test_package_has_project_files_and_agents_group(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_package_contains_project_files_and_dependency_group_agents(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Package the agent's modules and data files, and the dependency group `agents`, but no ignored folder."""
     project = checkout(tmp_path_factory.mktemp("own"))
     files = {
@@ -168,7 +168,7 @@ def test_native_libraries_are_stripped_for_target_processor(architecture: str) -
 
 @runs_here
 @has_lambdas_python
-def test_modules_are_compiled_for_lambda_path() -> None:
+def test_packaged_modules_are_compiled_for_their_path_on_lambda() -> None:
     """Compile for /var/task, with unchecked .pyc files: Python does not compare them with their sources."""
     built = package_here("SweepFunction")
     for source in ("aion_core/errors.py", "google/protobuf/message.py", "typing_extensions.py"):
@@ -181,7 +181,7 @@ def test_modules_are_compiled_for_lambda_path() -> None:
 
 
 @runs_here
-def test_distributions_have_versions_and_entry_points() -> None:
+def test_versions_and_entry_points_of_dependencies_are_readable_in_package() -> None:
     built = package_here("TaskFunction")
     assert not list(built.code.glob("*.dist-info/RECORD"))
     load(
@@ -228,7 +228,7 @@ def test_only_used_aws_clients_are_packaged() -> None:
         load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
 
 
-def test_aws_service_named_by_agent_is_packaged(tmp_path: Path) -> None:
+def test_package_contains_boto3_model_of_service_named_by_agent(tmp_path: Path) -> None:
     """Keep a boto3 service model if a file of the project names the service, maybe in another folder than the import."""
     texts = {
         "agent.py": "from botocore.session import Session\nmodel = 'textract'\n",
@@ -282,7 +282,7 @@ def test_compiled_file_bytes_are_reproducible(tmp_path: Path) -> None:
     assert marshal.loads(normal) == code  # noqa: S302 - our own
 
 
-def test_agent_edit_keeps_dependencies_digest(copied: Path) -> None:
+def test_edit_of_agent_does_not_change_digest_of_dependencies(copied: Path) -> None:
     def digests() -> tuple[str, str]:
         planned = plan("TaskFunction", folder=copied)
         return planned.dependencies_digest, planned.digest
@@ -357,7 +357,7 @@ def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
     assert "has no resource 'Nobody'" in done.stderr
 
 
-def test_dependency_without_wheel_is_named() -> None:
+def test_build_error_names_dependency_without_wheel() -> None:
     # Require docopt, because PyPI has only its source, and no wheel.
     docopt = "docopt==0.6.2 --hash=sha256:49b3a825280bd66b3aa83585ef59c4a8c82f2c8a522dbe754a8bc8db85c85491"
     planned = PackagePlan("TaskFunction", other_architecture(), LAMBDA_PYTHON, docopt, ())
@@ -365,7 +365,7 @@ def test_dependency_without_wheel_is_named() -> None:
         packages([planned])
 
 
-def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
+def test_build_error_names_import_of_missing_module(copied: Path, tmp_path: Path) -> None:
     """Refuse to build an agent that imports a missing module: on AWS every turn would fail."""
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
@@ -381,7 +381,7 @@ def test_unresolved_import_is_named(copied: Path, tmp_path: Path) -> None:
 
 
 @has_lambdas_python
-def test_agent_with_syntax_error_is_named(copied: Path, tmp_path: Path) -> None:
+def test_build_error_names_agent_file_with_syntax_error(copied: Path, tmp_path: Path) -> None:
     agent = copied / "examples" / "echo" / "agent.py"
     right = agent.read_text()
     try:

@@ -62,7 +62,7 @@ LIKE = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.deep] * (page in LIKE)) for page in SCRIPTS])
-def test_code_blocks_of_page_print_documented_output(page: str, tmp_path: Path) -> None:
+def test_code_blocks_on_page_print_output_shown_there(page: str, tmp_path: Path) -> None:
     environ = PREPARED[page](tmp_path) if page in PREPARED else {}
     outputs = run(page, tmp_path, **environ)
     # `since` is the output of the commands since the last text block.

@@ -393,7 +393,7 @@ def test_function_roles_cannot_write_api_keys(function: str, operation: str, rec
     assert "Item" not in stack.client("dynamodb").get_item(TableName=table, Key=key)
 
 
-def test_only_api_reads_api_keys(recorded: Recorded) -> None:
+def test_only_api_function_may_read_api_keys(recorded: Recorded) -> None:
     table = recorded.stack.template.attribute("Table", "Arn", "Table")
     keys = frozenset({("dynamodb:LeadingKeys", "API-KEY#aaaaaaaaaaaaaaaa")})
     actions = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
@@ -410,7 +410,7 @@ def test_only_api_reads_api_keys(recorded: Recorded) -> None:
         assert not is_allowed(recorded.policies["ApiFunction"], need)
 
 
-def test_functions_use_kms_key_with_encryption_context_of_policies(recorded: Recorded) -> None:
+def test_kms_requests_have_encryption_context_required_by_policies(recorded: Recorded) -> None:
     asked = {"kms:EncryptionContext:application": "aion"}
     for function in ("ApiFunction", "TaskFunction", "PushFunction"):
         (statement,) = [each for each in recorded.policies[function] if "kms:Decrypt" in each["Action"]]

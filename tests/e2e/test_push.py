@@ -100,7 +100,7 @@ async def test_invalid_message_ends_in_dead_letter_queue(stack: LocalStack) -> N
     assert await asyncio.to_thread(received, stack, "PushDeadLetters") == ['{"v": 1, "owner": "ann"}']
 
 
-def test_push_function_loads_no_framework() -> None:
+def test_push_function_loads_no_agent_or_web_framework() -> None:
     """Import handlers.deliver_push in a new process: no agent framework and no web framework is loaded."""
     program = (
         "import sys, handlers.deliver_push\n"

@@ -92,7 +92,7 @@ async def test_rest_client_lists_tasks_of_context(server: ServerProcess) -> None
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_rest_client_raises_sdks_class_for_error(server: ServerProcess, version: str, binding: str) -> None:
+async def test_rest_client_raises_matching_sdk_error_class(server: ServerProcess, version: str, binding: str) -> None:
     """Raise the SDK's class for each error."""
     async with official_client(server.url, version=version, binding=binding, streaming=False) as client:
         (response,) = await answers_of(client, message(Part(text="done")))
@@ -117,7 +117,9 @@ async def test_rest_client_raises_sdks_class_for_error(server: ServerProcess, ve
 
 @pytest.mark.parametrize("binding", ["JSONRPC", REST])
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
-async def test_webhook_is_notified_and_configs_are_managed(server: ServerProcess, version: str, binding: str) -> None:
+async def test_official_client_manages_push_config_and_webhook_gets_notifications(
+    server: ServerProcess, version: str, binding: str
+) -> None:
     """Create a push config with the message; then read, replace, list and delete it."""
     async with receiving(answers(200)) as receiver:
         config = TaskPushNotificationConfig(id="p", url=receiver.url(), token="token")

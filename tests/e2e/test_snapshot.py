@@ -34,7 +34,7 @@ async def test_failed_hook_after_restore_ends_environment() -> None:
     assert api.asked == 0
 
 
-async def test_environment_without_snapstart_requests_no_restore() -> None:
+async def test_runtime_without_snapstart_does_not_request_restore() -> None:
     async with FakeRuntimeApi() as api, running(f"{APPS}:restored", api=api.address):
         answer = await api.invoke(function_url_event("/")).answered()
     assert answer.body.decode() == f"0 {random.Random(1).random()}"

@@ -201,7 +201,7 @@ async def test_stream_matches_its_golden_transcript(transcript: Path) -> None:
         pytest.fail("\n".join(difference), pytrace=False)
 
 
-def test_each_case_has_transcripts_of_both_versions() -> None:
+def test_each_case_has_transcripts_in_both_protocol_versions() -> None:
     """Each case has one transcript for v1 and one for v0.3."""
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases

@@ -15,7 +15,7 @@ MOST_SEEDS = 400
 """Maximum number of schedules to find a bug in its scenarios; most need only a few."""
 
 
-def test_edits_of_planted_bugs_can_be_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bugs_can_be_applied_to_current_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply each edit without playing schedules: `make test` then notices a source change that makes a bug outdated."""
     for planted in (*BUGS, *STORE_BUGS):
         with monkeypatch.context() as patch:

@@ -52,22 +52,22 @@ def test_simulated_faults_violate_no_invariant(part: int) -> None:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_simulation_survives_crash_at_each_side_effect(name: str) -> None:
+def test_invariants_hold_after_crash_at_each_side_effect(name: str) -> None:
     judge(run.crashes(SCENARIOS[name], 1, most=None if DEEP else 1))
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(not DEEP, reason="make test-deep")
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.main])
-def test_simulation_survives_two_crashes(name: str) -> None:
+def test_invariants_hold_after_two_crashes(name: str) -> None:
     judge(run.pairs_of_crashes(SCENARIOS[name], 2))
 
 
-def test_regression_schedules_have_no_violation() -> None:
+def test_schedules_of_earlier_bugs_violate_no_invariant() -> None:
     judge([play(SCENARIOS[name], seed, aims) for name, seed, aims in KEPT])
 
 
-def test_scenarios_have_no_violation_without_faults() -> None:
+def test_scenarios_without_faults_violate_no_invariant() -> None:
     judge([outcome for name in SCENARIOS for outcome in run.clean(name)])
 
 

@@ -90,7 +90,7 @@ def test_idle_deployment_fires_no_alarm() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"SweepLoggedErrors": 0.0, "Turns": 7.0}])
-def test_sweep_without_invocations_reports_missing_data(values: Values) -> None:
+def test_sweep_alarm_reports_missing_data_if_sweep_does_not_run(values: Values) -> None:
     assert state("SweepErrorsAlarm", values) == "INSUFFICIENT_DATA"
     assert TEMPLATE.properties("SweepErrorsAlarm")["InsufficientDataActions"]
 
@@ -146,7 +146,7 @@ def test_alarm_fires_for_each_of_its_metrics(alarm: str, values: Values) -> None
     assert fires(alarm, {**IDLE, **values})
 
 
-def test_each_alarm_has_test_values() -> None:
+def test_alarm_test_has_values_for_each_alarm() -> None:
     (mark,) = test_alarm_fires_for_each_of_its_metrics.pytestmark  # type: ignore[attr-defined]
     assert {alarm for alarm, _ in mark.args[1]} == set(ALARMS), (
         "Add values to test_alarm_fires_for_each_of_its_metrics."

@@ -170,7 +170,7 @@ def test_template_passes_cfn_lint_and_policies() -> None:
         {"SubnetIds": "subnet-0a1b", "SecurityGroupIds": "sg-0a,sg-0b"},
     ],
 )
-def test_template_passes_policies_with_parameters(parameters: dict[str, str]) -> None:
+def test_template_passes_security_policies_with_each_parameter_set(parameters: dict[str, str]) -> None:
     assert list(problems(TEMPLATE, [parameters], lint=False)) == []
 
 
@@ -205,7 +205,7 @@ def test_template_policies_find_planted_mistake(
     pytest.fail(f"not found: {found}")
 
 
-def test_template_policies_accept_disabled_default_api_endpoint(tmp_path: Path) -> None:
+def test_security_policies_accept_api_with_disabled_default_endpoint(tmp_path: Path) -> None:
     """Add the line of docs/security.md: the API's default endpoint is disabled, and the policies accept this."""
     page = (ROOT / "docs" / "security.md").read_text()
     (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)
@@ -222,7 +222,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("start", VALUES)
-def test_each_template_value_policy_refuses_wrong_values(start: str, documents: list[dict[str, Any]]) -> None:
+def test_each_policy_for_template_value_refuses_a_wrong_value(start: str, documents: list[dict[str, Any]]) -> None:
     for end, schema in VALUES[start].items():
         path = f"{start}/{end}"
         assert end == "." or any([*values_at(each, path)] for each in documents), path

@@ -102,7 +102,7 @@ def test_template_reader_reports_unresolvable_reference(written: str, message: s
     assert message in str(error.value)
 
 
-def test_template_parameters_replace_defaults_and_set_conditions(tmp_path: Path) -> None:
+def test_given_template_parameters_replace_defaults_and_decide_conditions(tmp_path: Path) -> None:
     assert read("!Ref Stage", tmp_path, Stage="prod") == "prod"
     path = tmp_path / "template.yaml"
     assert Template(path, PLACE).resources("AWS::SQS::Queue") == ["Queue", "Named"]
@@ -172,7 +172,7 @@ def nest(value: str, folder: Path, **parameters: str) -> Template:
         ('!Sub "${Below.Outputs.Stack}/${Below.Outputs.Last}"', "mine-Below/b"),
     ],
 )
-def test_outputs_of_nested_stack_use_its_parameters(written: str, resolved: str, tmp_path: Path) -> None:
+def test_nested_stack_outputs_use_parameters_passed_to_that_stack(written: str, resolved: str, tmp_path: Path) -> None:
     assert nest(written, tmp_path).resolved("Value")["Value"] == resolved
 
 

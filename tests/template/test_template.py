@@ -71,7 +71,7 @@ def test_subnets_and_security_groups_must_be_set_together(subnets: str, groups: 
 
 
 @pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
-def test_template_environment_gives_function_valid_settings(function: str) -> None:
+def test_environment_variables_in_template_give_each_function_valid_settings(function: str) -> None:
     settings = Settings.from_environ(Template(TEMPLATE, BUILD_PLACE).environment(function))
     times = (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days)
     assert times == (30, 3, 240, 30)
@@ -114,7 +114,7 @@ def configuration_of(template: Template) -> str:
     return content
 
 
-def test_function_version_description_contains_configuration_version() -> None:
+def test_lambda_version_description_contains_version_of_configuration() -> None:
     """Put the configuration into the description: a new description makes CloudFormation publish a version."""
     resources = transformed(TEMPLATE)["Resources"].values()
     for kind in ("AWS::Lambda::Version", "AWS::Lambda::Function"):
@@ -183,7 +183,7 @@ CONFIGS = tomllib.loads((ROOT / "samconfig.toml").read_text())
 
 
 @pytest.mark.parametrize("config", ["default", "dev", "prod"])
-def test_samconfig_parameters_pass_policies(config: str) -> None:
+def test_samconfig_parameters_pass_template_policies(config: str) -> None:
     deploy = CONFIGS[config]["deploy"]["parameters"]
     parameters = dict(each.split("=", 1) for each in deploy["parameter_overrides"])
     assert all(is_allowed(name, value) for name, value in parameters.items())
@@ -193,7 +193,7 @@ def test_samconfig_parameters_pass_policies(config: str) -> None:
     assert deploy["capabilities"].split() == ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
 
 
-def test_samconfig_default_environment_equals_dev() -> None:
+def test_samconfig_environment_named_default_equals_dev() -> None:
     assert CONFIGS["default"] == CONFIGS["dev"]
     dev, prod = (CONFIGS[config]["deploy"]["parameters"] for config in ("dev", "prod"))
     assert dev["stack_name"] != prod["stack_name"]

@@ -19,14 +19,14 @@ DUE = {"pk": {"S": "a"}, "sk": {"S": "b"}, "due_shard": {"S": "DUE#01"}, "due_at
 
 
 @pytest.mark.deep
-def test_cost_page_has_current_counts() -> None:
+def test_cost_page_has_currently_measured_counts() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "infra.cost", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200
     )
     assert ran.returncode == 0, ran.stderr
 
 
-def test_changes_of_index_entry_determine_write_units() -> None:
+def test_cost_model_counts_write_units_of_changed_index_entries() -> None:
     moved = {**DUE, "due_at": {"N": "2"}}
     assert [_of_index(INDEX, *change) for change in (({}, {}), ({}, DUE), (DUE, DUE), (DUE, moved), (DUE, {}))] == [
         0, 1, 0, 2, 1,
@@ -46,7 +46,7 @@ def test_cost_page_has_each_scenario_once() -> None:
     assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
 
 
-def test_idle_prices_count_resources_of_template() -> None:
+def test_cost_page_lists_idle_price_of_each_resource() -> None:
     from infra.cost import PAGE, PRICES, SCENARIOS, idle_rows
 
     rows = idle_rows({SCENARIOS[-1].name: Counter()}, tomllib.loads(PRICES.read_text(encoding="utf-8")))
@@ -54,7 +54,7 @@ def test_idle_prices_count_resources_of_template() -> None:
     assert [name for name in rows if f"| {name} |" not in page] == [], "Run `make cost`."
 
 
-def test_cost_page_check_rejects_larger_count() -> None:
+def test_cost_page_check_rejects_count_that_differs_too_much() -> None:
     from infra.cost import alike
 
     row = "| a blocking turn | 13 | 40 | 4 | 0 | 0 | 0 | 2 | 56 |"

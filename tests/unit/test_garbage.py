@@ -25,7 +25,7 @@ def import_modules(number: int, patch: pytest.MonkeyPatch) -> None:
         patch.setitem(sys.modules, f"imported_{n}", ModuleType(f"imported_{n}"))
 
 
-def test_garbage_collection_pauses_during_block() -> None:
+def test_garbage_collection_is_disabled_within_with_block() -> None:
     with no_garbage_collection():
         assert not gc.isenabled()
     assert gc.isenabled()

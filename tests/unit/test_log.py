@@ -65,7 +65,7 @@ def test_log_line_has_ids_service_and_logger(said: LogOutput) -> None:
     }
 
 
-def test_log_labels_apply_only_within_their_block(said: LogOutput) -> None:
+def test_log_fields_apply_only_within_their_with_block(said: LogOutput) -> None:
     with log.request("r-1"):
         log.note(task_id="t-1")
         with log.about(agent="a"):
@@ -81,14 +81,14 @@ def test_log_labels_apply_only_within_their_block(said: LogOutput) -> None:
     assert labels[1:] == [{"correlation_id": "r-1", "task_id": "t-1"}, {}, {"correlation_id": "r-2"}]
 
 
-def test_log_fields_of_author_may_have_reserved_names(said: LogOutput) -> None:
+def test_log_fields_of_author_may_have_names_of_our_fields(said: LogOutput) -> None:
     """logging raises for an `extra` named like an attribute of its records; our labels may have such a name."""
     with log.request("r-1"), log.about(task_id="t-1"):
         said.logger.warning("Mine.", extra={"correlation_id": "mine", "task_id": "other"})
     assert (said.lines[0]["correlation_id"], said.lines[0]["task_id"]) == ("mine", "other")
 
 
-def test_log_line_of_thread_has_task_id_of_turn(said: LogOutput) -> None:
+def test_log_line_from_thread_started_in_turn_has_task_id(said: LogOutput) -> None:
     with log.request("r-1"), log.about(task_id="t-1"):
         thread = threading.Thread(target=copy_context().run, args=(said.logger.info, "beating"))
         thread.start()
@@ -172,6 +172,6 @@ def test_secret_of_random_characters_is_redacted(said: LogOutput, secret: str) -
 
 
 @pytest.mark.parametrize("library", ["anthropic", "google_adk", "google_genai", "httpcore2", "httpx2", "openai"])
-def test_library_that_logs_requests_logs_warnings_only(library: str) -> None:
+def test_log_level_of_model_libraries_is_warning(library: str) -> None:
     log.install()
     assert logging.getLogger(library).level == logging.WARNING

@@ -53,7 +53,7 @@ class Hangs:
         await asyncio.Event().wait()
 
 
-async def test_concurrent_turns_log_own_ids(
+async def test_log_lines_of_concurrent_turns_have_right_task_ids(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Run two turns in one process, as a self-hosted server does: each line has the ids of its own turn."""
@@ -70,7 +70,7 @@ async def test_concurrent_turns_log_own_ids(
     assert len(set().union(*requests_of.values())) == 2
 
 
-async def test_heartbeat_thread_logs_task_of_turn(caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
+async def test_log_line_of_heartbeat_thread_has_task_id(caplog: pytest.LogCaptureFixture, clock: ManualClock) -> None:
     log.install()
     refused = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -48,7 +48,7 @@ class Collector(SpanExporter):
         "url.query",
     ],
 )
-def test_exported_span_has_no_attribute_with_content(name: str) -> None:
+def test_exported_span_has_no_attribute_with_message_content(name: str) -> None:
     collector = Collector()
     RedactingExporter(collector).export([ReadableSpan("call", attributes={name: "Hello", "llm.model_name": "m"})])
     assert collector.attributes == [{"llm.model_name": "m"}]
@@ -61,7 +61,7 @@ def test_exported_url_has_no_query(name: str) -> None:
     assert collector.attributes == [{name: "https://api.example.com/v1"}]
 
 
-def test_failed_export_pauses_the_next_exports() -> None:
+def test_failed_export_of_spans_pauses_later_exports() -> None:
     collector, now = Collector(), [0.0]
     exporter = RedactingExporter(collector, lambda: now[0])
     collector.result = SpanExportResult.FAILURE
@@ -72,7 +72,7 @@ def test_failed_export_pauses_the_next_exports() -> None:
     assert exporter.export([ReadableSpan("third")]) is SpanExportResult.SUCCESS
 
 
-async def test_request_span_has_tracestate_of_client(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_span_keeps_tracestate_header_of_client(monkeypatch: pytest.MonkeyPatch) -> None:
     headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "one=1,two=2"}
     with exported_from_here(monkeypatch) as collector:
         async with http(ObservabilityMiddleware(Response(), NullMetrics(), OTelTraces("a-stack"))) as client:

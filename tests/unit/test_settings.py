@@ -8,7 +8,7 @@ from aion_core.settings import Settings
 DEPLOYED = {"AION_TABLE": "table", "AION_BUCKET": "bucket", "AION_TASK_QUEUE_URL": "https://sqs/queue"}
 
 
-def test_settings_need_only_resources_of_template() -> None:
+def test_settings_other_than_aws_resources_have_defaults() -> None:
     settings = Settings.from_environ(DEPLOYED)
     assert (settings.store, settings.table, settings.bucket) == ("dynamodb", "table", "bucket")
     assert settings.task_queue_url == "https://sqs/queue"
@@ -39,5 +39,5 @@ def test_settings_error_names_variable_with_invalid_value(name: str, value: str)
         Settings.from_environ({**DEPLOYED, name: value})
 
 
-def test_max_tries_must_be_whole_number() -> None:
+def test_max_tries_setting_is_read_as_whole_number() -> None:
     assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7

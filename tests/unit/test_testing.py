@@ -120,7 +120,7 @@ async def test_test_client_returns_streamed_chunks_of_reply(config: Path, agent:
     assert len(reply.chunks) == 5
 
 
-async def test_interrupt_is_answered_by_task_id(config: Path) -> None:
+async def test_ask_with_task_id_answers_interrupt(config: Path) -> None:
     async with serve(config, agent="asker") as client:
         question = await client.ask("Book a table")
         assert question.task is not None
@@ -129,7 +129,7 @@ async def test_interrupt_is_answered_by_task_id(config: Path) -> None:
     assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
 
 
-async def test_ask_returns_reply_for_response_without_task(config: Path) -> None:
+async def test_ask_returns_reply_if_agent_answers_without_task(config: Path) -> None:
     async with serve(config, agent="brief") as client:
         reply = await client.ask("hello")
     assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)
@@ -159,7 +159,9 @@ async def test_served_test_agent_ignores_process_environment(config: Path, monke
         assert (await client.ask("hello")).text == "1: hello"
 
 
-async def test_variables_of_config_are_set_only_while_serving(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_variables_of_aion_yaml_are_set_only_while_serving(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`serve` sets the variables of aion.yaml, but reads none of its secrets from AWS."""
     monkeypatch.delenv("MODEL", raising=False)
     declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"

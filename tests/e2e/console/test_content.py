@@ -96,7 +96,7 @@ MARKDOWN = """1. first
 """
 
 
-def test_lists_keep_their_numbers_and_code(console: Page) -> None:
+def test_markdown_lists_keep_item_numbers_and_code_blocks(console: Page) -> None:
     console.evaluate(
         """async (text) => {
           const { markdown } = await import("/console/render.js");
@@ -110,7 +110,7 @@ def test_lists_keep_their_numbers_and_code(console: Page) -> None:
     expect(log.locator("a")).to_have_attribute("href", "https://example.com/A_(b)")
 
 
-def test_form_reads_patterns_types_and_options_of_schema(console: Page) -> None:
+def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: Page) -> None:
     properties = {
         "code": {"type": "string", "pattern": "[0-9]{2}"},
         "count": {"type": ["integer", "null"]},
@@ -173,7 +173,7 @@ def test_data_of_artifact_is_shown(console: Page) -> None:
     assert json.loads(console.locator("#log .agent pre").inner_text()) == {"rows": ["first", "second"]}
 
 
-def test_form_has_fields_of_interrupts_schema(console: Page, screen: Screen) -> None:
+def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, screen: Screen) -> None:
     choose(console, "asking")
     send(console, "book")
     ends(console, "input required")

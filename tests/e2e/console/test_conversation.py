@@ -69,7 +69,7 @@ def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
     assert sent["params"]["message"]["parts"] == [{"text": "hello"}]
 
 
-def test_copied_request_runs_in_each_language(console: Page, tmp_path: Path) -> None:
+def test_request_copied_from_console_runs_in_each_language(console: Page, tmp_path: Path) -> None:
     """Run the copied request in curl, Python and TypeScript: all send the same messageId and get the same task."""
     send(console, "hello")
     ends(console)
@@ -136,7 +136,7 @@ def test_console_cancels_running_task(console: Page) -> None:
     expect(console.locator("#log .streaming")).to_have_count(0)
 
 
-def test_open_group_of_chunks_shows_further_chunks(console: Page, folder: Path, screen: Screen) -> None:
+def test_expanded_group_of_chunks_shows_chunks_that_arrive_later(console: Page, folder: Path, screen: Screen) -> None:
     file = f"group-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
@@ -179,7 +179,7 @@ def test_opened_running_task_continues_its_stream(console: Page, folder: Path, s
     expect(console.locator("#save")).to_be_disabled()
 
 
-def test_opened_context_shows_form_of_its_question(console: Page) -> None:
+def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console: Page) -> None:
     send(console, "book the context")
     ends(console, "input required")
     console.click("#fresh")
@@ -190,7 +190,7 @@ def test_opened_context_shows_form_of_its_question(console: Page) -> None:
     answer(console, "Booked for Monday.")
 
 
-def test_second_message_of_running_task_is_answered_once(console: Page, folder: Path, screen: Screen) -> None:
+def test_second_message_sent_while_task_runs_is_answered_once(console: Page, folder: Path, screen: Screen) -> None:
     file = f"second-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
@@ -220,7 +220,7 @@ def test_stream_continues_after_refused_second_message(console: Page, folder: Pa
     console.unroute_all()
 
 
-def test_answer_of_task_is_shown_after_refused_message(console: Page, folder: Path, screen: Screen) -> None:
+def test_task_answer_is_shown_although_second_message_was_refused(console: Page, folder: Path, screen: Screen) -> None:
     """Let the task end before its second message is refused."""
     file = f"ended-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
@@ -242,7 +242,7 @@ def test_answer_of_task_is_shown_after_refused_message(console: Page, folder: Pa
     console.unroute_all()
 
 
-def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
+def test_answer_to_cancelled_task_shows_that_task_is_cancelled(console: Page) -> None:
     """Cancel the task outside the console while its question is open."""
     send(console, "book")
     ends(console, "input required")
@@ -255,7 +255,7 @@ def test_refused_answer_shows_current_state_of_task(console: Page) -> None:
     answer(console, WHOLE)
 
 
-def test_chunks_of_one_frame_are_drawn_once(console: Page) -> None:
+def test_chunks_received_in_one_animation_frame_are_drawn_together(console: Page) -> None:
     console.evaluate(
         "() => { window.frames_ = []; window.requestAnimationFrame = (draw) => window.frames_.push(draw); }"
     )
@@ -345,7 +345,7 @@ def test_click_on_skill_example_fills_message_field(console: Page) -> None:
     expect(console.locator("#log .empty")).to_have_count(0)
 
 
-def test_test_saved_by_console_fails_for_other_answer(console: Page, tmp_path: Path) -> None:
+def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page, tmp_path: Path) -> None:
     send(console, "hello")
     ends(console)
     file = saved(console, tmp_path)

@@ -24,7 +24,7 @@ async def test_adk_stream_matches_its_golden_transcript(transcript: Path) -> Non
         pytest.fail("\n".join(difflib.unified_diff(*lines, "expected", "actual", lineterm="", n=4)), pytrace=False)
 
 
-def test_each_adk_case_has_transcripts_of_both_versions() -> None:
+def test_each_adk_case_has_transcripts_in_both_protocol_versions() -> None:
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases
     assert {path.name for path in TRANSCRIPTS} == {f"{case}.{ver}.sse" for case in cases for ver in golden.METHODS}

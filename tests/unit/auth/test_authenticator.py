@@ -53,7 +53,7 @@ async def test_first_fulfilled_policy_requirement_identifies_caller(
         assert (await app.get(*headers)).json()["subject"] == subject
 
 
-async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, clock: ManualClock) -> None:
+async def test_credentials_of_two_different_tenants_are_refused_together(issuer: Issuer, clock: ManualClock) -> None:
     app = AuthApp(
         clock,
         {"jwt": frozenset(), "key": frozenset()},
@@ -66,7 +66,7 @@ async def test_credentials_for_different_tenants_are_forbidden(issuer: Issuer, c
         assert (await app.get(token, our_key)).status_code == status
 
 
-async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) -> None:
+async def test_every_refused_key_or_password_gets_same_response_bytes(clock: ManualClock) -> None:
     """Send missing, unknown, wrong, expired and revoked credentials: the responses have equal bytes and headers."""
     app = AuthApp(clock, users=USERS, key=ApiKeyScheme(), basic=BasicScheme())
     live, revoked = await key(app, clock), await key(app, clock)
@@ -89,7 +89,9 @@ async def test_refusals_of_keys_and_passwords_are_identical(clock: ManualClock) 
         )
 
 
-async def test_refusals_of_tokens_of_two_issuers_are_identical(issuer: Issuer, clock: ManualClock) -> None:
+async def test_every_refused_bearer_token_gets_same_response_whatever_the_issuer(
+    issuer: Issuer, clock: ManualClock
+) -> None:
     """The response reveals neither the issuer nor the cause, only that the request had a token."""
     with issuing() as other:
         other.add("k-1", "ES256")

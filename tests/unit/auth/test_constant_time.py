@@ -115,7 +115,7 @@ class WorkLog(list[tuple[str, Any]]):
         monkeypatch.setattr(where, name, recorded)
 
 
-async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_refused_api_key_costs_the_same_work(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse keys for several reasons: each costs one read, one hash, one comparison, and gets the same response."""
     app = AuthApp(clock, key=ApiKeyScheme())
     live, gone, old = (make_key("alice", now=clock.now()) for _ in range(3))
@@ -140,7 +140,9 @@ async def test_all_refused_api_keys_cost_same_requests(clock: ManualClock, monke
     assert answers[0][0] == 401
 
 
-async def test_unknown_basic_user_costs_one_hash(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_basic_user_costs_same_hash_as_wrong_password(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The hash for an unknown user has the same argon2 parameters as that for a wrong password."""
     app = AuthApp(clock, users=USERS, basic=BasicScheme())
     work_log = WorkLog()
@@ -159,7 +161,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
     return api_function("acting", GRAPH, AION_YAML)
 
 
-async def test_foreign_and_unknown_task_cost_same_table_requests(
+async def test_another_owners_task_id_costs_same_requests_as_unknown_id(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Send each request with a foreign and with an unknown id: the table gets the same requests and returns no item."""

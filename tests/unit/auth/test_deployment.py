@@ -72,7 +72,7 @@ def with_security(security: str) -> str:
         (TOGETHER, "AWS_IAM,NONE", "a requires AWS signatures"),
     ],
 )
-def test_server_start_checks_security_policy_against_entry_points(
+def test_server_does_not_start_if_entry_point_contradicts_security_policy(
     tmp_path: Path, security: str, entrypoints: str, sentence: str | None
 ) -> None:
     environ = {**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints}
@@ -148,7 +148,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_mangum_and_runtime_loop_pass_iam_signer(tmp_path: Path, entrypoint_url: str) -> None:
+def test_iam_caller_is_identified_under_mangum_and_our_runtime(tmp_path: Path, entrypoint_url: str) -> None:
     """Call the app by mangum, which SAM uses, and by our runtime loop."""
     # Use a policy without a limit, because the test has no table to count requests.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
@@ -227,7 +227,7 @@ async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issue
     assert kinds == {"jwt": "http", "oidc": "openIdConnect", "key": "apiKey", "basic": "http"}
 
 
-async def test_card_signature_covers_schemes(tmp_path: Path, issuer: Issuer, users: str) -> None:
+async def test_card_signature_covers_authentication_schemes(tmp_path: Path, issuer: Issuer, users: str) -> None:
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card
 
@@ -304,7 +304,7 @@ async def test_server_without_authentication_serves_loopback_only(
         ("{basic: {type: basic}}", {"argon2"}),
     ],
 )
-def test_only_declared_authentication_schemes_load_their_libraries(
+def test_libraries_of_undeclared_authentication_schemes_are_not_imported(
     tmp_path: Path, schemes: str, loaded: set[str]
 ) -> None:
     config = tmp_path / "aion.yaml"
@@ -322,7 +322,7 @@ def test_only_declared_authentication_schemes_load_their_libraries(
     assert set(ran.stdout.split()) == loaded
 
 
-def test_basic_without_users_does_not_start(tmp_path: Path) -> None:
+def test_server_with_basic_authentication_but_no_users_does_not_start(tmp_path: Path) -> None:
     basic = with_security("  security: {schemes: {basic: {type: basic}}}\n")
     with pytest.raises(ConfigurationError, match="AION_BASIC_USERS_SECRET, the name of the secret"):
         deployed(tmp_path, basic)

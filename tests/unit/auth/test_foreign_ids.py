@@ -138,7 +138,7 @@ TASKS = [request for request in REQUESTS if request.names("task")]
 STATES = ("hello", "ask", "work")
 
 
-def test_requests_with_foreign_ids_cover_every_private_route(tmp_path: Path, issuer: Issuer) -> None:
+def test_every_private_route_has_request_in_foreign_id_tests(tmp_path: Path, issuer: Issuer) -> None:
     """Each path of the server has a request in these tests, or is public."""
     (tmp_path / "acting.py").write_text(GRAPH)
     config = tmp_path / "aion.yaml"
@@ -161,7 +161,7 @@ def test_requests_with_foreign_ids_cover_every_private_route(tmp_path: Path, iss
     }
 
 
-async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
+async def test_every_request_treats_another_owners_task_id_as_unknown(tmp_path: Path, issuer: Issuer) -> None:
     """Send Bob's task id as Alice: the response equals that for an unknown id, and nothing changes."""
     async with served(tmp_path, issuer) as callers:
         bobs = [await callers.a_task("bob", text) for text in STATES]
@@ -188,7 +188,7 @@ async def test_foreign_task_is_unknown_to_every_request(tmp_path: Path, issuer: 
         assert [*after, await callers.everything("bob", in_red, "red")] == before
 
 
-async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer) -> None:
+async def test_every_request_with_task_id_succeeds_for_the_owner(tmp_path: Path, issuer: Issuer) -> None:
     """Send the same requests as the owner: they succeed, so their refusal for others is due to the id."""
     async with served(tmp_path, issuer) as callers:
         for request in TASKS:
@@ -202,7 +202,7 @@ async def test_owner_finds_task_by_every_request(tmp_path: Path, issuer: Issuer)
             assert "error" not in answer.text, (request.name, answer.text)
 
 
-async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issuer: Issuer) -> None:
+async def test_every_request_treats_another_owners_context_id_as_unknown(tmp_path: Path, issuer: Issuer) -> None:
     about = [request for request in REQUESTS if request.names("context")]
     assert {request.operation for request in about} == {
         "SendMessage",
@@ -230,7 +230,7 @@ async def test_foreign_context_is_unknown_to_every_request(tmp_path: Path, issue
             await callers.rpc("bob", "CancelTask", id=bobs["id"], tenant=tenant)
 
 
-async def test_lists_have_no_foreign_items(tmp_path: Path, issuer: Issuer) -> None:
+async def test_lists_contain_no_tasks_or_contexts_of_other_owners(tmp_path: Path, issuer: Issuer) -> None:
     """List tasks and contexts as other callers, in other tenants and of other agents: Bob's are missing."""
     lists = [request for request in REQUESTS if request.operation in ("ListTasks", "GetContexts")]
     async with served(tmp_path, issuer) as callers:
@@ -250,7 +250,7 @@ async def test_lists_have_no_foreign_items(tmp_path: Path, issuer: Issuer) -> No
                 assert (SECRET in answer.text) is sees, (request.name, who, tenant, prefix)
 
 
-async def test_foreign_reference_tasks_are_ignored(tmp_path: Path, issuer: Issuer) -> None:
+async def test_reference_to_another_owners_task_is_ignored(tmp_path: Path, issuer: Issuer) -> None:
     async with served(tmp_path, issuer) as callers:
         bobs = await callers.a_task("bob", "ask")
         before = await callers.everything("bob", bobs)

@@ -27,7 +27,7 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     return task
 
 
-async def test_foreign_context_id_reveals_no_foreign_context(app: FastAPI, issuer: Issuer) -> None:
+async def test_another_owners_context_id_gets_same_answer_as_unknown_id(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
 
@@ -50,7 +50,7 @@ async def test_foreign_context_id_reveals_no_foreign_context(app: FastAPI, issue
         assert task["id"] != bobs["id"]
 
 
-async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> None:
+async def test_page_token_of_another_caller_is_refused(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"
         for n in range(2):
@@ -62,7 +62,7 @@ async def test_foreign_page_token_is_refused(app: FastAPI, issuer: Issuer) -> No
         assert (refused.status_code, refused.json()["error"]["details"][0]["reason"]) == (400, "INVALID_PARAMS")
 
 
-async def test_task_belongs_to_bearer_tokens_subject(app: FastAPI, issuer: Issuer) -> None:
+async def test_task_is_readable_only_with_tokens_of_its_subject(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = (await of_bob(client, issuer))["id"]
         issuer.add("k-2", "RS256")
@@ -78,7 +78,7 @@ async def test_task_belongs_to_bearer_tokens_subject(app: FastAPI, issuer: Issue
 TENANT = {"tenant_claim": "tid"}
 
 
-async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Issuer) -> None:
+async def test_token_of_one_tenant_cannot_reach_another_tenant(tmp_path: Path, issuer: Issuer) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid='red')}"
         body = send()
@@ -102,13 +102,13 @@ async def test_tenant_of_token_excludes_other_tenants(tmp_path: Path, issuer: Is
 
 
 @pytest.mark.parametrize("claim", [None, "", 7, ["red"], {"id": "red"}])
-async def test_token_without_tenant_claim_is_refused(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
+async def test_token_without_usable_tenant_claim_is_refused(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid=claim)}"
         assert (await client.get("/tasks")).status_code == 401
 
 
-async def test_callers_data_is_separate_in_each_chosen_tenant(app: FastAPI, issuer: Issuer) -> None:
+async def test_caller_who_chooses_tenant_sees_only_that_tenants_tasks(app: FastAPI, issuer: Issuer) -> None:
     async with http(app) as client:
         bobs = await of_bob(client, issuer)
         client.headers["Authorization"] = f"Bearer {issuer.token(sub='bob')}"

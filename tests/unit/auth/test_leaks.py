@@ -238,7 +238,7 @@ async def test_error_responses_have_no_client_data(app: ASGIApp, issuer: Issuer)
         assert secrets_in(answer.text, client) == []
 
 
-async def test_log_lines_have_id_of_their_request(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
+async def test_all_log_lines_of_one_request_have_its_id(app: ASGIApp, issuer: Issuer, logged: io.StringIO) -> None:
     client = ProbingClient(app, issuer)
     ids = []
     for params in ({"message": {**whole_message()["message"], "contextId": f"c-{n}"}} for n in range(2)):
@@ -297,7 +297,7 @@ async def test_traces_have_no_client_data(collector: Collector, request: pytest.
     assert os.environ["ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"] == "false"
 
 
-async def test_function_output_has_no_client_data(
+async def test_logs_and_metrics_of_functions_contain_no_client_data(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     issuer: Issuer,
@@ -324,7 +324,7 @@ async def test_function_output_has_no_client_data(
     assert secrets_in(written, client) == []
 
 
-async def test_dead_letters_have_ids_only(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
+async def test_messages_in_dead_letter_queues_contain_only_ids(app: ASGIApp, issuer: Issuer, moto: LocalStack) -> None:
     for queue in ("TaskQueue", "PushQueue", "TaskDeadLetters", "PushDeadLetters"):
         bodies(moto, queue)
     client, sent = ProbingClient(app, issuer), whole_message()

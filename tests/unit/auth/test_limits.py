@@ -82,7 +82,7 @@ def message(text: str, name: str = "m-1") -> dict[str, Any]:
     return {"message": {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}]}}
 
 
-async def test_request_limit_covers_every_binding(tmp_path: Path, issuer: Issuer) -> None:
+async def test_requests_over_every_binding_count_towards_one_request_limit(tmp_path: Path, issuer: Issuer) -> None:
     app = limited(tmp_path, issuer, "{requests_per_minute: 3}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
     for path in ("/tasks", "/agents/two/tasks", "/red/tasks"):
@@ -134,7 +134,7 @@ async def test_default_limit_refuses_flood_of_one_caller(tmp_path: Path, issuer:
     assert (await bob("GET", "/nothing")).status_code == 404
 
 
-async def test_default_limit_of_streams_is_per_caller() -> None:
+async def test_default_limit_of_open_streams_applies_per_caller() -> None:
     counters, limits = TableRateLimits(MemoryTable(SystemClock()), SystemClock()), Limits.default()
     until = SystemClock().now() + timedelta(minutes=15)
     opened = [await counters.open_stream("alice", OpenStream(str(n), "", until), limits) for n in range(51)]
@@ -231,7 +231,7 @@ async def test_stream_limit_refuses_request_before_response_starts(
 
 
 @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_blocking_sends_count_as_streams(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
+async def test_blocking_send_counts_towards_stream_limit(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
     app = limited(tmp_path, issuer, "{streams_per_owner: 1}")
     token = issuer.token(sub="alice")
 

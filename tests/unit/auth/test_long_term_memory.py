@@ -69,7 +69,9 @@ async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: s
     return task["status"]["message"]["parts"][0]["text"]
 
 
-async def test_memory_belongs_to_owner_across_contexts(app: ASGIApp, issuer: Issuer, tmp_path: Path) -> None:
+async def test_agent_memory_is_shared_across_contexts_of_one_owner_only(
+    app: ASGIApp, issuer: Issuer, tmp_path: Path
+) -> None:
     # Use unique subjects, because the tests share the table.
     ann, bob = (issuer.token(sub=f"{name}-{tmp_path}") for name in ("ann", "bob"))
     async with http(app) as client:

@@ -138,7 +138,7 @@ async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, i
     await cancel_all(alice)
 
 
-async def test_open_task_limit_allows_repeat_by_idempotency_key(app: FastAPI, issuer: Issuer) -> None:
+async def test_open_task_limit_allows_repeated_request_with_same_idempotency_key(app: FastAPI, issuer: Issuer) -> None:
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:

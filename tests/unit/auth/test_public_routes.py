@@ -62,7 +62,7 @@ async def open_routes(app: FastAPI) -> set[tuple[str, str]]:
 OPEN = {(method, path) for path in PUBLIC for method in ("GET", "HEAD")}
 
 
-async def test_only_public_routes_are_open(app: FastAPI) -> None:
+async def test_only_listed_routes_answer_without_credentials(app: FastAPI) -> None:
     assert await open_routes(app) == OPEN
     for method, path in OPEN:
         assert (await ask(app, method, path)).status_code == 200
@@ -88,10 +88,10 @@ async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -
         assert (await ask(app, "GET", path, token)).text == "new"
 
 
-async def test_open_route_check_finds_planted_public_route(
+async def test_check_of_public_routes_finds_added_public_route(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Add a public route: `test_only_public_routes_are_open` must find it."""
+    """Add a public route: `test_only_listed_routes_answer_without_credentials` must find it."""
 
     async def answer(_: Request) -> Response:
         return Response("open")

@@ -72,7 +72,7 @@ def lookalike_metadata(depth: int = 4) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "dialect", [RpcDialect(), RpcV03Dialect(), RestDialect(), RestV03Dialect()], ids=lambda dialect: dialect.name
 )
-async def test_metadata_keys_resembling_reserved_names_are_dropped(
+async def test_client_metadata_keys_resembling_reserved_names_are_dropped(
     tmp_path: Path, issuer: Issuer, dialect: Dialect
 ) -> None:
     """Send them in the metadata of the request, the message and a part, at every depth."""

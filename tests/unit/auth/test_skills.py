@@ -53,7 +53,7 @@ graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
 """
 
 
-async def test_agent_receives_callers_permitted_skills(tmp_path: Path, issuer: Issuer) -> None:
+async def test_agent_receives_skills_permitted_to_its_caller(tmp_path: Path, issuer: Issuer) -> None:
     """The client sends a list of skills in its metadata: the server replaces it by the permitted ones."""
     (tmp_path / "echo_agent.py").write_text(ECHO_METADATA)
     schemes = (jwt_scheme(issuer) + scheme("key", type="api-key")).rstrip("\n")
@@ -137,7 +137,7 @@ EVERY_WAY = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EVERY_WAY)
-async def test_caller_without_skills_is_forbidden(
+async def test_caller_without_any_permitted_skill_gets_403(
     tmp_path: Path, issuer: Issuer, method: str, path: str, body: Any
 ) -> None:
     """The response names the smallest set of scopes that would permit a skill."""
@@ -163,7 +163,7 @@ JS_SDK_OF_V03 = {"Accept": "application/json", "Content-Type": "application/json
 
 
 @pytest.mark.parametrize("headers", [JS_SDK_OF_V03, {"A2A-Version": "0.3"}], ids=["js 0.3", "1.0 in its mode for 0.3"])
-async def test_v03_card_has_schemes_in_form_of_requesting_sdk(
+async def test_v03_extended_card_shows_schemes_as_requesting_sdk_reads_them(
     tmp_path: Path, issuer: Issuer, headers: dict[str, str]
 ) -> None:
     """Most v0.3 SDKs read schemes in the proto form; Python's, which sends none of these headers, does not."""
@@ -175,7 +175,7 @@ async def test_v03_card_has_schemes_in_form_of_requesting_sdk(
         assert python["securitySchemes"]["jwt"]["type"] == "http"
 
 
-async def test_extended_card_shows_permitted_skills_signed(tmp_path: Path, issuer: Issuer) -> None:
+async def test_signed_extended_card_shows_only_skills_permitted_to_caller(tmp_path: Path, issuer: Issuer) -> None:
     """Request the extended card on each path; the public card shows all skills with their requirements."""
     from aion_core.protocol.keys import CardKey
     from aion_core.protocol.signing import verify_card

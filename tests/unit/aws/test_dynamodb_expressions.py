@@ -45,7 +45,7 @@ values = st.recursive(
 
 @settings(max_examples=50)
 @given(values)
-def test_value_survives_dynamodb_encoding(value: Any) -> None:
+def test_value_is_unchanged_after_dynamodb_encoding_and_decoding(value: Any) -> None:
     def plain(found: Any) -> Any:
         match found:
             case list():
@@ -60,7 +60,7 @@ def test_value_survives_dynamodb_encoding(value: Any) -> None:
     assert plain(TypeDeserializer().deserialize(cast("Any", encoded(value)))) == value
 
 
-def test_item_survives_dynamodb_encoding() -> None:
+def test_item_is_unchanged_after_dynamodb_encoding_and_decoding() -> None:
     item = {"a": 1, "b": {"c": [b"d"]}}
     assert decoded_item(encoded_item(item)) == item
 
@@ -164,7 +164,7 @@ def test_empty_change_adds_no_update_expression() -> None:
     assert write_parameters("T", Update(KEY, Change())) == ("Update", {"TableName": "T", "Key": KEY_JSON})
 
 
-def test_dynamodb_condition_reuses_attribute_placeholder_of_update() -> None:
+def test_condition_and_update_share_placeholder_of_attribute_name() -> None:
     assert write_parameters("T", Update(KEY, Change(values={"a": 2}, only_if=Equals("a", 1)))) == (
         "Update",
         {

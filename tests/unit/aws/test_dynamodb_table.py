@@ -51,7 +51,7 @@ async def test_transaction_of_one_write_is_single_request(
     [([Put(KEY, {})], "t"), ([ConditionCheck(KEY, Exists())], ""), ([Put(KEY, {}), Delete(Key("p", "other"))], "")],
     ids=["token", "check", "two writes"],
 )
-async def test_several_writes_token_or_check_use_transaction(
+async def test_transaction_is_used_for_several_writes_token_or_check(
     table: DynamoDBTable, sent: Sent, writes: list[Write], token: str
 ) -> None:
     await table.transact(writes, token=token)
@@ -64,7 +64,7 @@ async def test_several_writes_token_or_check_use_transaction(
     ("write", "values"),
     [(Put(KEY, {}), None), (Update(KEY, Change(values={"a": 1})), "ALL_NEW"), (Delete(KEY), "ALL_OLD")],
 )
-async def test_returned_item_is_requested_for_update_and_delete_only(
+async def test_only_updates_and_deletes_ask_dynamodb_for_item(
     table: DynamoDBTable, sent: Sent, write: Put | Update | Delete, values: str | None
 ) -> None:
     await table.write(write, returning=True)

@@ -78,7 +78,7 @@ async def test_card_show_prints_served_card(config: Path, tmp_path: Path) -> Non
     assert "Hélper" in shown(config)
 
 
-def test_card_show_prints_default_agents_card(config: Path) -> None:
+def test_card_show_without_agent_prints_card_of_default_agent(config: Path) -> None:
     config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
     card = json.loads(shown(config))
     assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
@@ -155,7 +155,7 @@ def test_card_sign_needs_card_and_private_key(config: Path, private: Path, tmp_p
 
 
 @pytest.mark.parametrize("bad", ["example.com", "ftp://example.com", "https://", "https://example.com/?a=b"])
-def test_card_url_options_refuse_invalid_values(config: Path, private: Path, bad: str) -> None:
+def test_card_command_refuses_invalid_url_in_its_options(config: Path, private: Path, bad: str) -> None:
     for arguments in (
         ("show", "--config", config, "--base-url", bad),
         ("sign", "-", "--key", private, "--key-url", bad),
@@ -165,7 +165,7 @@ def test_card_url_options_refuse_invalid_values(config: Path, private: Path, bad
         assert f"{bad!r} has to be an http or https URL without a query" in " ".join(failed.stderr.split())
 
 
-def test_card_verify_needs_one_trusted_key(tmp_path: Path) -> None:
+def test_card_verify_requires_exactly_one_source_of_trusted_keys(tmp_path: Path) -> None:
     for arguments in ((), ("--key", "a", "--jwks", "b")):
         failed = run("verify", tmp_path, *arguments)
         assert failed.exit_code == 2

@@ -67,7 +67,7 @@ def test_chat_replaces_streamed_text_by_whole_message() -> None:
     assert (answer.shown, answer.state, answer.is_over) == ("one two.", "completed", True)
 
 
-def test_chat_replaces_chunks_when_text_starts_over() -> None:
+def test_chat_replaces_shown_text_when_agent_starts_text_again() -> None:
     assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
 
 
@@ -96,13 +96,13 @@ def test_chat_prints_progress_message_then_artifact_text_once(capsys: pytest.Cap
     assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
 
 
-def test_artifact_that_repeats_message_is_shown_once() -> None:
+def test_chat_shows_text_of_artifact_and_equal_message_once() -> None:
     both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
     assert both.shown == "one"
     assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
 
 
-def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chat_without_terminal_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
     answer, show = Answer(), PlainPrinter()
     for event in (
         chunk("one ", append=False),
@@ -116,7 +116,7 @@ def test_plain_printer_prints_each_text_once(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "one two\none three\n"
 
 
-def test_chat_shows_repeated_artifact_once() -> None:
+def test_chat_shows_artifact_received_twice_only_once() -> None:
     artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
     update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
     task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
@@ -177,7 +177,7 @@ def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
         ({}, []),
     ],
 )
-def test_choices_are_read_from_question_data(data: dict[str, object], choices: list[str]) -> None:
+def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, object], choices: list[str]) -> None:
     part = ParseDict({"data": data}, Part())
     assert choices_of(Answer(question=True, parts={"1": part})) == choices
     assert choices_of(Answer(parts={"1": part})) == []
@@ -289,7 +289,7 @@ def test_send_json_escapes_control_characters_as_json() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", ["http://other.example/", "http://127.0.0.1.example/", "/", "http://[::2]:1/"])
-def test_credentials_go_to_named_host_only(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_sent_only_to_host_of_given_url(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret-token")
     with agent(hostile_task("?"), elsewhere=elsewhere) as (url, credentials):
         sent = CliRunner().invoke(send, ["--url", url, "hello"])

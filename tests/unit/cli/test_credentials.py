@@ -95,7 +95,7 @@ def test_api_key_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -
     assert run("key", "list").stdout == before
 
 
-def test_missing_table_error_is_one_sentence(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_command_without_usable_table_reports_error(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ResourceNotFound" in refusal(run("key", "list", "--table", "no-such-table"))
     monkeypatch.delenv("AION_TABLE")
     assert "AION_TABLE" in run("key", "list").stderr

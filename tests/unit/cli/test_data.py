@@ -106,7 +106,9 @@ def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> No
     assert "\t" + ALICE not in run("key", "list").stdout
 
 
-def test_data_delete_announces_later_files_of_running_turn(stack: LocalStack, run: RunCommand, owner: str) -> None:
+def test_data_delete_warns_that_running_turn_may_store_more_files(
+    stack: LocalStack, run: RunCommand, owner: str
+) -> None:
     clock = ManualClock()
     asyncio.run(StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-2")).starts())
     done = run("data", "delete", "--subject", ALICE, "--yes")
@@ -166,7 +168,7 @@ def test_contradicting_data_delete_options_are_refused(run: RunCommand, argument
     assert error_text in failed.stderr
 
 
-def test_data_delete_requires_known_bucket(stack: LocalStack) -> None:
+def test_data_delete_with_unknown_bucket_names_missing_variable(stack: LocalStack) -> None:
     environ = {name: value for name, value in stack.environment("ApiFunction").items() if name != "AION_BUCKET"}
     failed = operating.runs(environ)("data", "delete", "--owner", "a")
     assert failed.exit_code == 2
@@ -207,7 +209,7 @@ def test_data_delete_progress_is_printed_once_a_second(
 # ── Owners of a subject ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
+def test_one_subject_has_owner_id_for_each_issuer_and_tenant() -> None:
     found = owners_of("alice", [*OWN_ISSUERS, ISSUER], ["acme", ""])
     assert [(each.issuer, each.tenant) for each in found] == [
         (issuer, tenant) for issuer in (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, ISSUER) for tenant in ("", "acme")
@@ -219,7 +221,7 @@ def test_subject_has_owner_for_each_issuer_and_tenant() -> None:
     assert len({each.owner for each in found}) == 8
 
 
-async def test_iam_role_arn_selects_owners_of_its_sessions() -> None:
+async def test_iam_role_arn_selects_owner_ids_of_the_roles_sessions() -> None:
     """In a signed request AWS names a role's session by an ARN that lacks the role's path."""
     event: dict[str, Any] = {
         "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}

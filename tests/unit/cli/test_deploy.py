@@ -26,7 +26,7 @@ ORIGIN = "https://app.example.com"
         ("", {}, False),
     ],
 )
-def test_deploy_warns_of_refused_preflights(
+def test_deploy_warns_that_aws_would_refuse_cors_preflights(
     tmp_path: Path, origins: str, parameters: dict[str, str], warns: bool
 ) -> None:
     (tmp_path / "aion.yaml").write_text(AION_YAML % origins)

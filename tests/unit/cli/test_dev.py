@@ -17,7 +17,7 @@ from tests.support.server import ROOT
 GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
 
 
-def test_dev_server_connections_send_each_chunk_immediately() -> None:
+def test_dev_server_socket_names_tcp_so_chunks_are_not_delayed() -> None:
     """asyncio sets TCP_NODELAY only on sockets that name their protocol, so the server must name it."""
     with _listen(0) as listener:
         listener.listen()
@@ -47,14 +47,14 @@ def test_open_option_opens_browser_at_server_url(
 
 
 @pytest.mark.parametrize("page", ["console", "development"])
-def test_docs_pages_state_lease_seconds_of_development_server(page: str) -> None:
+def test_docs_pages_state_actual_lease_time_of_development_server(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     lease = _environment("sqlite", Path(), "", {})["AION_LEASE_SECONDS"]
     assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]
 
 
 @pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])
-def test_search_for_parent_project_stops_at_nearest_project(above: str, tmp_path: Path) -> None:
+def test_search_for_aion_yaml_stops_at_nearest_project_root(above: str, tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("")
     folder = tmp_path / "one" / "two"
     folder.mkdir(parents=True)
@@ -67,14 +67,14 @@ def test_search_for_parent_project_stops_at_nearest_project(above: str, tmp_path
 @pytest.mark.parametrize(
     ("text", "is_own"), [("Resources: {ApiFunction: {}}", True), ("Resources: {Other: {}}", False)]
 )
-def test_projects_own_template_precedes_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
+def test_template_of_project_is_preferred_to_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
     assert find_template(tmp_path) == shipped() / "template.yaml"
     own = tmp_path / "template.yaml"
     own.write_text(text)
     assert find_template(tmp_path) == (own if is_own else shipped() / "template.yaml")
 
 
-def test_environment_precedes_dotenv_of_discovered_agent(tmp_path: Path) -> None:
+def test_environment_variable_overrides_value_in_dotenv_file_of_agent(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(GRAPH)
     (tmp_path / ".env").write_text("MODEL=small\nKEY=from-file\n")
     found = discover(tmp_path)

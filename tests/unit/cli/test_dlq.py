@@ -93,7 +93,7 @@ def test_dlq_list_warns_of_messages_beyond_limit(run: RunCommand, moto: LocalSta
     assert run("list", "--limit", "3", *options).stderr == ""
 
 
-def test_dlq_show_prints_ids_and_returns_message_to_queue(
+def test_dlq_show_prints_ids_and_leaves_message_in_queue(
     run: RunCommand, chat: StoreConversation, moto: LocalStack
 ) -> None:
     message = dead(moto, wake_up(chat))
@@ -104,7 +104,9 @@ def test_dlq_show_prints_ids_and_returns_message_to_queue(
     assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
 
 
-def test_dlq_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_list_shows_state_of_each_messages_context(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack
+) -> None:
     async def four() -> list[str]:
         contexts = [StoreConversation(chat.store, chat.clock) for _ in range(4)]
         finished, queued, interrupted, running = contexts
@@ -128,7 +130,9 @@ def test_dlq_list_distinguishes_states_of_contexts(run: RunCommand, chat: StoreC
         assert text in found[each]["status"]
 
 
-def test_dlq_redrive_moves_all_messages_by_sqs(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_dlq_redrive_moves_all_messages_back_to_queue(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack
+) -> None:
     dead(moto, wake_up(chat))
     dead(moto, "not of ours")
     assert run("redrive", "--queue", "task", input="n\n").exit_code == 1
@@ -209,7 +213,7 @@ def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
     assert run("drop", "--queue", "task", "--yes").exit_code == 2
 
 
-def test_dlq_shows_webhooks_of_push_message_without_events(run: RunCommand, moto: LocalStack) -> None:
+def test_dlq_shows_webhooks_of_push_message_that_names_no_events(run: RunCommand, moto: LocalStack) -> None:
     push = pushes.on_table(moto, ManualClock())
 
     async def create() -> TaskKey:

@@ -34,7 +34,7 @@ main.main()
 @pytest.mark.parametrize(
     "code", ["import nothing_of_this_name", "import importlib; importlib.import_module('nothing_of_this_name')"]
 )
-def test_error_names_missing_package_of_extra(tmp_path: Path, code: str) -> None:
+def test_missing_optional_package_error_names_extra_to_install(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
     assert (done.returncode, done.stderr) == (
         1,
@@ -42,7 +42,7 @@ def test_error_names_missing_package_of_extra(tmp_path: Path, code: str) -> None
     )
 
 
-def test_package_missing_in_author_code_prints_traceback(tmp_path: Path) -> None:
+def test_import_error_in_authors_code_prints_traceback(tmp_path: Path) -> None:
     done = run(tmp_path, "import authors")
     assert done.returncode == 1
     assert "authors.py" in done.stderr

@@ -28,7 +28,9 @@ COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dl
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_cli_requires_named_deployment(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_command_without_deployment_asks_for_stack_name(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Leave the repository, because `.aion` of a development server in it would count as the deployment.
     monkeypatch.chdir(tmp_path)
     failed = operating.runs({})(*command)
@@ -36,7 +38,7 @@ def test_cli_requires_named_deployment(command: list[str], tmp_path: Path, monke
     assert "Which deployment? Give --stack NAME" in failed.stderr
 
 
-def test_stack_option_overrides_environment_variables(moto: LocalStack) -> None:
+def test_stack_option_overrides_table_named_by_environment_variable(moto: LocalStack) -> None:
     stack = operating.registered(moto, "aion-names")
     run = operating.runs({**operating.environ_of(moto), "AION_TABLE": "another-table"})
     assert run("key", "list", "--stack", stack).exit_code == 0
@@ -108,7 +110,7 @@ def test_missing_network_error_is_one_sentence() -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_broken_local_store_error_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_broken_local_store_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".aion" / "store").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     run = operating.runs({})
@@ -225,6 +227,6 @@ def test_data_delete_in_local_store_deletes_large_payloads(run: RunCommand, stor
     assert "No tasks." in run("tasks", "list").stderr
 
 
-def test_named_deployment_overrides_local_store(run: RunCommand, stores: Stores) -> None:
+def test_table_named_by_environment_variable_overrides_local_store(run: RunCommand, stores: Stores) -> None:
     refused = operating.runs({"AION_TABLE": "theirs"})("tasks", "list", "--scan")
     assert "set AION_BUCKET, AION_TASK_QUEUE_URL" in refused.stderr

@@ -35,7 +35,7 @@ def older(project: Path, path: str = "template.yaml") -> None:
 # --- new ---
 
 
-def test_new_lists_files_and_next_commands(run: RunCommand, tmp_path: Path) -> None:
+def test_new_command_lists_created_files_and_next_commands(run: RunCommand, tmp_path: Path) -> None:
     ran = run("new", "my-agent")
     assert ran.exit_code == 0, ran.output
     assert "Created my-agent in my-agent\n" in ran.output
@@ -48,7 +48,7 @@ def test_new_lists_files_and_next_commands(run: RunCommand, tmp_path: Path) -> N
     assert commands[2].endswith("uv run pytest")
 
 
-def test_new_without_network_suggests_uv_lock(run: RunCommand, tmp_path: Path) -> None:
+def test_new_command_without_network_suggests_uv_lock(run: RunCommand, tmp_path: Path) -> None:
     ran = run("new", "my-agent")
     assert "uv.lock could not be written. Run `uv lock` in my-agent. Output of uv:\n" in ran.output
     assert not (tmp_path / "my-agent" / "uv.lock").exists()
@@ -96,14 +96,16 @@ def test_new_command_on_terminal_asks_for_framework(tmp_path: Path) -> None:
         (["new", "my-agent", "--framework", "crewai"], "'crewai' is not one of"),
     ],
 )
-def test_new_refuses_wrong_arguments(run: RunCommand, tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_new_command_refuses_wrong_arguments(
+    run: RunCommand, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
     ran = run(*arguments)
     assert ran.exit_code == 2
     assert sentence in " ".join(ran.output.split())
     assert not any(tmp_path.iterdir())
 
 
-def test_new_overwrites_files_only_with_force(run: RunCommand, tmp_path: Path) -> None:
+def test_new_command_overwrites_files_only_with_force(run: RunCommand, tmp_path: Path) -> None:
     run("new", "my-agent")
     (tmp_path / "my-agent" / "agent.py").write_text("mine\n")
     assert "Nothing was written" in refusal(run("new", "my-agent"))
@@ -115,14 +117,14 @@ def test_new_overwrites_files_only_with_force(run: RunCommand, tmp_path: Path) -
 # --- upgrade ---
 
 
-def test_upgrade_reports_project_that_is_current(run: RunCommand, tmp_path: Path) -> None:
+def test_upgrade_reports_that_project_is_up_to_date(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     ran = run("upgrade", "--check")
     assert ran.output == f"template.yaml, infra/ and the Makefile are up to date with aion-lambda {__version__}.\n"
     assert ran.exit_code == 0
 
 
-def test_upgrade_shows_difference_then_writes(run: RunCommand, tmp_path: Path) -> None:
+def test_upgrade_prints_differences_and_writes_new_files(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     ran = run("upgrade", "--yes")
@@ -168,7 +170,7 @@ def test_upgrade_exits_1_for_conflicts(run: RunCommand, tmp_path: Path) -> None:
     assert (checked.exit_code, "template.yaml.new           unresolved" in checked.output) == (1, True)
 
 
-def test_upgrade_leaves_authors_files_unchanged(run: RunCommand, tmp_path: Path) -> None:
+def test_upgrade_leaves_files_edited_by_author_unchanged(run: RunCommand, tmp_path: Path) -> None:
     run("new", "--here", "my-agent")
     older(tmp_path)
     mine = {"agent.py": "mine\n", "aion.yaml": "mine\n", "samconfig.toml": "mine\n", "Makefile": "all:\n\ttrue\n"}
@@ -179,7 +181,7 @@ def test_upgrade_leaves_authors_files_unchanged(run: RunCommand, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_upgrade_colours_terminals_only_if_wanted(
+def test_upgrade_diff_is_coloured_on_terminal_unless_no_color(
     run: RunCommand, tmp_path: Path, no_color: str, coloured: bool
 ) -> None:
     run("new", "--here", "my-agent")
@@ -198,7 +200,7 @@ def test_upgrade_outside_project_suggests_aion_init(run: RunCommand) -> None:
 # --- add ---
 
 
-def test_add_outside_project_suggests_uvx_command(run: RunCommand) -> None:
+def test_add_command_outside_project_suggests_uvx_command(run: RunCommand) -> None:
     assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
 
 

@@ -52,13 +52,13 @@ async def three(push: Pushes) -> None:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
 
-def test_empty_push_list_is_one_sentence(run: RunCommand) -> None:
+def test_push_list_without_results_prints_one_sentence(run: RunCommand) -> None:
     listed = run("list", "--owner", "nobody", "--agent", "echo")
     assert (listed.stdout, listed.stderr) == ("", "No push configs with failures.\n")
     assert run("list", "--owner", "nobody", "--agent", "echo", "--all").stderr == "No push configs.\n"
 
 
-def test_failing_push_configs_are_listed(run: RunCommand, push: Pushes) -> None:
+def test_push_list_shows_configs_with_failed_deliveries(run: RunCommand, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
         ["dead", "dead letters: 1", "HTTP 503"],
@@ -102,7 +102,7 @@ def enqueued_for_pushes(moto: LocalStack) -> Iterator[str]:
         yield from (message["Body"] for message in messages)
 
 
-def test_push_redrive_resets_deliveries_and_wakes_push_function(
+def test_push_redrive_resets_failed_deliveries_and_enqueues_them(
     run: RunCommand, push: Pushes, moto: LocalStack
 ) -> None:
     driven = run("redrive", task_id(push))

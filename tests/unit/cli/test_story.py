@@ -29,7 +29,7 @@ TURN = LogLine(int(after(2).timestamp() * 1000), "dev", json.dumps({"message": "
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_why_story_lists_artifact_after_turn_start(is_ended: bool) -> None:
+def test_why_command_lists_artifact_after_start_of_turn(is_ended: bool) -> None:
     said = Message(parts=[Part(text="It is done.")])
     done = TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.TASK_STATE_COMPLETED, message=said))
     events = [event(1, Task(id="t-1"), 0), event(2, ARTIFACT), *([event(3, done, 4)] if is_ended else [])]
@@ -50,7 +50,7 @@ def test_why_story_lists_artifact_after_turn_start(is_ended: bool) -> None:
         (2_400_000, 48, "40 min and 48 streamed chunks"),
     ],
 )
-def test_why_story_of_turn_end_has_duration_and_chunks(milliseconds: float, chunks: int, text: str) -> None:
+def test_why_command_prints_duration_and_chunks_of_ended_turn(milliseconds: float, chunks: int, text: str) -> None:
     fields = {"message": "A turn has ended.", "state": "input_required", "duration_ms": milliseconds, "chunks": chunks}
     [ended] = story_of(
         [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
@@ -58,7 +58,7 @@ def test_why_story_of_turn_end_has_duration_and_chunks(milliseconds: float, chun
     assert ended.text == f"The turn ended as input-required after {text}."
 
 
-def test_why_story_of_failure_omits_exception_notes() -> None:
+def test_why_command_omits_exception_notes_of_failure() -> None:
     exception = (
         "Traceback (most recent call last):\n  x\nmine.OrderError: no stock\nDuring task with name 'n' and id '1'"
     )

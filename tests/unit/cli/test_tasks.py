@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("empty_table")
 COMMAND = ("tasks",)
 
 
-def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_shows_tasks_of_owner_newest_first(run: RunCommand, chat: StoreConversation) -> None:
     async def two() -> None:
         await chat.ends(await chat.starts("m-1"))
         chat.clock.move(1)
@@ -42,7 +42,7 @@ def test_owners_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConver
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
-def test_task_list_accepts_subject_instead_of_owner(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_accepts_subject_instead_of_owner_id(run: RunCommand, chat: StoreConversation) -> None:
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
     hers = StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(hers.starts("m-1", task_id="t-hers"))
@@ -66,7 +66,7 @@ def test_task_list_accepts_subject_instead_of_owner(run: RunCommand, chat: Store
         ("cancel", "t-1", "--yes"),
     ],
 )
-def test_task_list_scans_table_only_on_request(run: RunCommand, arguments: tuple[str, ...]) -> None:
+def test_task_commands_refuse_missing_or_contradictory_options(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert failed.exit_code == 2
     assert failed.stderr.startswith("Usage: ")
@@ -101,7 +101,7 @@ def test_scanned_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConve
     assert [each["since"] for each in json.loads(run("list", "--scan", "--json", "--limit", "3").stdout)] == times[:3]
 
 
-def test_task_list_prints_number_of_tasks_beyond_limit(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_beyond_limit_prints_total_number_of_tasks(run: RunCommand, chat: StoreConversation) -> None:
     async def three() -> None:
         for number in range(3):
             await chat.ends(await chat.starts(f"m-{number}"))
@@ -117,7 +117,7 @@ def test_task_list_prints_number_of_tasks_beyond_limit(run: RunCommand, chat: St
     assert scanned.stderr.startswith("1 of ")
 
 
-def test_task_show_prints_log_lease_and_queue(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
@@ -154,7 +154,7 @@ def test_task_show_escapes_control_characters_of_artifact(run: RunCommand, chat:
     assert r"artifact a\x1b]0;owned\x07, 1 parts" in run("show", "t-m-1", "--owner", chat.context.owner).stdout
 
 
-def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversation) -> None:
+def test_task_list_and_show_report_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
     # Start the turn an hour ago, because the command uses the machine's clock.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
@@ -166,7 +166,7 @@ def test_expired_lease_is_listed_and_shown(run: RunCommand, chat: StoreConversat
     assert "(expired)" in shown
 
 
-def test_expired_task_list_filters_by_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
+def test_list_of_expired_leases_filters_by_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
 
@@ -196,7 +196,9 @@ def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalS
     assert "hidden" not in shown
 
 
-def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
+def test_confirmed_cancel_of_task_enqueues_next_turn_of_its_context(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack
+) -> None:
     async def busy() -> None:
         await chat.starts("m-1")
         await chat.waits("m-2")
@@ -217,7 +219,7 @@ def test_confirmed_cancel_wakes_queued_turn(run: RunCommand, chat: StoreConversa
     assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
 
 
-def test_cancel_event_has_deployments_ttl(chat: StoreConversation, moto: LocalStack) -> None:
+def test_cancel_by_operator_uses_retention_time_of_stack(chat: StoreConversation, moto: LocalStack) -> None:
     asyncio.run(chat.starts("m-1"))
     name = operating.registered(moto, "aion-kept", RetentionDays="365")
     run = operating.runs(operating.environ_of(moto))

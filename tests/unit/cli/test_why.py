@@ -68,7 +68,7 @@ def test_why_fails_for_unknown_task(run: RunCommand) -> None:
     assert (unnamed.exit_code, "Name the task: aion why TASK_ID." in unnamed.stderr) == (2, True)
 
 
-def test_why_reports_completed_task_without_next_step(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_prints_message_texts_only_with_content_option(run: RunCommand, chat: StoreConversation) -> None:
     async def one() -> None:
         begun = await chat.starts("m-1", text="a private word")
         await chat.ends(begun, text="a private answer")
@@ -86,7 +86,7 @@ def test_why_reports_completed_task_without_next_step(run: RunCommand, chat: Sto
     assert "completed the task: “a private answer”." in whole
 
 
-def test_why_story_has_interrupt_answer_and_cancellation(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_command_lists_interrupt_its_answer_and_cancellation(run: RunCommand, chat: StoreConversation) -> None:
     async def asked() -> None:
         head = await chat.asks("m-1")
         chat.clock.move(5)
@@ -113,7 +113,7 @@ def test_why_story_has_interrupt_answer_and_cancellation(run: RunCommand, chat: 
         (TaskState.TASK_STATE_AUTH_REQUIRED, "auth-required", "credentials", "credentials"),
     ],
 )
-def test_why_reports_interrupted_task_waits_for_client(
+def test_why_reports_that_interrupted_task_waits_for_client(
     run: RunCommand, chat: StoreConversation, state: TaskState, name: str, needed: str, awaited: str
 ) -> None:
     async def one() -> None:
@@ -144,7 +144,7 @@ def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConve
     )
 
 
-def test_why_explains_turn_behind_interrupted_task(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_explains_turn_that_waits_behind_interrupted_task(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1")
         await chat.waits("m-2")
@@ -164,7 +164,7 @@ def test_why_explains_turn_behind_interrupted_task(run: RunCommand, chat: StoreC
         (TaskState.TASK_STATE_REJECTED, "The agent rejected the task at "),
     ],
 )
-def test_why_names_clients_next_step_after_failure(
+def test_why_tells_client_what_to_send_after_failed_task(
     run: RunCommand, chat: StoreConversation, state: TaskState, said: str
 ) -> None:
     async def one() -> None:
@@ -205,7 +205,7 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
     )
 
 
-def test_why_story_combines_events_logs_and_killed_invocations(
+def test_why_command_combines_task_events_log_lines_and_killed_invocations(
     moto: LocalStack, chat: StoreConversation, stack: str, write: Write
 ) -> None:
     task_id = f"t-{chat.context.owner}"
@@ -265,7 +265,9 @@ def test_why_names_missing_log_groups(moto: LocalStack, chat: StoreConversation)
     assert "The log lines: There is no log group /aws/lambda/aion-silent-api" in printed
 
 
-def test_why_story_has_webhooks_and_dead_letters(moto: LocalStack, run: RunCommand, stack: str, write: Write) -> None:
+def test_why_command_lists_webhook_deliveries_and_dead_letters(
+    moto: LocalStack, run: RunCommand, stack: str, write: Write
+) -> None:
     push = pushes.on_table(moto, ManualClock())
     chat = push.chat
     task_id = f"t-{chat.context.owner}"
@@ -304,7 +306,7 @@ def test_why_story_has_webhooks_and_dead_letters(moto: LocalStack, run: RunComma
     assert "hidden" not in printed
 
 
-def test_why_names_caller_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
+def test_why_names_user_who_called_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
     made = operating.runs(moto.environment("ApiFunction"))("key", "create", "alice@example.com", "--tenant", "red")
     assert made.exit_code == 0, made.output
     owner = owner_of_key("alice@example.com", "red")
@@ -323,7 +325,9 @@ def test_why_without_owner_searches_whole_table(run: RunCommand, chat: StoreConv
     assert "The log lines: name the stack by --stack." in found.stdout
 
 
-def test_why_explains_newest_development_task_by_default(chat: StoreConversation, run_in_project: RunCommand) -> None:
+def test_why_without_task_id_explains_newest_task_in_development(
+    chat: StoreConversation, run_in_project: RunCommand
+) -> None:
     task_id = f"t-{chat.context.owner}"
     chat.clock.move(86_400)
     asyncio.run(chat.starts("m-1", task_id=task_id))

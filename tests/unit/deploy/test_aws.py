@@ -5,7 +5,7 @@ import pytest
 from aion_core.deploy.aws import client_of
 
 
-def test_aws_client_is_created_once_per_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_client_is_reused_until_environment_variables_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     first = client_of("sqs")
     assert client_of("sqs") is first

@@ -13,7 +13,7 @@ def test_idle_price_equals_cost_page() -> None:
     assert price.idle({}).startswith(f"about {together[1]} USD a month")
 
 
-def test_given_kms_key_and_topic_lower_idle_price() -> None:
+def test_existing_kms_key_and_alarm_topic_lower_idle_price() -> None:
     def costs(**parameters: str) -> float:
         return float(price.idle(parameters).split()[1])
 

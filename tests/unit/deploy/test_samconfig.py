@@ -35,7 +35,7 @@ def test_shipped_samconfig_environments_are_read() -> None:
     ['["Stage=dev", \'CardKeyId="a b"\', \'AlarmEmail=""\']', '\'Stage=dev CardKeyId="a b" AlarmEmail=""\''],
     ids=["list", "string"],
 )
-def test_parameter_overrides_are_read_in_both_forms(tmp_path: Path, overrides: str) -> None:
+def test_parameter_overrides_are_read_from_list_or_string(tmp_path: Path, overrides: str) -> None:
     read = config(tmp_path, f"[default.deploy.parameters]\nparameter_overrides = {overrides}\n")
     assert read.parameters == {"Stage": "dev", "CardKeyId": "a b", "AlarmEmail": ""}
 
@@ -50,7 +50,7 @@ def test_saved_answers_keep_samconfig_comments_and_order(tmp_path: Path) -> None
     assert (again.get("stack_name"), again.get("region")) == ("mine", "eu-west-1")
 
 
-def test_parameter_override_string_keeps_its_values(tmp_path: Path) -> None:
+def test_saved_answers_keep_parameters_written_as_one_string(tmp_path: Path) -> None:
     text = "[default.deploy.parameters]\nparameter_overrides = 'Stage=dev RequestRate=20'\n"
     config(tmp_path, text).remember({}, {"AlarmEmail": "a@b.c"})
     read = SamConfig.read(tmp_path / "samconfig.toml")

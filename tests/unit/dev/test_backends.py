@@ -32,7 +32,7 @@ async def received_by(folder: Path, clock: ManualClock, receiver: str) -> int:
     return len(found)
 
 
-async def test_queue_messages_of_ended_worker_are_released(tmp_path: Path, clock: ManualClock) -> None:
+async def test_messages_received_by_ended_worker_return_to_queue(tmp_path: Path, clock: ManualClock) -> None:
     files, folder = Files(tmp_path / "store", fresh=False), tmp_path / "store"
     files.start()
     SQLiteQueue(open_queues(folder / "queues.db"), "task", clock).send_blocking("{}")
@@ -43,7 +43,7 @@ async def test_queue_messages_of_ended_worker_are_released(tmp_path: Path, clock
         assert await received_by(folder, clock, "9") == released
 
 
-async def test_starting_server_releases_messages_received_before(tmp_path: Path, clock: ManualClock) -> None:
+async def test_messages_received_before_restart_are_available_to_new_server(tmp_path: Path, clock: ManualClock) -> None:
     folder = tmp_path / "store"
     Files(folder, fresh=False).start()
     SQLiteQueue(open_queues(folder / "queues.db"), "task", clock).send_blocking("{}")
@@ -70,7 +70,7 @@ def test_dev_key_file_is_readable_by_owner_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short"])
-def test_dev_key_of_wrong_length_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_local_encryption_key_of_wrong_length_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
     with pytest.raises(ConfigurationError, match="is not a key of aion"):
         local_key(tmp_path / "key")

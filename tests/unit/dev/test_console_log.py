@@ -43,19 +43,19 @@ def test_console_log_colour_is_off_by_default() -> None:
     assert "\033" not in line_of("request", **said)
 
 
-def test_console_log_line_has_labels() -> None:
+def test_console_log_line_ends_with_agent_task_and_context() -> None:
     log.install()
     with log.about(task_id="t-1", context_id="c-1", agent="mine", fence=3):
         record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "words", (), None)
     assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
 
 
-def test_log_line_of_agent_file_has_file_name() -> None:
+def test_log_line_from_agent_file_names_that_file() -> None:
     record = logging.LogRecord("aion_agent_agent_0eec69000766", logging.INFO, "/me/agent.py", 1, "ready", (), None)
     assert ConsoleFormatter(colour=False).format(record).endswith("  ready (agent)")
 
 
-def test_console_traceback_counts_omitted_library_frames(tmp_path: Path) -> None:
+def test_traceback_shows_number_of_omitted_library_frames(tmp_path: Path) -> None:
     error = raised("import json\njson.loads('{')\n", tmp_path / "agent.py")
     story = traceback_lines(error)
     assert f'File "{tmp_path / "agent.py"}", line 2, in <module>' in story
@@ -95,7 +95,7 @@ def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said.splitlines()[-1] == "  ValueError: no model  (traceback above)"
 
 
-def test_exceptions_of_adk_are_omitted(tmp_path: Path) -> None:
+def test_traceback_omits_exceptions_that_adk_adds(tmp_path: Path) -> None:
     code = (
         "class DynamicNodeFailError(Exception): __module__ = 'google.adk.workflow._errors'\n"
         "try:\n    raise ValueError('mine')\nexcept ValueError as error:\n    mine = error\n"

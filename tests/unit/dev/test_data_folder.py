@@ -60,7 +60,7 @@ def test_command_ignores_dev_server_with_memory_store(tmp_path: Path, monkeypatc
         assert find_local_server() is None, "the files are of an earlier start"
 
 
-def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_json_left_by_ended_server_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file names the id of an ended process; another process may have this id now."""
     monkeypatch.chdir(tmp_path)
     folder = DataFolder(tmp_path / ".aion")
@@ -71,7 +71,7 @@ def test_server_file_of_ended_process_is_ignored(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_server_file_without_lock_counts_if_process_runs(
+def test_dev_json_without_lock_counts_while_its_process_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ended: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,9 @@ def test_server_file_without_lock_counts_if_process_runs(
         assert (find_local_server() is None) == is_ended
 
 
-def test_dev_server_start_waits_for_commands_shared_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_server_start_waits_until_command_releases_shared_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = DataFolder(tmp_path / ".aion")
     with folder.locked():
         pass
@@ -94,7 +96,7 @@ def test_dev_server_start_waits_for_commands_shared_lock(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}'])
-def test_unreadable_server_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+def test_unreadable_dev_json_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".aion").mkdir()
     (tmp_path / ".aion" / "dev.json").write_text(content)
@@ -127,7 +129,7 @@ def test_removed_data_folder_is_created_again(tmp_path: Path, monkeypatch: pytes
         assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
-def test_folder_named_dev_json_is_not_deleted(tmp_path: Path) -> None:
+def test_folder_in_place_of_dev_json_is_not_deleted(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     (tmp_path / "dev.json").mkdir()
     with folder.locked(), pytest.raises(OSError):

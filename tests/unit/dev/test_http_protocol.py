@@ -99,13 +99,13 @@ async def drip(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("begin", [b"", b"POST / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
-async def test_unfinished_request_headers_reach_time_limit(begin: bytes) -> None:
+async def test_connection_with_unfinished_headers_is_closed_after_time_limit(begin: bytes) -> None:
     async with connected() as (reader, writer):
         writer.write(begin)
         assert await reader.read() == b""
 
 
-async def test_headers_sent_byte_by_byte_reach_time_limit() -> None:
+async def test_connection_with_slow_headers_is_closed_after_time_limit() -> None:
     """Send headers byte by byte: each byte restarts uvicorn's time limit, but not that of HeaderTimeoutProtocol."""
     async with connected() as (reader, writer):
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
@@ -138,7 +138,7 @@ async def test_absolute_url_is_accepted_as_request_target(target: str, url: str)
         assert (await reader.read()).decode().rpartition("\r\n\r\n")[2] == url
 
 
-async def test_request_target_without_path_means_root_path() -> None:
+async def test_url_without_path_as_request_target_means_root() -> None:
     async with connected(PatientProtocol) as (reader, writer):
         writer.write(b"GET http://here.test HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

@@ -23,7 +23,7 @@ def root() -> Iterator[logging.Logger]:
     root.setLevel(level)
 
 
-def test_written_lines_of_task_are_read(tmp_path: Path, root: logging.Logger) -> None:
+def test_log_file_returns_lines_of_task_and_its_context(tmp_path: Path, root: logging.Logger) -> None:
     log_file.install(log_file.prepare(tmp_path, fresh=False))
     with log.about(correlation_id="r-1", context_id="c-1"):
         root.warning("of the context")

@@ -80,7 +80,9 @@ async def test_deeply_nested_request_is_logged(depth: int, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
-async def test_console_reads_are_logged_only_if_failed(path: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_polling_requests_of_console_are_logged_only_if_failed(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """While the console shows webhooks, it sends a read each second, which would fill the log."""
     said = await logged(Response(status_code=401), caplog, method="GET", path=path)
     assert said["operation"] == f"GET {path}"

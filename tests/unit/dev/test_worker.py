@@ -28,7 +28,7 @@ async def received(connection: Any) -> Any:
     return connection.recv()
 
 
-async def test_stopping_worker_closes_its_listener_immediately() -> None:
+async def test_stopping_worker_closes_its_listening_socket_immediately() -> None:
     """uvicorn alone closes its listener up to 0.1 s later; until then the old code would answer new requests."""
     ours, theirs = multiprocessing.Pipe()
     listener = socket.create_server(("127.0.0.1", 0))
@@ -42,7 +42,7 @@ async def test_stopping_worker_closes_its_listener_immediately() -> None:
     await serving
 
 
-def test_developers_key_expires_after_thirty_days(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_api_key_made_by_dev_server_expires_after_thirty_days(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text("aion: {security: {schemes: {key: {type: api-key}}, require: [key]}, agents: {a: {path: a.py}}}")
     monkeypatch.setenv("AION_STORE", "sqlite")

@@ -74,12 +74,12 @@ def runs(block: Block) -> bool:
     return block.language in ("text", "yaml") or (block.page, block.language) in RUN_BY
 
 
-def test_each_block_is_tested_or_marked_needs_aws() -> None:
+def test_each_code_block_of_docs_is_tested_or_needs_aws() -> None:
     left = [f"{place(block)} {block.language}" for block in ALL if not runs(block) and not block.needs]
     assert left == [], f"{len(left)} blocks are neither run nor marked with `Needs AWS.`"
 
 
-def test_tests_listed_for_code_blocks_exist() -> None:
+def test_test_files_listed_for_code_blocks_of_docs_exist() -> None:
     used = {(block.page, block.language) for block in ALL}
     assert [entry for entry in RUN_BY if entry[0].startswith("docs/") and entry not in used] == []
     assert [test for test in set(RUN_BY.values()) if not (ROOT / test).is_file()] == []
@@ -107,7 +107,7 @@ def test_python_blocks_have_valid_syntax() -> None:
 
 
 @pytest.mark.parametrize("block", REQUESTS, ids=place)
-async def test_json_rpc_blocks_get_results(block: Block) -> None:
+async def test_json_rpc_requests_in_docs_return_results(block: Block) -> None:
     request = json.loads(block.code)
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(ROOT / "aion.yaml")}
     async with http(build_app(Settings.from_environ(environ))) as client:
@@ -117,7 +117,7 @@ async def test_json_rpc_blocks_get_results(block: Block) -> None:
     assert "result" in answer, answer
 
 
-def test_make_commands_of_pages_exist() -> None:
+def test_make_commands_shown_in_docs_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"test", "dev", "quick"} <= set(MAKE)
     assert [target for target in MAKE if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
@@ -126,7 +126,7 @@ def test_make_commands_of_pages_exist() -> None:
 AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
 
 
-def test_aws_commands_are_marked_as_such() -> None:
+def test_commands_in_docs_that_need_aws_say_so() -> None:
     """Look for the words `needs AWS` at the block, or in the line of the command."""
     left = [
         f"{place(block)} {line}"

@@ -14,7 +14,7 @@ def headers_after(start: str) -> set[str]:
     return set(re.findall(r"`([A-Za-z0-9-]+)`", paragraph))
 
 
-def test_browser_guides_configuration_is_valid(tmp_path: Path) -> None:
+def test_configuration_in_browser_guide_is_valid(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     (tmp_path / "aion.yaml").write_text(block, encoding="utf-8")
     cors = read_agent_configs(tmp_path / "aion.yaml")["helper"].cors
@@ -22,6 +22,6 @@ def test_browser_guides_configuration_is_valid(tmp_path: Path) -> None:
     assert (cors.origins, cors.headers, cors.max_age) == (["https://app.example.com"], [], 600)
 
 
-def test_browser_guide_lists_headers() -> None:
+def test_browser_guide_lists_all_cors_headers() -> None:
     assert headers_after("Scripts may read") == set(EXPOSED_HEADERS)
     assert headers_after("Scripts may send") == set(REQUEST_HEADERS)

@@ -36,7 +36,7 @@ def shell(folder: Path, script: str) -> str:
     return ran.stdout
 
 
-async def test_cards_guides_agent_is_served_and_verified(folder: Path) -> None:
+async def test_agent_of_cards_guide_is_served_with_verified_card(folder: Path) -> None:
     show, sign = blocks("sh")[:2]
     assert '"find-order"' in shell(folder, show)
     assert "As v1.0: signed by" in shell(folder, sign)

@@ -19,7 +19,7 @@ def route(routes: tuple[HttpRoute, ...]) -> str:
 
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
-def test_clients_guide_lists_method_and_paths_of_operation(operation: Operation) -> None:
+def test_clients_guide_lists_method_and_paths_of_each_operation(operation: Operation) -> None:
     row = next(iter(re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)), "")
     assert row, f"Add a row for {operation.name} to the table in docs/clients.md."
     assert operation.v03 is not None

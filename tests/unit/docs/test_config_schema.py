@@ -62,7 +62,7 @@ def test_aion_yaml_schema_accepts_documented_configurations(block: str) -> None:
 
 
 @pytest.mark.parametrize("framework", OBJECTS)
-def test_new_projects_aion_yaml_names_schema(framework: str) -> None:
+def test_aion_yaml_of_new_project_refers_to_its_schema(framework: str) -> None:
     files = rendered(Project("my-agent", framework, Origin()))
     assert files["aion.yaml"].startswith(f"# yaml-language-server: $schema={SCHEMA}\n")
     assert json.loads(files[SCHEMA]) == build_schema()
@@ -90,7 +90,7 @@ MISTAKES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
-def test_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path: Path) -> None:
+def test_aion_yaml_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path: Path) -> None:
     text = yaml.safe_dump(mistake)
     assert errors(text) != []
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")
@@ -107,7 +107,7 @@ def test_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path: Path) ->
         {"schemes": {"t": {"type": "oidc", "issuer": "https://login.example.com", "audience": ["a", "b"]}}},
     ],
 )
-def test_schema_accepts_short_and_long_forms(security: Any, tmp_path: Path) -> None:
+def test_aion_yaml_schema_accepts_short_and_long_forms(security: Any, tmp_path: Path) -> None:
     text = yaml.safe_dump({"aion": {"agents": {"a": AGENT}, "security": security, "cors": {"origins": "*"}}})
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")
     assert read_agent_configs(tmp_path / "aion.yaml")

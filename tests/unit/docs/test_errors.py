@@ -36,7 +36,7 @@ def test_errors_page_marks_temporary_errors_as_retryable() -> None:
     assert set(again) == {form.reason for form in WIRE_ERRORS.values() if form.http in (429, 503)} | {"INTERNAL_ERROR"}
 
 
-async def test_errors_page_has_code_for_too_deep_body() -> None:
+async def test_errors_page_has_error_code_for_too_deeply_nested_body() -> None:
     (code,) = re.findall(r"^\| (-\d+) \| .* 32 levels deep", PAGE, re.MULTILINE)
     async with http(parts(talking(1)).app()) as client:
         for levels in (MAX_DEPTH + 1, 2_000):

@@ -25,7 +25,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
-async def test_langgraph_guides_graphs_reply(block: str, answer: str) -> None:
+async def test_graphs_in_langgraph_guide_give_expected_answers(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page
     graph = names["graph"]

@@ -55,7 +55,7 @@ def in_template(name: str) -> float:
     return float(found)
 
 
-def test_limits_page_has_table_rows() -> None:
+def test_limit_tests_find_rows_of_limits_page_table() -> None:
     assert len(ROWS) >= 35
 
 
@@ -67,7 +67,7 @@ def test_documented_limit_equals_constant_in_code(limit: str, number: str, unit:
 
 
 @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_data_and_metadata_have_documented_depths(dialect: Dialect) -> None:
+async def test_data_and_metadata_may_be_nested_as_deeply_as_documented(dialect: Dialect) -> None:
     page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     [depths] = re.findall(r"the data of a part may have (\d+) levels, and the metadata of a message (\d+)\.", page)
     data, metadata = map(int, depths)

@@ -16,13 +16,13 @@ def rows(headline: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in table.splitlines()[2:]]
 
 
-def test_guide_lists_all_metrics_with_units() -> None:
+def test_observability_guide_lists_each_metric_with_its_unit() -> None:
     told = {row[0].strip("`"): row[1] for row in rows("| metric |")}
     emitted = {metric.value: "ms" if metric.in_milliseconds else "count" for metric in Metric}
     assert told == emitted, "Correct the table of metrics in docs/observability.md."
 
 
-def test_guide_quotes_existing_log_messages() -> None:
+def test_log_messages_quoted_in_observability_guide_exist() -> None:
     code = "".join(path.read_text() for folder in ("aion_core", "handlers") for path in (ROOT / folder).rglob("*.py"))
     messages = [message for row in rows("| message |") for message in re.findall(r"`([^`]+)`", row[0])]
     assert len(messages) > 15

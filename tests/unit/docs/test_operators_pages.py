@@ -26,7 +26,7 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_each_alarm_has_a_complete_section() -> None:
+def test_each_alarm_has_complete_section_in_runbook() -> None:
     assert ALARMS
     for alarm in ALARMS:
         said = sections().get(alarm, "")
@@ -42,7 +42,7 @@ OF_AWS = (
 """Texts in the runbook of AWS itself."""
 
 
-def test_runbook_quotes_existing_messages() -> None:
+def test_messages_quoted_in_runbook_exist_in_code() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "aion_core").rglob("*.py"))
     # Join the texts that the code splits into several strings.
     messages = re.sub(r'"\n\s*f?"', "", source)
@@ -68,12 +68,12 @@ def commands(page: Path) -> Iterator[str]:
 COMMANDS = [(page.name, command) for page in PAGES for command in commands(page)]
 
 
-def test_operators_pages_contain_commands() -> None:
+def test_command_tests_find_commands_in_operator_guides() -> None:
     assert len(COMMANDS) > 40
 
 
 @pytest.mark.parametrize(("page", "typed"), COMMANDS, ids=lambda value: value)
-def test_each_documented_command_and_option_exists(page: str, typed: str) -> None:
+def test_commands_and_options_in_operator_guides_exist(page: str, typed: str) -> None:
     command: click.Command = aion
     words = shlex.split(typed, comments=True)[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -92,7 +92,7 @@ def anchors(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", OWN)
-def test_each_operators_page_link_has_target(page: str) -> None:
+def test_each_link_in_operator_guides_has_target(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)]+)\)", text):
         if target.startswith("https://"):
@@ -102,7 +102,7 @@ def test_each_operators_page_link_has_target(page: str) -> None:
         assert not anchor or anchor in anchors(there), target
 
 
-def test_named_make_targets_exist() -> None:
+def test_make_targets_named_in_operator_guides_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for page in OWN:
         for target in re.findall(r"`make ([a-z-]+)", (DOCS / f"{page}.md").read_text(encoding="utf-8")):

@@ -16,7 +16,9 @@ from tests.support.server import ROOT
 GUIDE = (ROOT / "docs" / "projects.md").read_text(encoding="utf-8")
 
 
-async def test_guides_test_passes_in_new_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_test_shown_in_projects_guide_passes_in_new_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = rendered(Project("my-agent", "langgraph", Origin()))
     for path in ("agent.py", "aion.yaml"):
         (tmp_path / path).write_text(files[path])
@@ -28,21 +30,21 @@ async def test_guides_test_passes_in_new_project(tmp_path: Path, monkeypatch: py
     await test()
 
 
-def test_projects_guide_lists_each_file() -> None:
+def test_projects_guide_lists_each_file_of_new_project() -> None:
     listed = {
         path for cell in re.findall(r"^\| (`[^|]+) \|", GUIDE, re.MULTILINE) for path in re.findall(r"`([^`]+)`", cell)
     }
     assert {path if path != "infra/" else "infra/*.yaml" for path in CONTENTS} <= listed
 
 
-def test_guides_commands_and_options_exist() -> None:
+def test_commands_and_options_in_projects_guide_exist() -> None:
     for command in ("new", "init", "add", "upgrade"):
         assert f"## aion {command}\n" in GUIDE
     options = {option for name in ("new", "upgrade") for each in aion.commands[name].params for option in each.opts}
     assert {"--framework", "--here", "--force", "--diff", "--check", "--yes"} <= options
 
 
-def test_tutorial_names_stack_of_its_project() -> None:
+def test_tutorial_uses_stack_name_that_its_project_gets() -> None:
     tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     [folder] = re.findall(r"^mkdir (\S+)$", tutorial, re.MULTILINE)
     assert re.findall(r"--stack (\S+)", tutorial) == [stack_name(folder, "dev")]

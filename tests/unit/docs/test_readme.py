@@ -19,7 +19,7 @@ def commands(block: Block) -> list[str]:
     return [line.partition("  #")[0].strip() for line in block.code.splitlines() if not line.startswith("#")]
 
 
-def test_readmes_first_commands_are_in_quickstart() -> None:
+def test_first_commands_of_readme_are_in_quickstart() -> None:
     """`make test-deep` runs the quickstart, and so these commands; tests/e2e/test_dev.py runs the others."""
     known = {command for block in blocks("docs/quickstart.md", "sh") for command in commands(block)}
     for block in blocks("README.md", "sh"):
@@ -33,14 +33,14 @@ def test_readme_lists_each_command() -> None:
 
 
 @pytest.mark.parametrize("package", ["a2a-sdk", "google-adk"])
-def test_readmes_table_names_locked_version(package: str) -> None:
+def test_comparison_table_in_readme_names_locked_package_version(package: str) -> None:
     locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
     (version,) = [each["version"] for each in locked if each["name"] == package]
     [found] = re.findall(rf"^\| \[{package}\]\(\S+\) ([\d.]+)", ALTERNATIVES, re.MULTILINE)
     assert found == version, "Compare again, and change the version and the date of the table."
 
 
-def test_readmes_table_has_date_and_versions() -> None:
+def test_comparison_table_in_readme_has_date_and_versions() -> None:
     [compared] = re.findall(r"As of (\d{4}-\d\d-\d\d)", ALTERNATIVES)
     assert date.fromisoformat(compared) >= date(2026, 11, 22)
     rows = re.findall(r"^\| (?!\||---)(.+?) \|", ALTERNATIVES, re.MULTILINE)

@@ -34,7 +34,7 @@ def section(text: str, heading: str) -> str:
 
 
 @pytest.mark.parametrize("path", MODULES)
-def test_reference_lists_public_names_of_module(path: str) -> None:
+def test_reference_page_lists_all_public_names_of_module(path: str) -> None:
     module = importlib.import_module(path)
     listed = section(page("python"), f"## {path}")
     for name in getattr(module, "__all__", ["serve", "AgentClient", "AgentReply"]):
@@ -62,7 +62,7 @@ def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Comma
 
 
 @pytest.mark.parametrize(("path", "command"), list(leaves(aion, "aion")), ids=lambda value: str(value))
-def test_reference_lists_options_of_command(path: str, command: click.Command) -> None:
+def test_reference_page_lists_all_options_of_command(path: str, command: click.Command) -> None:
     listed = section(page("commands"), f"{'#' * len(path.split())} {path}")
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden and parameter.help:
@@ -73,7 +73,7 @@ def test_reference_lists_options_of_command(path: str, command: click.Command) -
     ("heading", "model"),
     [("Agent", AgentConfig), ("Capabilities", Capabilities), ("Skill", Skill), ("Security", SecurityConfig)],
 )
-def test_reference_lists_keys_of_section(heading: str, model: type[BaseModel]) -> None:
+def test_reference_page_lists_all_keys_of_aion_yaml_section(heading: str, model: type[BaseModel]) -> None:
     listed = section(page("aion-yaml"), f"## {heading}")
     assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(model.model_fields)
 

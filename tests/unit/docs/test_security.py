@@ -17,7 +17,7 @@ from tests.support.pages import blocks
 GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
 
-def test_security_guides_policies_are_as_described(tmp_path: Path) -> None:
+def test_aion_yaml_in_security_guide_gives_described_policies(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
     found = read_auth_policies(read_agent_configs(file))
@@ -26,7 +26,7 @@ def test_security_guides_policies_are_as_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
-def test_security_guides_command_options_exist(command: str) -> None:
+def test_command_options_in_security_guide_exist(command: str) -> None:
     shown = CliRunner().invoke(aion, [*command.split(), "--help"])
     assert shown.exit_code == 0
     for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):
@@ -34,7 +34,7 @@ def test_security_guides_command_options_exist(command: str) -> None:
 
 
 @pytest.mark.parametrize(("skills", "refused"), [(["refund"], False), (["other"], True), ([], True)])
-def test_node_of_security_guide_checks_skill(skills: list[str], refused: bool) -> None:
+def test_langgraph_node_in_security_guide_refuses_unpermitted_skill(skills: list[str], refused: bool) -> None:
     [block] = blocks("docs/security.md", "python")
     names: dict[str, Any] = {"AIMessage": AIMessage}
     exec(compile(block.code, "docs/security.md", "exec"), names)  # noqa: S102  # our own page

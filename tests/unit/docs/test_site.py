@@ -20,7 +20,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_site_has_page_for_each_source(site: Path) -> None:
+def test_docs_site_has_html_page_for_each_markdown_file(site: Path) -> None:
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("0*.md")]
     for page in pages:
         assert (site / page.relative_to(ROOT).with_suffix(".html")).exists()
@@ -28,7 +28,7 @@ def test_site_has_page_for_each_source(site: Path) -> None:
     assert (site / "search.json").stat().st_size > 100_000
 
 
-def test_sites_navigation_has_each_page_once(site: Path) -> None:
+def test_site_navigation_lists_each_page_once(site: Path) -> None:
     listed = re.findall(r"[\w./-]+\.md$", (site.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
     names = [page.relative_to(ROOT).as_posix() for page in pages]
@@ -44,7 +44,7 @@ def test_decision_index_lists_each_record() -> None:
         assert row in index, f"Add this row to docs/decisions/README.md: {row}"
 
 
-def test_sites_links_have_targets(site: Path) -> None:
+def test_links_of_docs_site_have_targets(site: Path) -> None:
     missing = {
         f"{page.relative_to(site)}: {link}"
         for page in site.rglob("*.html")
@@ -66,7 +66,7 @@ def test_site_loads_nothing_from_other_origins(site: Path) -> None:
 
 
 @pytest.mark.deep
-def test_build_refuses_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_of_docs_site_fails_for_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "README.md").write_text("# Start\n\n[Gone](docs/gone.md)\n", encoding="utf-8")
     monkeypatch.setattr("infra.docs_site.ROOT", tmp_path)
     monkeypatch.setattr("infra.docs_site._files", lambda: ["README.md"])

@@ -19,7 +19,7 @@ def frame(at: float, *panes: str) -> Frame:
     return Frame(at, tuple((line(text), line("")) for text in panes))
 
 
-def test_svg_has_repeated_lines_only_once() -> None:
+def test_terminal_svg_stores_line_repeated_in_frames_once() -> None:
     frames = [frame(0, "$ a <b>", ""), frame(1, "$ a <b>", "out"), frame(3, "$ a <b>", "out 2")]
     root = ElementTree.fromstring(svg_of(frames, ["one", "two"], label="A & B"))  # noqa: S314  # our own text
     drawn = ["".join(each.itertext()).rstrip() for each in root.findall(f"{SVG}defs/{SVG}g")]
@@ -30,7 +30,7 @@ def test_svg_has_repeated_lines_only_once() -> None:
     assert root.get("aria-label") == "A & B"
 
 
-def test_svg_shows_frames_at_recorded_times() -> None:
+def test_terminal_svg_shows_frames_at_recorded_times() -> None:
     text = svg_of([frame(0, "a"), frame(1, "b"), frame(5, "c")], ["one"], label="x")
     assert f"film {5 + LAST_SECONDS:.2f}s step-end" in text
     assert re.findall(r"([\d.]+)%\{transform:translateX\(-?(\d+)px", text)[:3] == [
@@ -41,7 +41,7 @@ def test_svg_shows_frames_at_recorded_times() -> None:
     assert "prefers-reduced-motion" in text
 
 
-def test_text_of_each_style_is_drawn_separately() -> None:
+def test_terminal_svg_draws_bold_coloured_and_reversed_text() -> None:
     mixed = (*line("bold", bold=True)[:4], *line("red", colour="red")[:3], *line("bar", reverse=True)[:3])
     text = svg_of([Frame(0, ((mixed,),))], ["one"], label="x")
     assert 'class="b" xml:space="preserve">bold<' in text
@@ -54,7 +54,7 @@ def test_svg_recording_shortens_long_pauses() -> None:
     assert [each.at for each in frames] == pytest.approx([0, 0.5, 0.5 + LONGEST_SECONDS])
 
 
-def test_recording_in_docs_shows_takeover_of_turn() -> None:
+def test_terminal_recording_in_docs_shows_worker_taking_over_a_turn() -> None:
     text = "".join(ElementTree.parse(IMAGE).getroot().itertext())  # noqa: S314  # our own file
     assert "aion chat" in text
     assert "took over the turn (try 2)" in text

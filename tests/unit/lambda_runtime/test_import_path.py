@@ -37,7 +37,7 @@ def test_lambda_layers_and_runtime_modules_are_importable(folders: dict[str, Pat
 
 
 @pytest.mark.parametrize("gone", [[], ["code"], ["code", "site_packages"], ["code", "site_packages", "layer"]])
-def test_functions_code_precedes_layers_and_runtime(folders: dict[str, Path], gone: list[str]) -> None:
+def test_modules_of_function_are_preferred_to_layers_and_runtime(folders: dict[str, Path], gone: list[str]) -> None:
     for name in gone:
         (folders[name] / "everywhere.py").unlink()
     extend(folders["code"], folders["layer"], folders["runtime"])
@@ -46,7 +46,7 @@ def test_functions_code_precedes_layers_and_runtime(folders: dict[str, Path], go
 
 
 @pytest.mark.parametrize("place", ["code", "layer", "site_packages"])
-def test_pth_files_are_run(folders: dict[str, Path], tmp_path: Path, place: str) -> None:
+def test_pth_files_extend_python_import_path(folders: dict[str, Path], tmp_path: Path, place: str) -> None:
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside" / "beside_pth.py").write_text("")
     (folders[place] / "beside.pth").write_text(f"{tmp_path / 'beside'}\n")

@@ -134,7 +134,7 @@ async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> 
 
 
 @pytest.mark.parametrize("missing", [{"body": None}, {"body": ""}])
-async def test_missing_event_body_becomes_empty(missing: dict[str, Any]) -> None:
+async def test_missing_body_in_lambda_event_becomes_empty_body(missing: dict[str, Any]) -> None:
     assert (await read(recorded_event("rest_api_v1", **missing))).body == b""
 
 

@@ -129,7 +129,7 @@ async def test_response_stopped_at_deadline_ends_with_error_trailers() -> None:
         )
 
 
-async def test_response_start_is_replaced_if_app_fails_before_body() -> None:
+async def test_response_headers_are_replaced_if_app_fails_before_body() -> None:
     async with wired() as (wire, api, _):
         response = StreamedResponse(lambda: api.begin_response(INVOCATION))
         await response.send(start(200, [(b"set-cookie", b"session=abc")]))
@@ -164,7 +164,7 @@ async def test_asgi_message_out_of_order_raises(
         response.close()
 
 
-async def test_two_asyncio_tasks_send_on_one_connection() -> None:
+async def test_two_asyncio_tasks_may_send_parts_of_one_response() -> None:
     async with FakeRuntimeApi() as fake:
         invoked = fake.invoke({})
         api = RuntimeApi(fake.address)
@@ -226,7 +226,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
     return order
 
 
-async def test_app_sending_to_fast_reader_yields_to_other_tasks() -> None:
+async def test_app_sending_to_fast_reader_yields_to_other_asyncio_tasks() -> None:
     # Read the response in a separate process, which does nothing else, so that the reader is faster than the app.
     code = (
         "import socket\n"
@@ -245,7 +245,7 @@ async def test_app_sending_to_fast_reader_yields_to_other_tasks() -> None:
     await reader.communicate()
 
 
-async def test_app_sending_without_reader_yields_to_other_tasks() -> None:
+async def test_app_sending_to_absent_reader_yields_to_other_asyncio_tasks() -> None:
     response = StreamedResponse(lambda: RuntimeApi("127.0.0.1:1").begin_response(INVOCATION))
     assert await ran_while_sending(response) == ["somebody else", "sender"]
 
@@ -298,11 +298,13 @@ async def test_sending_app_waits_for_slow_reader() -> None:
         ([(b"x", NUL)], b'{"statusCode":200,"headers":{"x":"' + b"\\u0000" * 8 + b'"},"cookies":[]}'),
     ],
 )
-def test_status_and_headers_convert_to_prelude(headers: list[tuple[bytes, bytes]], expected: bytes) -> None:
+def test_status_and_headers_are_encoded_in_lambda_response_prelude(
+    headers: list[tuple[bytes, bytes]], expected: bytes
+) -> None:
     assert prelude(200, headers) == expected + NUL
 
 
-def test_too_long_response_prelude_is_error() -> None:
+def test_response_headers_above_16_kib_raise_error() -> None:
     room = 16 * 1024 - len(prelude(200, [(b"x", b"")]))
     assert len(prelude(200, [(b"x", b"y" * room)])) == 16 * 1024
     with pytest.raises(ValueError, match="16384"):

@@ -44,7 +44,7 @@ async def test_invocation_error_is_posted_with_type(fake: FakeRuntimeApi) -> Non
     assert answer.headers["lambda-runtime-function-error-type"] == "Runtime.NotAnHttpEvent"
 
 
-async def test_error_report_rejected_by_runtime_api_raises(fake: FakeRuntimeApi) -> None:
+async def test_second_error_report_for_one_invocation_raises(fake: FakeRuntimeApi) -> None:
     fake.invoke({})
     api = RuntimeApi(fake.address)
     invocation = await api.next()

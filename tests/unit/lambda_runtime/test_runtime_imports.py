@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 
-def test_runtime_loop_imports_only_its_dependencies() -> None:
+def test_runtime_loop_imports_no_web_framework_or_aws_client() -> None:
     code = "import sys, aion_core.lambda_runtime.loop; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -17,7 +17,7 @@ def test_missing_runtime_variables_have_defaults() -> None:
     )
 
 
-def test_template_sets_app_and_margin() -> None:
+def test_environment_variables_set_asgi_app_and_deadline_margin() -> None:
     settings = RuntimeSettings.from_environ(
         {"AWS_LAMBDA_RUNTIME_API": "a:1", "AION_ASGI_APP": "my.module:app", "AION_DEADLINE_MARGIN_MS": "1500"}
     )

@@ -70,7 +70,7 @@ def test_emulator_snapshot_restores_all_services(tmp_path: Path) -> None:
         assert dynamodb.get_item(TableName=names["AION_TABLE"], Key=KEY)["Item"] == ITEM
 
 
-def test_emulator_reads_are_not_counted_as_writes(tmp_path: Path) -> None:
+def test_read_requests_to_emulator_are_not_counted_as_writes(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000002") as stack:
         names, dynamodb, emulator = stack.environment("ApiFunction"), stack.client("dynamodb"), stack.emulator
         before = emulator.writes
@@ -175,7 +175,7 @@ def test_removed_snapshot_folder_is_created_again(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_only_messages_of_ended_receiver_are_released(tmp_path: Path) -> None:
+def test_only_queue_messages_of_ended_receiver_become_visible_again(tmp_path: Path) -> None:
     with stack_of(tmp_path / "state", "900000000008") as stack:
         queue = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"]
         ended, living = (client_of("sqs", stack.endpoint, receiver=name) for name in ("ended", "living"))

@@ -54,7 +54,7 @@ async def test_message_becomes_dead_letter_after_last_receive(clock: ManualClock
     assert (listener.heard, work_queue.dead) == (MAX_RECEIVES, [WAKE_UP])
 
 
-async def test_failing_message_delays_no_other_message(clock: ManualClock) -> None:
+async def test_failing_message_does_not_delay_other_messages(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -71,7 +71,7 @@ async def test_failing_message_delays_no_other_message(clock: ManualClock) -> No
     work_queue.close()
 
 
-async def test_quiet_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
+async def test_quiet_method_waits_for_messages_enqueued_by_handlers(clock: ManualClock) -> None:
     work_queue = MemoryWorkQueue(clock)
     heard: list[WakeUp] = []
 
@@ -88,7 +88,7 @@ async def test_quiet_waits_for_messages_enqueued_by_handlers(clock: ManualClock)
     assert heard == [WAKE_UP] * 3
 
 
-async def test_quiet_does_not_wait_for_delayed_wake_up(clock: ManualClock) -> None:
+async def test_quiet_method_does_not_wait_for_delayed_message(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     await work_queue.enqueue(WakeUp(WAKE_UP.context, 1), delay=30)
@@ -97,7 +97,7 @@ async def test_quiet_does_not_wait_for_delayed_wake_up(clock: ManualClock) -> No
     work_queue.close()
 
 
-async def test_quiet_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:
+async def test_quiet_method_waits_for_messages_enqueued_by_threads(clock: ManualClock) -> None:
     work_queue, listener = MemoryWorkQueue(clock), Listener()
     work_queue.handled_by(listener)
     work_queue.open()

@@ -99,7 +99,7 @@ async def test_throttled_table_call_changes_nothing(table: MemoryTable, faults: 
     assert table.items() == []
 
 
-async def test_table_write_with_lost_response_is_made(table: MemoryTable, faults: Planned) -> None:
+async def test_table_write_is_made_although_its_response_is_lost(table: MemoryTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))
@@ -140,7 +140,7 @@ async def test_transaction_conflict_is_reported_with_failed_conditions(table: Me
     assert table.items() == []
 
 
-async def test_partial_transaction_is_visible_to_queries_only(table: MemoryTable, faults: Planned) -> None:
+async def test_partly_executed_transaction_is_visible_only_to_queries(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(A, {"n": 1}), Put(B, {"n": 1})])
     faults.midway.clear()
     faults.released.clear()
@@ -183,7 +183,7 @@ async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, 
     ],
     ids=["current", "old", "both", "neither"],
 )
-async def test_memory_tables_lagging_index_returns_planned_versions(
+async def test_simulated_index_lag_returns_chosen_versions_of_item(
     table: MemoryTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
 ) -> None:
     async def due(shard: str) -> list[str]:
@@ -213,7 +213,7 @@ async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: P
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
-async def test_memory_tables_small_pages_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
+async def test_small_pages_of_memory_table_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
     await table.transact([Put(key, {"due_shard": "s", "due_at": 1}) for key in (A, B, C)])
     faults.page_items = 1
     found, after = [], None
@@ -228,7 +228,7 @@ async def test_memory_tables_small_pages_contain_each_item_once(table: MemoryTab
     assert (await table.scan()).count == 1
 
 
-async def test_planned_read_fault_leaves_stored_item_unchanged(table: MemoryTable) -> None:
+async def test_simulated_read_fault_does_not_change_stored_item(table: MemoryTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [

@@ -29,7 +29,7 @@ def bytecode(folder: Path, name: str) -> bytes:
     return compiled(folder / "words" / f"{name}.py", PYTHON).read_bytes()
 
 
-def test_compiled_file_contains_its_path_on_lambda(tmp_path: Path) -> None:
+def test_compiled_python_file_contains_its_path_on_lambda(tmp_path: Path) -> None:
     made = package(tmp_path, one="ONE = 1\n", two="TWO = 2\n")
     for name in ("one", "two"):
         code = marshal.loads(bytecode(made, name)[16:])  # noqa: S302 - our own
@@ -86,7 +86,7 @@ def test_changed_file_leaves_linked_package_unchanged(tmp_path: Path) -> None:
     assert (first / "words" / "one.py").read_text() == "ONE = 1\n"
 
 
-def test_file_linked_into_two_packages_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_in_two_packages_is_compressed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, compress = list[int](), zlib.compressobj
 
     def counted(level: int, *more: Any) -> object:

@@ -52,14 +52,16 @@ def package(tmp_path: Path) -> Path:
         "def late():\n    import only_late",
     ],
 )
-def test_importable_or_optional_module_is_not_reported_missing(statement: str, tmp_path: Path, package: Path) -> None:
+def test_importable_module_or_optional_import_is_not_reported_missing(
+    statement: str, tmp_path: Path, package: Path
+) -> None:
     (tmp_path / "agent.py").write_text(statement)
     (tmp_path / "neighbour.py").write_text("")
     (tmp_path / "only_late.py").write_text("import nobody")
     assert list(missing([tmp_path / "agent.py"], [tmp_path], [package])) == []
 
 
-def test_standard_module_of_another_python_is_reported_missing(tmp_path: Path, package: Path) -> None:
+def test_standard_module_removed_in_target_python_is_reported_missing(tmp_path: Path, package: Path) -> None:
     """Python 3.13 has no `imp`, but an older Python that builds the package has it."""
     (tmp_path / "agent.py").write_text("import imp, json")
     found = missing([tmp_path / "agent.py"], [tmp_path], [package], ["json"])
@@ -108,7 +110,7 @@ def test_imported_package_determines_agents_framework(case: str, tmp_path: Path)
         "from .sub.tree import root",
     ],
 )
-def test_imported_sibling_file_determines_agents_framework(statement: str, tmp_path: Path) -> None:
+def test_framework_is_detected_in_file_that_agent_imports(statement: str, tmp_path: Path) -> None:
     """The file at `path` imports its agent from another file; files that no file imports are ignored."""
     package = tmp_path / "mine"
     (package / "sub").mkdir(parents=True)

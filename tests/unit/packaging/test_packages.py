@@ -21,7 +21,7 @@ def test_error_of_large_package_names_largest_parts(tmp_path: Path, monkeypatch:
         packaging.packages([PackagePlan("ApiFunction", "arm64", "3.13", "", files)])
 
 
-def test_package_states_size_in_unit_of_limit(tmp_path: Path) -> None:
+def test_package_size_is_printed_in_megabytes_like_limit(tmp_path: Path) -> None:
     planned = PackagePlan("ApiFunction", "arm64", "3.13", "", ())
     built = packaging.Package(planned, tmp_path, packaging.LAMBDA_LIMIT, None)
     assert str(built).startswith("ApiFunction: 250 MB for arm64")
@@ -30,7 +30,7 @@ def test_package_states_size_in_unit_of_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "said"), [("mine/__init__.py", "rename mine, or add it to .aionignore"), ("mine/own.py", "")]
 )
-def test_build_refuses_module_of_dependency(
+def test_build_refuses_project_file_that_replaces_file_of_dependency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
 ) -> None:
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))

@@ -10,7 +10,7 @@ from aion_core.packaging.parts import install
 from aion_core.packaging.plan import PackagePlan
 
 
-def test_distribution_of_explicit_index_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_from_index_named_in_pyproject_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
     wheel = tmp_path / "index" / "mine" / "mine-1.0-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)

@@ -36,7 +36,7 @@ def places(made: PackagePlan) -> set[str]:
     return {place for place, _ in made.files if not place.startswith(own)}
 
 
-def test_packages_of_functions_with_agents_contain_project(tmp_path: Path) -> None:
+def test_function_packages_contain_project_if_function_runs_agents(tmp_path: Path) -> None:
     made = planned(project(tmp_path))
     assert places(made) == {"aion.yaml", "agent.py", "private/words.py", "prompts/hello.txt"}
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "agent.py")]
@@ -44,7 +44,7 @@ def test_packages_of_functions_with_agents_contain_project(tmp_path: Path) -> No
     assert "google-adk" not in made.requirements
 
 
-def test_packages_of_functions_without_agents_exclude_project(tmp_path: Path) -> None:
+def test_function_packages_omit_project_if_function_runs_no_agents(tmp_path: Path) -> None:
     made = planned(project(tmp_path), "SweepFunction")
     assert places(made) == set()
     assert "langgraph" not in made.requirements
@@ -56,7 +56,7 @@ def test_lambda_package_excludes_aion_dev_and_cli_modules(tmp_path: Path) -> Non
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
 
 
-def test_src_layout_is_found_for_packaging(tmp_path: Path) -> None:
+def test_packaging_finds_agent_module_in_src_folder(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "src" / "my_pkg").mkdir(parents=True, exist_ok=True)
     (folder / "src" / "my_pkg" / "__init__.py").touch()
@@ -67,7 +67,7 @@ def test_src_layout_is_found_for_packaging(tmp_path: Path) -> None:
     assert folder / "src" in made.roots
 
 
-def test_packaged_project_finds_its_own_metadata(tmp_path: Path) -> None:
+def test_packaged_project_can_read_metadata_of_its_own_distribution(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "pyproject.toml").write_text(
         '[project]\nname = "Acme.Bot"\nversion = "1.2"\n[project.scripts]\nacme = "agent:main"\n'
@@ -94,7 +94,9 @@ def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
     assert "deploy.pem" not in places(planned(folder))
 
 
-def test_build_refuses_config_of_another_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_refuses_aion_config_variable_naming_another_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     elsewhere = tmp_path / "elsewhere.yaml"
     elsewhere.write_text(FILES["aion.yaml"])
@@ -122,7 +124,7 @@ def test_build_refuses_agent_excluded_by_gitignore(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["matched by .gitignore", "link out of the folder"])
-def test_build_refuses_agent_importing_excluded_module(tmp_path: Path, reason: str) -> None:
+def test_build_refuses_agent_that_imports_file_excluded_from_package(tmp_path: Path, reason: str) -> None:
     folder = project(tmp_path / "agents")
     shared = tmp_path / ("shared" if reason.startswith("link") else "agents/shared")
     shared.mkdir()
@@ -138,7 +140,7 @@ def test_build_refuses_agent_importing_excluded_module(tmp_path: Path, reason: s
         planned(folder)
 
 
-def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
+def test_build_adds_no_framework_for_import_of_unknown_module(tmp_path: Path) -> None:
     """A framework's requirements may conflict with the lock, and hide the error about the unknown import."""
     (project(tmp_path) / "agent.py").write_text("import no_such_module\ngraph = no_such_module.graph\n")
     (tmp_path / "pyproject.toml").write_text(
@@ -180,7 +182,7 @@ def test_langgraph_json_is_packaged_as_aion_yaml(tmp_path: Path) -> None:
     assert read_agent_configs(config)["mine"].path == "src/agent/graph.py:graph"
 
 
-def test_adk_package_is_built_in_parent_folder(tmp_path: Path) -> None:
+def test_adk_agent_package_must_be_built_in_parent_folder(tmp_path: Path) -> None:
     folder = tmp_path / "weather"
     folder.mkdir()
     (folder / "__init__.py").write_text("from . import agent\n")
@@ -201,7 +203,7 @@ def test_absolute_path_of_agent_is_refused(tmp_path: Path) -> None:
         planned(folder)
 
 
-def test_import_root_outside_project_is_refused(tmp_path: Path) -> None:
+def test_python_path_folder_outside_project_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "here")
     (tmp_path / "elsewhere").mkdir()
     (folder / "aion.yaml").write_text("aion: {python_path: [../elsewhere], agents: {mine: {path: agent.py}}}")

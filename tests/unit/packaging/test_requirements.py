@@ -31,14 +31,14 @@ def lines_of(folder: Path, *extras: str, without: tuple[str, ...] = ()) -> dict[
     return dict(line.split("==" if "==" in line else " @ ") for line in pinned)
 
 
-def test_extras_including_other_extras_are_resolved() -> None:
+def test_extra_that_includes_another_extra_is_resolved_to_packages() -> None:
     api = required_by("api")
     assert {line.split(">")[0].split("~")[0] for line in api} >= {"a2a-sdk[http-server]", "boto3", "fastapi", "httpx"}
     assert not any(line.startswith("aion-lambda") or "moto" in line for line in api)
     assert any(line.startswith("pydantic") for line in required_by(""))
 
 
-def test_tested_versions_equal_lock_file_versions() -> None:
+def test_shipped_list_of_tested_versions_equals_uv_lock() -> None:
     command = [
         find_uv(),
         "export",
@@ -53,7 +53,7 @@ def test_tested_versions_equal_lock_file_versions() -> None:
     assert TESTED.read_text() == exported, "run `make lock`"
 
 
-def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
+def test_project_without_lock_file_is_packaged_with_tested_versions(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("cowsay==6.0\naion-lambda[langgraph,local,otel]>=0.1\n# a comment\n")
     found = lines_of(tmp_path)
     tested = dict(line.split(" ;")[0].split("==") for line in TESTED.read_text().splitlines() if "==" in line)
@@ -64,7 +64,7 @@ def test_project_without_lock_gets_tested_versions(tmp_path: Path) -> None:
     assert wanted(tmp_path).extras == {"otel"}
 
 
-def test_project_lock_determines_packaged_versions(tmp_path: Path) -> None:
+def test_packaged_versions_come_from_lock_file_of_project(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>=6", "idna<3.11"'))
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "uv.lock").write_text((tmp_path / "uv.lock").read_text())
@@ -73,7 +73,7 @@ def test_project_lock_determines_packaged_versions(tmp_path: Path) -> None:
     assert "cowsay" in found
 
 
-def test_requirements_may_exclude_tested_version(tmp_path: Path) -> None:
+def test_requirements_txt_may_require_older_version_than_tested(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("urllib3<2.6\n")
     assert lines_of(tmp_path)["urllib3"].startswith("2.5")
 
@@ -89,7 +89,7 @@ def test_exported_requirements_determine_versions_without_uv_lock(tmp_path: Path
     assert "requirements.txt (versions)" in wanted(tmp_path).described
 
 
-def test_requirements_count_if_project_table_has_no_dependencies(tmp_path: Path) -> None:
+def test_requirements_txt_is_used_if_pyproject_lists_no_dependencies(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'my-agent'\nversion = '1'\n")
     (tmp_path / "requirements.txt").write_text("cowsay==6.0\n")
     assert lines_of(tmp_path)["cowsay"] == "6.0"
@@ -126,7 +126,7 @@ def test_lock_with_conflicting_extras_is_read(tmp_path: Path) -> None:
     assert lines_of(tmp_path)["idna"].startswith("3.10")
 
 
-def test_build_refuses_lock_file_with_excluded_version(tmp_path: Path) -> None:
+def test_build_refuses_lock_file_that_contradicts_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay==6.0"'))
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"cowsay>6.0"'))
@@ -142,12 +142,12 @@ def test_build_refuses_project_for_other_python(tmp_path: Path, declared: str) -
 
 
 @pytest.mark.parametrize("declared", [">=3.13.5", "<=3.13", "==3.13.*", "not a version"])
-def test_build_accepts_project_for_some_patch_version(tmp_path: Path, declared: str) -> None:
+def test_build_accepts_project_that_allows_any_python_patch_version(tmp_path: Path, declared: str) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT.format("").replace(">=3.11", declared))
     check_python(tmp_path, "3.13")
 
 
-def test_distribution_gets_index_of_its_source(tmp_path: Path) -> None:
+def test_package_index_of_each_uv_source_is_found(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         "[tool.uv]\nindex = [{ name = 'own', url = 'https://example.com/simple', explicit = true }]\n"
         "[tool.uv.sources]\nMy_lib = { index = 'own' }\nother = [{ index = 'own' }, { path = 'other' }]\n"
@@ -197,7 +197,7 @@ def test_git_dependency_is_refused(tmp_path: Path) -> None:
         ("mine @ file:///nowhere/mine-1.0-py3-none-any.whl", "mine-1.0-py3-none-any.whl"),
     ],
 )
-def test_unavailable_requirement_is_not_reported_as_conflict(tmp_path: Path, line: str, said: str) -> None:
+def test_unavailable_dependency_is_not_reported_as_version_conflict(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "requirements.txt").write_text(f"{line}\n")
     with pytest.raises(BuildError, match=f"^the project's dependencies cannot be resolved.\n(.|\n)*{said}"):
         lines_of(tmp_path)
@@ -209,7 +209,7 @@ def test_conflicting_requirements_are_explained(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
-def test_packaged_requirements_omit_excluded_distributions(tmp_path: Path) -> None:
+def test_packaged_requirements_omit_excluded_boto3(tmp_path: Path) -> None:
     assert not {"boto3", "botocore"} & set(lines_of(tmp_path, "aws", without=("boto3",)))
 
 
@@ -248,7 +248,7 @@ def test_requirements_in_another_encoding_are_refused(tmp_path: Path, encoding: 
         wanted(tmp_path)
 
 
-def test_requirements_with_hashes_are_read(tmp_path: Path) -> None:
+def test_requirements_txt_with_hashes_is_read(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
         "aion-lambda[otel]==0.1.0 \\\n    --hash=sha256:00\ncowsay==6.0 --hash=sha256:00\n"
     )

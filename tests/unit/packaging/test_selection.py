@@ -218,6 +218,6 @@ def test_code_mentioning_private_keys_is_not_private_key(tmp_path: Path, text: s
     assert not looks_like_private_key(tmp_path / "check.py")
 
 
-def test_package_summary_names_secrets_first(tmp_path: Path) -> None:
+def test_package_summary_lists_excluded_secret_files_first(tmp_path: Path) -> None:
     written(tmp_path, {"a.py": "", ".git/config": "", ".env": "", ".gitignore": "x.log", "x.log": ""})
     assert select(tmp_path).summary == "excluded: .env; .git/, .gitignore (hidden); x.log (matched by .gitignore)"

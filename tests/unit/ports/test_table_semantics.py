@@ -50,7 +50,7 @@ BY_TEXT = Index("by_text", "owner", "text")
         ((FINE,), StoreError, "TransactionCanceledException: None"),
     ],
 )
-def test_transaction_cancellation_reasons_become_matching_error(
+def test_reasons_of_canceled_transaction_decide_raised_error(
     reasons: tuple[str, ...], kind: type[Exception], text: str
 ) -> None:
     error = canceled(reasons)
@@ -291,7 +291,7 @@ def test_query_page_ends_at_size_or_item_limit() -> None:
     assert semantics.first_page([]) == ([], False)
 
 
-def test_copy_of_stored_value_is_independent() -> None:
+def test_change_of_copy_does_not_change_stored_value() -> None:
     stored = {"texts": ["one", {"two": [b"2", 2, True]}], "set": frozenset({"a"})}
     copy = semantics.copy_stored(stored)
     assert copy == stored

@@ -27,7 +27,7 @@ def test_create_writes_every_file(tmp_path: Path) -> None:
     assert all(path in made.written or path.startswith(f"{base.FOLDER}/") for path in there)
 
 
-def test_created_project_needs_no_upgrade(tmp_path: Path) -> None:
+def test_newly_created_project_needs_no_upgrade(tmp_path: Path) -> None:
     create(tmp_path, PROJECT)
     assert not plan(tmp_path).is_needed
 
@@ -128,14 +128,16 @@ def test_init_reports_missing_dependency(tmp_path: Path, file: str, text: str, n
     assert not complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
 
 
-def test_missing_dependency_note_contains_origin_of_installation(tmp_path: Path) -> None:
+def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("langgraph\n")
     project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))
     [note] = complete(tmp_path, project, agents_yaml=AGENTS).notes
     assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
 
 
-def test_creating_lock_file_without_network_returns_uv_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_file_of_new_project_without_network_returns_uv_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     create(tmp_path / "my-agent", PROJECT)

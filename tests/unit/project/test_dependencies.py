@@ -44,7 +44,7 @@ def environment(folder: Path) -> Path:
     return folder
 
 
-def test_add_to_uv_project_omits_dev_tools(tmp_path: Path) -> None:
+def test_add_command_does_not_install_dev_tools_in_uv_project(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     said = add(tmp_path, ["iniconfig>=2"])
     assert said == "iniconfig>=2: added to pyproject.toml and uv.lock, and installed."
@@ -101,7 +101,7 @@ def test_add_installs_into_given_environment(tmp_path: Path) -> None:
     assert installed(mine) == {"iniconfig"}
 
 
-def test_add_does_not_change_uvx_environment(tmp_path: Path) -> None:
+def test_add_command_does_not_install_into_temporary_uvx_environment(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("")
     tool = environment(tmp_path / "tool")
     (tool / "uv-receipt.toml").touch()
@@ -119,7 +119,9 @@ def test_add_does_not_change_uvx_environment(tmp_path: Path) -> None:
         ("notes.txt", "", r"neither a pyproject\.toml nor a requirements\.txt .* uvx --with iniconfig --from"),
     ],
 )
-def test_add_in_unsupported_project_states_manual_steps(tmp_path: Path, file: str, text: str, sentence: str) -> None:
+def test_add_in_project_of_other_dependency_tool_prints_its_command(
+    tmp_path: Path, file: str, text: str, sentence: str
+) -> None:
     (tmp_path / file).write_text(text)
     with pytest.raises(ProjectError, match=sentence):
         add(tmp_path, ["iniconfig"])
@@ -133,7 +135,7 @@ def test_add_accepts_only_package_requirements(tmp_path: Path, package: str) -> 
         add(tmp_path, [package])
 
 
-def test_add_without_uv_names_its_installation_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_command_without_uv_names_uv_installation_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\n")
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -107,7 +107,7 @@ def test_init_derives_requirement_from_agent_imports(run: RunCommand, files: dic
     assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
 
 
-def test_init_inside_package_names_parent_folder(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_inside_python_package_suggests_parent_folder(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counter").mkdir()
     monkeypatch.chdir("counter")
     Path("__init__.py").write_text("from . import agent\n")
@@ -174,7 +174,7 @@ def test_init_ignores_virtual_environments(run: RunCommand) -> None:
         ([".env"], "Append counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
     ],
 )
-def test_init_suggests_moving_env_file(run: RunCommand, others: list[str], doing: str) -> None:
+def test_init_suggests_moving_env_file_beside_aion_yaml(run: RunCommand, others: list[str], doing: str) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
@@ -189,7 +189,7 @@ def steps(job: str) -> list[str]:
     return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
 
 
-def test_init_without_tests_writes_no_test_steps(run: RunCommand) -> None:
+def test_init_in_project_without_tests_writes_no_test_steps(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     assert "deployment of main\n" in run("init").output
     workflow = Path(".github/workflows/deploy.yml").read_text()
@@ -207,7 +207,7 @@ def test_init_runs_existing_tests(run: RunCommand) -> None:
     assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
 
 
-def test_requirements_txt_project_is_run_by_pip(run: RunCommand) -> None:
+def test_init_of_requirements_txt_project_prints_pip_commands(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("requirements.txt").write_text("langgraph")
     ran = run("init")
@@ -230,7 +230,7 @@ def test_requirements_txt_project_is_run_by_pip(run: RunCommand) -> None:
         ("Pipfile", "[packages]\n", "pipenv"),
     ],
 )
-def test_init_uses_commands_of_other_tools(run: RunCommand, file: str, text: str, tool: str) -> None:
+def test_init_prints_commands_of_the_projects_dependency_tool(run: RunCommand, file: str, text: str, tool: str) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path(file).write_text(text)
     ran = run("init")

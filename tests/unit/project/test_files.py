@@ -46,7 +46,7 @@ def test_aion_yaml_declares_one_agent(framework: str, name: str, tmp_path: Path)
     ("framework", "wanted"),
     [("langgraph", "aion-lambda[langgraph]>="), ("adk", "aion-lambda[adk]>="), ("executor", "aion-lambda>=")],
 )
-def test_pyproject_requires_only_its_framework(framework: str, wanted: str) -> None:
+def test_pyproject_of_new_project_requires_only_chosen_framework(framework: str, wanted: str) -> None:
     read = tomllib.loads(files(framework=framework)["pyproject.toml"])
     [required] = read["project"]["dependencies"]
     assert required.startswith(wanted)
@@ -54,7 +54,7 @@ def test_pyproject_requires_only_its_framework(framework: str, wanted: str) -> N
     assert read["tool"]["uv"] == {"package": False}
 
 
-def test_pyproject_names_source_of_local_installation() -> None:
+def test_pyproject_of_new_project_names_locally_installed_wheel() -> None:
     read = tomllib.loads(files(origin=WHEEL)["pyproject.toml"])
     assert read["tool"]["uv"]["sources"] == {"aion-lambda": {"path": "/dist/aion.whl"}}
     assert "/dist/aion.whl" in files(origin=WHEEL)["README.md"]
@@ -94,7 +94,7 @@ def test_workflow_gets_aws_credentials_only_in_deploy_job() -> None:
     [(Origin(), "'aion-lambda[local]'"), (WHEEL, "'aion-lambda[local] @ file:///dist/aion.whl'")],
     ids=["index", "wheel"],
 )
-def test_workflow_installs_by_pip(origin: Origin, named: str) -> None:
+def test_github_workflow_of_pip_project_installs_by_pip(origin: Origin, named: str) -> None:
     """pip refuses one package from two sources, so both requirements for aion-lambda must name the same source."""
     project = Project("my-agent", "langgraph", origin, tool=PIP)
     workflow = yaml.safe_load(rendered(project)[".github/workflows/deploy.yml"])
@@ -154,7 +154,7 @@ def test_authors_makefile_build_rule_is_recognised() -> None:
     assert not has_own_rule("build-docs:\n\tmkdocs build\n")
 
 
-def test_build_rule_is_not_found_in_other_makefile() -> None:
+def test_makefile_without_aion_build_rule_is_recognised() -> None:
     assert block_of(OWN) is None
 
 

@@ -27,7 +27,7 @@ def test_invalid_project_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
-def test_project_name_of_required_package_is_refused(name: str) -> None:
+def test_project_name_equal_to_installed_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
 
@@ -51,6 +51,6 @@ def test_project_name_check_works_without_installed_package() -> None:
         ("a" * 99, "a" * 60),
     ],
 )
-def test_suggested_project_name_is_valid(folder: str, name: str) -> None:
+def test_project_name_suggested_for_folder_is_valid(folder: str, name: str) -> None:
     assert names.suggested(folder) == name
     names.check(name)

@@ -43,7 +43,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
     ],
     ids=["wheel", "folder", "editable", "url", "git"],
 )
-def test_installation_from_url_becomes_uv_source(
+def test_aion_installed_from_url_becomes_uv_source_of_project(
     recorded: dict[str, object], source: dict[str, object], direct: str
 ) -> None:
     found = origin(json.dumps(recorded))
@@ -52,7 +52,7 @@ def test_installation_from_url_becomes_uv_source(
     assert Requirement(f"aion-lambda[langgraph] {found.direct}").url
 
 
-def test_installation_from_index_needs_no_source() -> None:
+def test_aion_installed_from_package_index_needs_no_uv_source() -> None:
     assert origin("") == Origin()
 
 

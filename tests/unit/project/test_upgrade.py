@@ -89,7 +89,7 @@ def test_upgrade_writes_conflicts_into_file_beside_original(project: Path) -> No
     assert planned(project).is_needed
 
 
-def test_project_is_current_after_conflict_is_resolved(project: Path) -> None:
+def test_project_needs_no_upgrade_after_conflict_is_resolved(project: Path) -> None:
     base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
     upgraded(project)
     (project / "template.yaml.new").unlink()
@@ -103,7 +103,7 @@ def test_project_is_current_after_conflict_is_resolved(project: Path) -> None:
     )
 
 
-def test_file_with_unresolved_conflict_keeps_merge_base(project: Path) -> None:
+def test_upgrade_during_unresolved_conflict_does_not_change_merge_base(project: Path) -> None:
     base.put(project / "template.yaml", TEMPLATE.replace("line 18", "mine 18"))
     upgraded(project)
     apply(planned(project, {**NEW, "template.yaml": "another\n"}, "0.3.0"), version="0.3.0")
@@ -111,7 +111,7 @@ def test_file_with_unresolved_conflict_keeps_merge_base(project: Path) -> None:
     assert base.read(project).version == "0.3.0"
 
 
-def test_upgrade_without_recorded_original_keeps_authors_file(project: Path) -> None:
+def test_upgrade_without_copy_of_shipped_file_keeps_authors_file(project: Path) -> None:
     for file in sorted((project / base.FOLDER).rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
     assert upgraded(project)["template.yaml"] is FileOutcome.UNKNOWN
@@ -129,7 +129,9 @@ def test_upgrade_without_recorded_original_keeps_authors_file(project: Path) -> 
         ("", b"", "it is a file"),
     ],
 )
-def test_upgrade_error_names_unreadable_file_copies(project: Path, name: str, content: bytes, why: str) -> None:
+def test_upgrade_with_unreadable_copies_of_shipped_files_says_why(
+    project: Path, name: str, content: bytes, why: str
+) -> None:
     if not name:
         shutil.rmtree(project / base.FOLDER)
     (project / base.FOLDER / name).write_bytes(content)
@@ -179,7 +181,7 @@ def test_project_is_found_from_subfolder(project: Path) -> None:
     assert find_project(project / "infra") == project
 
 
-def test_aion_repository_is_not_upgradable_project(tmp_path: Path) -> None:
+def test_upgrade_refuses_aion_repository_and_folder_without_project(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="own repository"):
         find_project(shipped())
     with pytest.raises(ProjectError, match="Run `aion init`"):
@@ -207,7 +209,7 @@ EDITED_TEXT = OLD_TEXT.replace("one", "mine")
         (None, OLD_TEXT, None, MergeResult(FileOutcome.CURRENT, None)),
     ],
 )
-def test_three_way_merge_has_expected_result(
+def test_three_way_merge_returns_expected_text_and_outcome(
     current: str | None, base: str | None, new: str | None, expected: MergeResult
 ) -> None:
     assert merge_result(current, base, new) == expected

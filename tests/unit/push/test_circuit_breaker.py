@@ -22,7 +22,7 @@ def waits_for_nothing(breaker: CircuitBreaker, times: int, *, owner: str = "ann"
         breaker.record(owner, url, SILENT, 20.0, NOW)
 
 
-def test_slow_webhook_failures_open_hosts_circuit_temporarily() -> None:
+def test_slow_failures_of_webhook_open_circuit_of_host_temporarily() -> None:
     """The open circuit skips attempts for all paths of the host; after a while it allows one probe."""
     breaker = CircuitBreaker()
     waits_for_nothing(breaker, FAILURES_TO_OPEN - 1)

@@ -98,7 +98,7 @@ async def test_webhook_post_without_response_times_out() -> None:
         release.set()
 
 
-async def test_post_with_unread_body_times_out() -> None:
+async def test_webhook_post_times_out_if_receiver_does_not_read_body() -> None:
     ended = asyncio.Event()
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,7 +197,7 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-async def test_public_name_of_private_address_is_blocked(address: str) -> None:
+async def test_public_host_name_with_private_address_is_blocked(address: str) -> None:
     """The name's owner chooses its address, which may be one in the deployment's own network."""
     names = Names(["93.184.215.14", address])
     hook = client(WebhookPolicy.for_service("https://agents.example.com"), resolve=names)

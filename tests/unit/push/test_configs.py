@@ -157,7 +157,7 @@ async def test_push_config_list_has_pages_with_own_tokens() -> None:
     assert (await pushing.rpc("ListTasks", {"pageToken": token}))["code"] == PARAMS
 
 
-async def test_configs_of_other_owners_task_are_unknown() -> None:
+async def test_push_configs_are_unknown_to_other_owners() -> None:
     """Use another owner's task id: the response equals that for a missing task, and nothing changes."""
     pushing = Pushing()
     task = (await pushing.send())["id"]
@@ -175,7 +175,7 @@ async def test_configs_of_other_owners_task_are_unknown() -> None:
     assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == kept
 
 
-async def test_configs_of_other_agents_task_are_unknown() -> None:
+async def test_push_configs_are_unknown_to_other_agents() -> None:
     """Use the task id of another agent of the same caller: the task is unknown, although one store has both."""
     made = Pushing().parts
     assert made.push is not None
@@ -206,7 +206,7 @@ async def test_push_config_of_refused_message_is_not_stored() -> None:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
-async def test_message_registers_config_in_each_version(method: str) -> None:
+async def test_message_can_register_push_config_in_each_protocol_version(method: str) -> None:
     """Send the config with the first message: the webhook receives all events of the task."""
     async with receiving(answers(200)) as receiver:
         pushing = Pushing(events=PushEvents.ALL)
@@ -274,7 +274,7 @@ async def test_webhook_post_has_registered_credentials(authentication: Any, head
     )
 
 
-async def test_every_webhook_post_is_signed_and_omits_key() -> None:
+async def test_every_webhook_post_is_signed_and_omits_signing_key() -> None:
     """The token is the signing key. Only a token without the key prefix is also sent in a header."""
     key = signing.new_token()
     keyed, plain, made = await told({"token": key}), await told({"token": "plain"}), await told({})
@@ -332,7 +332,7 @@ async def test_blocked_url_is_not_registered() -> None:
     assert (await pushing.rpc("ListTasks", {}))["totalSize"] == 1
 
 
-async def test_webhook_at_own_address_is_refused() -> None:
+async def test_webhook_at_address_of_server_itself_is_refused() -> None:
     """The server knows its own address from its settings, or from the event of AWS's HTTP entry point."""
     name = "abc.lambda-url.eu-west-1.on.aws"
     pushing = Pushing(allowed=WebhookPolicy.for_service("https://agents.example.com"))

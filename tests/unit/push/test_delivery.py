@@ -257,7 +257,7 @@ async def test_webhook_deleted_during_name_resolution_gets_one_post(how: str) ->
     assert how == "replaced" or not other.posts
 
 
-async def test_task_without_configs_sets_no_timers() -> None:
+async def test_task_whose_push_configs_are_deleted_sets_no_timers() -> None:
     """Delete the only config: the next event still enqueues a message, later events neither that nor a timer."""
     async with receiving(OK) as receiver:
         pushing = Pushing()

@@ -90,7 +90,7 @@ def example(token: str, heard: list[Any]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_example_receives_each_event_once_in_order(token: str) -> None:
+async def test_example_receiver_handles_each_event_once_in_order(token: str) -> None:
     heard: list[Any] = []
     with example(token, heard) as url:
         pushing = Pushing()
@@ -115,7 +115,7 @@ FORGERIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-async def test_example_refuses_forged_posts(forgery: str) -> None:
+async def test_example_receiver_refuses_forged_posts(forgery: str) -> None:
     heard: list[Any] = []
     post = (await posts(SECRET)).posts[1]
     headers, body = FORGERIES[forgery](dict(post.headers), post.body)
@@ -127,7 +127,7 @@ async def test_example_refuses_forged_posts(forgery: str) -> None:
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_guides_python_receiver_works(token: str) -> None:
+async def test_python_receiver_of_push_guide_works(token: str) -> None:
     heard: list[Any] = []
     names: dict[str, Any] = {"__name__": "guide", "handle": heard.append}
     exec(compile(block("python"), "docs/push.md", "exec"), names)  # noqa: S102  # our own page
@@ -143,7 +143,7 @@ async def test_guides_python_receiver_works(token: str) -> None:
     assert names["receive"](dict(two.headers), two.body, "another token") == 401
 
 
-async def test_redriven_event_is_accepted_after_later_ones() -> None:
+async def test_redriven_event_is_accepted_after_later_events() -> None:
     """Redrive an earlier event: a receiver that expects rising numbers would ignore it."""
     heard: list[Any] = []
     one, two = (await posts(SECRET)).posts
@@ -168,7 +168,7 @@ writeFileSync("receiver.mjs", transformSync(readFileSync(0, "utf8")).code);
 
 
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_guides_typescript_receiver_works(token: str) -> None:
+async def test_typescript_receiver_of_push_guide_works(token: str) -> None:
     try:
         environment = node_with(ROOT / "tests" / "support" / "webhooks")
     except NodeMissing as missing:
@@ -182,7 +182,7 @@ async def test_guides_typescript_receiver_works(token: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("token", [SECRET, "a plain token"], ids=["a key", "a plain one"])
-async def test_guides_go_receiver_works(token: str) -> None:
+async def test_go_receiver_of_push_guide_works(token: str) -> None:
     folder = ROOT / "tests" / "support" / "webhooks_go"
     try:
         program = go_program(folder, guide=f"package main\n\n{block('go')}")
@@ -221,7 +221,7 @@ def _path() -> str:
     return os.environ["PATH"]
 
 
-def test_example_reports_missing_settings() -> None:
+def test_example_receiver_reports_missing_settings() -> None:
     example = Path(ROOT / "examples" / "webhook-receiver" / "receiver.py")
     ran = subprocess.run([sys.executable, example], env={"PATH": _path()}, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1

@@ -36,7 +36,7 @@ def config(header: str) -> TaskPushNotificationConfig:
         "HOST",
     ],
 )
-def test_reserved_header_is_no_webhook_credential(header: str) -> None:
+def test_webhook_credential_in_reserved_header_is_refused(header: str) -> None:
     with pytest.raises(InvalidMessage, match="API key") as refused:
         check_config(config(header), POLICY)
     assert refused.value.field == "authentication.credentials"
@@ -45,5 +45,5 @@ def test_reserved_header_is_no_webhook_credential(header: str) -> None:
 @pytest.mark.parametrize(
     "header", ["X-Api-Key", "X_Api_Key", "Ocp-Apim-Subscription-Key", "Authorization", "X-Hub-Token"]
 )
-def test_usual_credential_header_of_webhook_is_accepted(header: str) -> None:
+def test_webhook_credential_in_usual_header_is_accepted(header: str) -> None:
     check_config(config(header), POLICY)

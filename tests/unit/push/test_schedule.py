@@ -105,7 +105,7 @@ class PushDeployment:
         return swept.enqueued
 
 
-async def test_many_failed_webhooks_follow_the_schedule() -> None:
+async def test_many_failed_webhooks_follow_the_retry_schedule() -> None:
     """A round of retries for all webhooks takes ten minutes: each gets its attempts, and its event at last."""
     number, at_once = MANY // SMALL, sweep.PUSHES_AT_ONCE // SMALL
     deployment = PushDeployment(pushes_at_once=at_once)
@@ -130,7 +130,7 @@ async def test_many_failed_webhooks_follow_the_schedule() -> None:
     assert await deployment.configs.expired_timers(limit=MANY) == []
 
 
-async def test_owners_thousand_webhooks_do_not_delay_other_owner() -> None:
+async def test_thousand_webhooks_of_one_owner_do_not_delay_another_owner() -> None:
     """The single webhook's timer expires after thousands of another owner: the first sweep wakes both."""
     deployment = PushDeployment(pushes_at_once=10)
     for each in range(MANY // SMALL):

@@ -22,13 +22,13 @@ def blocks() -> list[Network]:
 
 
 @pytest.mark.parametrize("block", blocks(), ids=str)
-def test_special_purpose_block_is_refused(block: Network) -> None:
+def test_special_purpose_address_block_is_refused(block: Network) -> None:
     step = max(1, block.num_addresses // 7)
     addresses = [block[place] for place in range(0, block.num_addresses, step)]
     assert [address for address in [*addresses, block[-1]] if is_allowed_address(address)] == []
 
 
-def test_refused_blocks_are_in_the_registry() -> None:
+def test_refused_address_blocks_are_in_iana_registry() -> None:
     multicast = ipaddress.ip_network("224.0.0.0/4")
     assert set(SPECIAL_PURPOSE) - {multicast} <= set(blocks())
 

@@ -151,7 +151,7 @@ def test_host_name_with_one_private_address_is_refused() -> None:
         check_addresses(target, [], ALLOWED)
 
 
-def test_development_may_allow_http_and_private_addresses() -> None:
+def test_development_allows_http_to_loopback_addresses_only() -> None:
     assert check_url("http://127.0.0.1:9000/hook", LOCAL).url == "http://127.0.0.1:9000/hook"
     assert check_url("http://[::1]:9000/", LOCAL).url == "http://[::1]:9000/"
     target = check_url("http://localhost:9000/", LOCAL)
@@ -161,7 +161,7 @@ def test_development_may_allow_http_and_private_addresses() -> None:
             check_url(url, LOCAL)
 
 
-def test_webhook_at_own_service_is_refused_in_any_spelling() -> None:
+def test_webhook_at_service_itself_is_refused_in_any_spelling() -> None:
     """A webhook at the service's own URL would make it post to itself forever."""
     for host in ("127.0.0.1", "localhost", "LocalHost", "agents.localhost", "[::1]", "[0:0:0:0:0:0:0:1]"):
         with pytest.raises(WebhookBlocked, match="itself"):
@@ -172,7 +172,7 @@ def test_webhook_at_own_service_is_refused_in_any_spelling() -> None:
 
 @pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
 @pytest.mark.parametrize("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
-def test_webhook_at_own_internationalized_domain_is_refused(base: str, url: str) -> None:
+def test_webhook_at_internationalized_domain_of_service_is_refused(base: str, url: str) -> None:
     with pytest.raises(WebhookBlocked, match="itself"):
         check_url(url, WebhookPolicy.for_service(base))
 
@@ -198,7 +198,7 @@ def test_webhook_at_own_internationalized_domain_is_refused(base: str, url: str)
         "[2002:a9fe:a9fe::1]",
     ],
 )
-def test_metadata_service_stays_blocked(address: str) -> None:
+def test_metadata_service_stays_blocked_although_all_networks_are_allowed(address: str) -> None:
     wide = WebhookPolicy.for_service("https://a.example.com", networks=["0.0.0.0/0", "::/0"])
     assert check_url("https://10.0.0.1/", wide).host == "10.0.0.1"
     with pytest.raises(WebhookBlocked):
@@ -223,7 +223,7 @@ def test_deployment_may_restrict_webhook_hosts() -> None:
             check_url(url, named)
 
 
-def test_console_receiver_is_only_allowed_url_of_own_service() -> None:
+def test_console_receiver_is_only_webhook_allowed_at_service_itself() -> None:
     policy = WebhookPolicy.for_service(
         "http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8"], receiver="http://127.0.0.1:8000/console/receiver"
     )

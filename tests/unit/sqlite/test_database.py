@@ -125,7 +125,7 @@ async def test_process_kill_keeps_acknowledged_transactions(path: Path, clock: M
     table.close()
 
 
-async def test_second_connection_of_process_keeps_first_ones_lock(path: Path, clock: ManualClock) -> None:
+async def test_second_connection_keeps_file_lock_of_first_connection(path: Path, clock: ManualClock) -> None:
     first, second = SQLiteTable(path, clock), SQLiteTable(path, clock)
     await first.write(Put(KEY, {"n": 1}))
     count = "print(table.get_blocking(Key('p', 's'))['n']); table.close()"
@@ -137,7 +137,7 @@ async def test_second_connection_of_process_keeps_first_ones_lock(path: Path, cl
     second.close()
 
 
-async def test_two_processes_write_at_once(table: SQLiteTable, path: Path) -> None:
+async def test_two_processes_can_write_to_database_concurrently(table: SQLiteTable, path: Path) -> None:
     program = (
         TABLE + "won = 0\n"
         "print('ready', flush=True)\n"
@@ -190,7 +190,7 @@ async def test_sqlite_reads_do_not_wait_for_other_processs_write(table: SQLiteTa
     other.close()
 
 
-def test_write_that_waits_too_long_raises_unavailable(path: Path) -> None:
+def test_write_that_waits_too_long_raises_store_unavailable(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (a)", version=1, busy_seconds=0.01)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -224,14 +224,14 @@ async def test_sqlite_table_refuses_number_above_64_bits(table: SQLiteTable) -> 
 # ── Permissions and validity of the file ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_only_owner_reads_file(table: SQLiteTable, path: Path) -> None:
+async def test_only_file_owner_can_read_database_files(table: SQLiteTable, path: Path) -> None:
     await table.write(Put(KEY, {}))
     files = list(path.parent.iterdir())
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert {file.name for file in files} >= {path.name, f"{path.name}-wal"}
 
 
-def test_file_of_other_schema_version_is_refused(path: Path, clock: ManualClock) -> None:
+def test_database_with_other_schema_version_is_refused(path: Path, clock: ManualClock) -> None:
     SQLiteTable(path, clock).close()
     other = sqlite3.connect(path)
     other.execute("PRAGMA user_version = 99")
@@ -256,13 +256,13 @@ def test_file_that_is_no_database_is_refused(path: Path, clock: ManualClock) -> 
         SQLiteTable(path, clock)
 
 
-def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, clock: ManualClock) -> None:
+def test_database_in_folder_that_cannot_be_created_is_refused(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         SQLiteTable(tmp_path / "file" / "table.sqlite3", clock)
 
 
-async def test_broken_file_raises_store_corrupt(path: Path, clock: ManualClock) -> None:
+async def test_broken_database_file_raises_store_corrupt(path: Path, clock: ManualClock) -> None:
     table = SQLiteTable(path, clock)
     await table.transact([Put(Key("p", str(n)), {"filler": "x" * 5000}) for n in range(50)])
     table.close()

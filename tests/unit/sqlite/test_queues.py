@@ -120,7 +120,7 @@ async def test_message_that_always_fails_becomes_dead_letter(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def test_dead_letter_of_sqlite_queue_is_dropped(one: QueueProcess, clock: ManualClock) -> None:
+async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
     for _ in range(MAX_RECEIVES + 1):
@@ -302,7 +302,9 @@ async def test_messages_outlive_their_process(path: Path, clock: ManualClock) ->
     second.file.close()
 
 
-async def test_busy_file_raises_unavailable(path: Path, one: QueueProcess, clock: ManualClock) -> None:
+async def test_send_to_locked_database_raises_store_unavailable(
+    path: Path, one: QueueProcess, clock: ManualClock
+) -> None:
     impatient = SQLiteQueue(Database(path, "", version=1, busy_seconds=0.05), "task", clock)
     with one.file.writing(), pytest.raises(StoreUnavailable):
         impatient.send_blocking("{}")

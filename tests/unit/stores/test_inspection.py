@@ -8,12 +8,12 @@ from aion_core.tasks.lifecycle import HEAD_ATTRIBUTES
 from tests.unit.tasks.given import AT, TASK, head
 
 
-def test_scan_reads_each_attribute_of_stored_head() -> None:
+def test_scan_reads_each_stored_attribute_of_task() -> None:
     stored = head_item(head(push_epoch=1, push_events=PushEvents.ALL)).keys()
     in_indexes = {BY_AGENT.partition, BY_AGENT.sort, BY_CONTEXT.partition}
     assert stored - in_indexes == {*HEAD_ATTRIBUTES}, "`aion tasks` would show the default of a missing attribute."
 
 
-def test_scan_reads_each_attribute_of_stored_delivery() -> None:
+def test_scan_reads_each_stored_attribute_of_push_delivery() -> None:
     delivery = Delivery(TASK, "p", after=2, cursor=5, next_at=AT, claimed_until=AT, due_at=AT)
     assert deliveries.attributes_of(delivery, "s").keys() - {"due_shard"} == {*deliveries.ATTRIBUTES}

@@ -105,7 +105,7 @@ def test_writes_with_failed_condition_are_planned_again() -> None:
     assert run(table.get(B))[0] == {"pk": "p", "sk": "b", "n": 1}
 
 
-def test_preparatory_transaction_is_followed_by_another_plan() -> None:
+def test_writes_are_planned_again_after_preparatory_transaction() -> None:
     outcome, attempts, _ = committed(
         PlannedTable(), TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done", BOTH[1:])
     )
@@ -161,7 +161,7 @@ def test_conflicting_transaction_is_retried_after_short_pause() -> None:
 
 
 @pytest.mark.parametrize(("attempt", "most"), [(0, 0.02), (1, 0.04), (3, 0.16)])
-def test_retry_delay_has_full_growing_jitter(attempt: int, most: float) -> None:
+def test_retry_delay_is_random_up_to_growing_maximum(attempt: int, most: float) -> None:
     waits = [run(retries.jitter(attempt))[1] for _ in range(100)]
     assert min(waits) < most / 4
     assert most / 2 < max(waits) <= most
@@ -210,7 +210,7 @@ def test_condition_check_alone_is_sent_as_transaction() -> None:
     assert [call.operation for call in faults.calls] == ["transact"]
 
 
-def test_empty_fenced_commit_sends_no_request() -> None:
+def test_commit_without_writes_sends_no_request() -> None:
     faults = PlannedTable()
     fenced(faults)
     assert faults.calls == []
@@ -224,7 +224,7 @@ def test_fenced_writes_with_outdated_fence_raise_lease_lost() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_failed_condition_of_fenced_write_raises(number: int | None) -> None:
+def test_failed_condition_of_fenced_write_raises_write_refused(number: int | None) -> None:
     faults = PlannedTable()
     with pytest.raises(WriteRefused):
         fenced(faults, Put(A, {}, Exists()), number=number)
@@ -232,13 +232,13 @@ def test_failed_condition_of_fenced_write_raises(number: int | None) -> None:
 
 
 @pytest.mark.parametrize("fault", ["throttled", "lost", "conflict"])
-def test_fenced_transaction_is_made_once(fault: str) -> None:
+def test_fenced_transaction_takes_effect_once_after_fault(fault: str) -> None:
     faults = PlannedTable(fault)
     assert count(fenced(faults, COUNT)) == 1
     assert len(faults.calls) == 2
 
 
-def test_each_fenced_commit_has_own_token() -> None:
+def test_each_commit_of_fenced_writes_has_different_token() -> None:
     table = fenced(PlannedTable(), COUNT)
     writes = FencedWrites(table, Fence(CONTEXT, 3))
     run(writes.commit(COUNT))
@@ -247,7 +247,7 @@ def test_each_fenced_commit_has_own_token() -> None:
 
 
 @pytest.mark.parametrize("number", [3, None])
-def test_turns_first_step_stores_progress_mark_without_extra_request(number: int | None) -> None:
+def test_first_step_of_turn_records_progress_without_extra_request(number: int | None) -> None:
     faults = PlannedTable()
     table = fenced(faults, COUNT, number=number)
     writes = FencedWrites(table, Fence(CONTEXT, number) if number is not None else None)
@@ -258,7 +258,7 @@ def test_turns_first_step_stores_progress_mark_without_extra_request(number: int
     assert context.get("advanced") == number
 
 
-def test_only_turns_first_step_stores_progress_mark() -> None:
+def test_only_first_step_of_turn_records_progress() -> None:
     table = fenced(PlannedTable(), COUNT)
     writes, key = FencedWrites(table, Fence(CONTEXT, 3)), keys.context_key(CONTEXT)
     run(writes.commit_step(COUNT))
@@ -268,21 +268,21 @@ def test_only_turns_first_step_stores_progress_mark() -> None:
     assert "advanced" not in (table.get_blocking(key) or {})
 
 
-def test_step_of_former_lease_holder_stores_no_progress_mark() -> None:
+def test_step_of_former_lease_holder_records_no_progress() -> None:
     table = fenced(PlannedTable(), COUNT)
     with pytest.raises(LeaseLost):
         run(FencedWrites(table, Fence(CONTEXT, 2)).commit_step(COUNT))
     assert (count(table), (table.get_blocking(keys.context_key(CONTEXT)) or {}).get("advanced")) == (1, None)
 
 
-def test_third_lost_response_to_fenced_writes_raises() -> None:
+def test_third_throttling_of_fenced_writes_raises_store_unavailable() -> None:
     assert count(fenced(PlannedTable("throttled", "throttled"), COUNT)) == 1
     faults = PlannedTable(*["throttled"] * 3)
     with pytest.raises(StoreUnavailable, match="throttled"):
         fenced(faults, COUNT)
 
 
-def test_eighth_conflict_of_fenced_writes_raises() -> None:
+def test_eighth_conflict_of_fenced_writes_raises_store_unavailable() -> None:
     assert count(fenced(PlannedTable(*["conflict"] * 7), COUNT)) == 1
     with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this context at once\.$"):
         fenced(PlannedTable(*["conflict"] * 8), COUNT)
@@ -310,7 +310,7 @@ def test_write_with_failed_condition_is_not_retried() -> None:
     assert (table.items(), len(planned.calls), seconds) == ([], 1, 0)
 
 
-def test_eighth_conflict_of_single_write_raises() -> None:
+def test_eighth_conflict_of_single_write_raises_store_unavailable() -> None:
     planned = PlannedTable(*["conflict"] * 8)
     with pytest.raises(StoreUnavailable, match=r"^Too many transactions write this item at once\.$"):
         unless_refused(planned, Put(A, {"n": 1}))

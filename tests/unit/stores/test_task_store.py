@@ -114,7 +114,7 @@ class Story:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_create_with_lost_response_returns_started_turn(reads: int) -> None:
+def test_create_returns_started_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted:
         story.table.lose_write(reads)
         return await story.begin()
@@ -123,7 +123,7 @@ def test_create_with_lost_response_returns_started_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_begin_with_lost_response_starts_turn_once(reads: int) -> None:
+def test_begin_starts_turn_once_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         await story.store.create(new_task(1), holder=None)
         story.table.lose_write(reads)
@@ -135,7 +135,7 @@ def test_begin_with_lost_response_starts_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_append_with_lost_response_returns_new_head(reads: int) -> None:
+def test_append_returns_updated_task_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> Head:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -146,7 +146,7 @@ def test_append_with_lost_response_returns_new_head(reads: int) -> None:
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("run_next", [True, False])
-def test_finish_with_lost_response_returns_next_turn(reads: int, run_next: bool) -> None:
+def test_finish_returns_next_turn_although_response_was_lost(reads: int, run_next: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -160,7 +160,7 @@ def test_finish_with_lost_response_returns_next_turn(reads: int, run_next: bool)
 
 @pytest.mark.parametrize("reads", ARRIVALS)
 @pytest.mark.parametrize("state", ["COMPLETED", "INPUT_REQUIRED"])
-def test_finish_with_lost_response_ends_turn(reads: int, state: str) -> None:
+def test_finish_ends_turn_although_response_was_lost(reads: int, state: str) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -172,7 +172,7 @@ def test_finish_with_lost_response_ends_turn(reads: int, state: str) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_cancel_with_lost_response_returns_next_turn(reads: int) -> None:
+def test_cancel_reports_queued_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
         await story.store.create(new_task(2), holder=None)
@@ -185,7 +185,7 @@ def test_cancel_with_lost_response_returns_next_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_pause_with_lost_response_suspends_turn_once(reads: int) -> None:
+def test_pause_suspends_turn_once_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
         story.table.lose_write(reads)
@@ -198,7 +198,7 @@ def test_pause_with_lost_response_suspends_turn_once(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_follow_up_with_lost_response_returns_started_turn(reads: int) -> None:
+def test_follow_up_returns_started_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
         await story.store.finish(begun.lease, begun.head, status("INPUT_REQUIRED"))
@@ -209,7 +209,7 @@ def test_follow_up_with_lost_response_returns_started_turn(reads: int) -> None:
 
 
 @pytest.mark.parametrize("reads", ARRIVALS)
-def test_queued_follow_up_with_lost_response_is_found(reads: int) -> None:
+def test_follow_up_is_queued_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()
         story.table.lose_write(reads)

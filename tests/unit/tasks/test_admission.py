@@ -164,14 +164,14 @@ def message(before: Head, **more: Any) -> FollowUp:
         (head(), replace(RUNS, running=turn(2)), INTERRUPT, False),
     ],
 )
-def test_answer_or_interrupting_message_takes_over_turn(
+def test_answer_or_interrupting_message_starts_turn_immediately(
     before: Head, record: ContextRecord, when_busy: WhenBusy, takes: bool
 ) -> None:
     """Send the answer to an interrupt, or a message that replaces a running turn of the same task."""
     assert admission.takes_over(message(before), record, when_busy) is takes
 
 
-def test_turn_running_in_interrupted_context_is_detected() -> None:
+def test_running_turn_is_detected_when_task_requires_input() -> None:
     assert admission.another_runs(message(INPUT), RUNS)
     assert not admission.another_runs(message(INPUT), ASKS)
     assert not admission.another_runs(message(head()), RUNS)
@@ -218,7 +218,7 @@ def test_message_without_push_config_registers_no_subscriber() -> None:
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("holder", [None, "me"])
 @pytest.mark.parametrize(("before", "record"), [(INPUT, ASKS), (head(), RUNS)], ids=["answer", "interrupting"])
-def test_follow_up_starts_turn_or_is_queued_first(
+def test_message_to_existing_task_starts_turn_or_is_queued_first(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
     """The message's turn begins or is first in the queue; the head's change does not depend on the fence."""
@@ -272,6 +272,6 @@ def test_tasks_expiry_is_written_only_if_noticeably_later(retention: int, lives_
     assert admission.new_expiry(times.seconds + lives_still, times) == expected
 
 
-def test_task_without_retention_gets_no_expiry() -> None:
+def test_task_stored_without_expiry_gets_no_expiry() -> None:
     assert admission.new_expiry(None, TIMES) is None
     assert admission.new_expiry(0, TIMES) == EXPIRES

@@ -76,7 +76,7 @@ def test_push_config_without_id_has_id_of_task() -> None:
     assert message(push=unnamed).push == replace(PUSH, id="t-1")
 
 
-def test_new_tasks_head_follows_its_recorded_events() -> None:
+def test_initial_state_of_task_reflects_its_first_events() -> None:
     assert admission.first_head(new()) == head(fence=0)
 
 
@@ -139,7 +139,7 @@ def test_cancel_event_contains_reason_message() -> None:
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_message_content_hash_differs_with_content(other: dict[str, Any]) -> None:
+def test_change_of_content_changes_message_hash(other: dict[str, Any]) -> None:
     fields = {name: getattr(MESSAGE, name) for name in ("role", "parts", "extensions", "reference_task_ids")}
     assert admission.content_hash(Message(**fields)) == admission.content_hash(MESSAGE)
     assert admission.content_hash(Message(**{**fields, **other})) != admission.content_hash(MESSAGE)

@@ -127,7 +127,7 @@ def words(count: int, first: int = 0) -> list[str]:
     return [f"w{number}" for number in range(first, first + count)]
 
 
-async def test_reader_with_cursor_beyond_stored_chunks_continues() -> None:
+async def test_reader_ahead_of_stored_chunks_receives_only_later_chunks() -> None:
     """The turn's own process streamed w0 to w3, but stored only w0: another process continues after w3."""
     async with streaming() as stream:
         stream.says("w0")
@@ -141,7 +141,7 @@ async def test_reader_with_cursor_beyond_stored_chunks_continues() -> None:
         assert reader.words == words(6, 4)
 
 
-async def test_reader_with_cursor_within_stored_batch_continues() -> None:
+async def test_reader_resumes_in_middle_of_stored_batch_of_chunks() -> None:
     async with streaming() as stream:
         stream.says(*words(4))
         await stream.clock.passes(1)
@@ -166,7 +166,7 @@ async def test_reader_reads_stored_chunks_only_once() -> None:
         assert since.count(Cursor(2)) <= 2
 
 
-async def test_failed_delta_batch_is_retried_before_next_batch() -> None:
+async def test_failed_batch_of_chunks_is_retried_before_next_batch() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says("w0")
@@ -179,7 +179,7 @@ async def test_failed_delta_batch_is_retried_before_next_batch() -> None:
         assert reader.words == words(20)
 
 
-async def test_lost_response_leaves_delta_batch_unchanged() -> None:
+async def test_batch_of_chunks_is_retried_unchanged_after_lost_response() -> None:
     """Write the same batch after a lost response: a reader that has read it would miss chunks added to it."""
     async with streaming() as stream:
         reader = stream.reader()
@@ -211,7 +211,7 @@ async def test_reader_receives_whole_text_after_store_outage() -> None:
         assert list(faults_of_text(reader.received, stream.showed)) == []
 
 
-async def test_unwritable_delta_batch_is_not_skipped() -> None:
+async def test_streaming_resumes_with_next_text_after_unwritable_chunks() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         stream.says("w0")
@@ -230,7 +230,7 @@ async def test_unwritable_delta_batch_is_not_skipped() -> None:
         assert reader.events == [3]
 
 
-async def test_reader_receives_long_delta_batch_page_by_page() -> None:
+async def test_reader_receives_long_batch_of_chunks_page_by_page() -> None:
     async with streaming() as stream:
         reader = stream.reader()
         texts = [str(number) * PAGE_CHARACTERS for number in range(7)]
@@ -285,7 +285,7 @@ async def test_reader_survives_repeated_store_failures_between_successes() -> No
         assert isinstance(await reader.outcome(), StoreUnavailable)
 
 
-async def test_clock_set_back_does_not_reuse_shared_read() -> None:
+async def test_outdated_read_is_not_reused_after_clock_is_set_back() -> None:
     async with streaming() as stream:
         reads, key = SharedReads(stream.store, stream.clock), stream.head.key
         assert await reads.after(key, 2, Cursor(2))
@@ -338,7 +338,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
-def test_resumed_reader_always_has_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
+def test_reader_resumed_in_another_process_has_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
     """Leave the turn's own process after any chunk, and resume in another process."""
     asyncio.run(_plays(steps))
 
@@ -422,7 +422,7 @@ async def test_streamed_text_continues_after_recorded_event() -> None:
         assert list(faults_of_text(late.received, stream.showed)) == []
 
 
-async def test_late_reader_receives_open_text_with_its_speaker() -> None:
+async def test_late_reader_receives_unfinished_text_with_its_speaker() -> None:
     async with streaming() as stream:
         speaker = {"messageId": "m", "node": "plan"}
         stream.writer.add(Delta("w0", append=False, speaker=speaker))
@@ -433,7 +433,7 @@ async def test_late_reader_receives_open_text_with_its_speaker() -> None:
         assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
 
 
-async def test_reader_joining_within_long_text_receives_next_text() -> None:
+async def test_reader_who_joins_during_long_text_waits_for_next_text() -> None:
     """Record an event after a text longer than OPEN_CHARACTERS: a new reader waits for the next text."""
     async with streaming() as stream:
         stream.says("w" * (OPEN_CHARACTERS + 1))

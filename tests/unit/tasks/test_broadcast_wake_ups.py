@@ -66,7 +66,7 @@ async def test_each_commit_of_events_enqueues_push_message(chat: StoreConversati
     assert queue.enqueued[-1] == 6
 
 
-async def test_answer_and_recorded_message_enqueue_push_messages(
+async def test_answer_and_queued_message_each_enqueue_push_message(
     chat: StoreConversation, queue: RecordingPushQueue
 ) -> None:
     await chat.ends(await starts(chat), INPUT_REQUIRED)
@@ -98,7 +98,9 @@ async def test_events_committed_during_enqueue_share_one_push_message(
     assert queue.enqueued == [2, 23], "one message for twenty events and the end"
 
 
-async def test_suspension_waits_for_push_message_enqueue(chat: StoreConversation, queue: RecordingPushQueue) -> None:
+async def test_suspension_of_turn_waits_until_push_message_is_enqueued(
+    chat: StoreConversation, queue: RecordingPushQueue
+) -> None:
     """Lambda freezes the process after the suspension: a message still on its way would not arrive."""
     begun = await starts(chat)
     queue.answers.clear()

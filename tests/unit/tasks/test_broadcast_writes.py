@@ -31,7 +31,7 @@ def writing() -> tuple[SlowStore, DeltaWriter]:
     return store, writer
 
 
-async def test_flush_of_deltas_waits_for_batch_in_progress() -> None:
+async def test_flush_of_chunks_waits_for_write_in_progress() -> None:
     store, writer = writing()
     await settle()
     writer.add(Delta("two", append=True))
@@ -44,7 +44,7 @@ async def test_flush_of_deltas_waits_for_batch_in_progress() -> None:
     assert store.requests == ["one ", "two"]
 
 
-async def test_delta_batch_of_cancelled_flush_is_written_again() -> None:
+async def test_chunks_of_cancelled_flush_are_written_again() -> None:
     """The store may have executed the cancelled write: writing the same batch a second time changes nothing."""
     store, writer = writing()
     await settle()
@@ -66,7 +66,7 @@ async def test_delta_batch_of_cancelled_flush_is_written_again() -> None:
     assert store.requests == ["one ", "two ", "two ", "three"]
 
 
-async def test_delta_buffer_filled_during_write_is_written_immediately() -> None:
+async def test_chunk_buffer_filled_during_write_is_written_immediately_afterwards() -> None:
     store, writer = writing()
     await settle()
     page = "x" * PAGE_CHARACTERS

@@ -154,7 +154,7 @@ def test_context_update_is_accepted_only_in_expected_states(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_context_condition_is_needed(name: str) -> None:
+def test_no_part_of_context_update_condition_is_redundant(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -236,7 +236,7 @@ TIMER = {"due_at": UNTIL}
         ),
     ],
 )
-def test_removing_turns_of_task_keeps_other_tasks_turns(before: Item, after: Item) -> None:
+def test_removal_of_tasks_turns_keeps_turns_of_other_tasks(before: Item, after: Item) -> None:
     """Cancel a task: the context's timer stays for a running turn, is set for a queued one, else is removed."""
     change = contexts.removed("t-1", record_of(before, SECONDS), 5, TIMES)
     assert made(change, before) == {**after, "fence": 5, "line": 3}
@@ -287,7 +287,7 @@ def test_turn_is_stored_in_item_and_read_back() -> None:
     assert contexts.turn_of(T1 | {"hops": 0}) == contexts.turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
-def test_cause_of_turns_suspension_is_stored_and_read() -> None:
+def test_reason_for_suspension_of_turn_is_stored_and_read() -> None:
     for cause in StoppedBy:
         assert turn_value(turn(stopped_by=cause)) == {**T1, "stopped_by": cause.value}
         assert contexts.turn_of({**T1, "stopped_by": cause.value}) == turn(stopped_by=cause)

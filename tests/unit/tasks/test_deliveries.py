@@ -89,11 +89,13 @@ PLAIN_ITEM = {
         ),
     ],
 )  # fmt: skip
-def test_delivery_transition_changes_expected_fields(step: Callable[[], Delivery], changes: dict[str, object]) -> None:
+def test_each_step_of_push_delivery_changes_expected_fields(
+    step: Callable[[], Delivery], changes: dict[str, object]
+) -> None:
     assert step() == replace(DELIVERY, **changes)
 
 
-def test_cursor_of_new_push_config_is_newest_event() -> None:
+def test_new_push_config_starts_after_newest_event() -> None:
     assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
 
 
@@ -127,7 +129,7 @@ def test_lost_delivery_claim_error_states_its_cause() -> None:
     [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM), (replace(PLAIN, disabled=True), PLAIN_ITEM | {"disabled": True})],
     ids=["all", "plain", "disabled"],
 )
-def test_delivery_round_trips_through_table_item(delivery: Delivery, item: Item) -> None:
+def test_delivery_is_unchanged_after_conversion_to_item_and_back(delivery: Delivery, item: Item) -> None:
     assert deliveries.attributes_of(delivery, "s") == item
     assert deliveries.delivery_of(TASK, "p", item) == delivery
 

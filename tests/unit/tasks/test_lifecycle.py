@@ -41,7 +41,7 @@ def test_task_state_has_allowed_next_states(before: str) -> None:
     assert following == FOLLOWS.get(before, set())
 
 
-def test_task_event_updates_head() -> None:
+def test_event_updates_state_time_and_number_of_task() -> None:
     event = status("INPUT_REQUIRED")
     later = AT + timedelta(seconds=1)
     assert lifecycle.advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
@@ -210,7 +210,7 @@ def test_artifact_event_replaces_or_extends_artifact() -> None:
     assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
 
 
-def test_projection_does_not_change_its_arguments() -> None:
+def test_building_task_from_events_does_not_change_events() -> None:
     events: list[Event] = [submitted(), entered(WORKING, "one", a=1), artifact("one"), said("two")]
     packed = [event.SerializeToString(deterministic=True) for event in events]
     task = fold(events)
@@ -221,7 +221,7 @@ def test_projection_does_not_change_its_arguments() -> None:
     assert [event.SerializeToString(deterministic=True) for event in events] == packed
 
 
-def test_fold_of_log_equals_applying_each_event() -> None:
+def test_folding_whole_log_equals_applying_its_events_one_by_one() -> None:
     events: list[Event] = [entered(WORKING, "one"), artifact("a"), said("two"), entered(COMPLETED, "end")]
     task = submitted()
     for event in events:

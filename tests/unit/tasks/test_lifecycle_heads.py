@@ -67,13 +67,13 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_task_head_update_is_accepted_only_in_expected_states(name: str) -> None:
+def test_update_of_task_item_is_accepted_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_part_of_task_head_condition_is_needed(name: str) -> None:
+def test_no_part_of_task_update_condition_is_redundant(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
@@ -95,7 +95,7 @@ def test_each_part_of_task_head_condition_is_needed(name: str) -> None:
         (CHANGES["unsubscribe"][0], "works, epoch 1", stored(push_epoch=2)),
     ],
 )
-def test_task_head_update_produces_expected_item(change: Callable[[], Change], before: str, after: Item) -> None:
+def test_update_of_task_produces_expected_table_item(change: Callable[[], Change], before: str, after: Item) -> None:
     assert made(change(), STATES[before]) == after
 
 
@@ -105,7 +105,7 @@ def test_state_condition_lists_state_names_in_order() -> None:
     assert lifecycle.state_in(frozenset(states)) == OneOf("state", names)
 
 
-def test_task_head_is_parsed_from_item() -> None:
+def test_current_state_of_task_is_parsed_from_table_item() -> None:
     item = stored("CANCELED", push_epoch=6, push_events="status+artifact")
     assert lifecycle.head_of(TaskKey("owner", "t-1"), item) == Head(
         TASK,
@@ -121,18 +121,18 @@ def test_task_head_is_parsed_from_item() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"state": "TASK_STATE_ODD"}, {"timestamp": "now"}, {"push_events": "odd"}])
-def test_invalid_task_head_item_raises_store_corrupt(broken: Item) -> None:
+def test_invalid_table_item_of_task_raises_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The head of a task cannot be read\.$"):
         lifecycle.head_of(TASK, stored() | broken)
 
 
 @pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
-def test_task_head_without_required_attribute_raises_store_corrupt(missing: str) -> None:
+def test_task_item_without_required_attribute_raises_store_corrupt(missing: str) -> None:
     with pytest.raises(StoreCorrupt):
         lifecycle.head_of(TASK, {name: value for name, value in stored().items() if name != missing})
 
 
-def test_task_head_without_subscribers_has_no_push_attributes() -> None:
+def test_task_item_without_subscribers_has_no_push_attributes() -> None:
     assert lifecycle.subscriber_attributes(head(push_epoch=4)) == {}
 
 
@@ -171,7 +171,7 @@ def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | No
         ("status", "status+artifact", "status+artifact"),
     ],
 )
-def test_task_head_stores_widest_event_filter_of_webhooks(before: str | None, events: str, after: str) -> None:
+def test_task_item_stores_widest_event_filter_of_its_webhooks(before: str | None, events: str, after: str) -> None:
     known: Head = head(push_epoch=4, push_events=PushEvents(before) if before else None)
     subscribed = lifecycle.head_with_subscriber(known, replace(PUSH, events=PushEvents(events)))
     assert subscribed == head(push_epoch=5, push_events=PushEvents(after))

@@ -107,7 +107,7 @@ def test_open_tasks_are_parsed_from_table_item() -> None:
     assert limits.open_tasks("owner", None) == limits.open_tasks("owner", {}) == []
 
 
-def test_open_task_entry_contains_owner_only_within_tenant() -> None:
+def test_open_task_of_tenant_is_stored_with_its_owner() -> None:
     assert {limits.owner_named_in(member) for member in MEMBERS} == {"", "tenant"}
 
 

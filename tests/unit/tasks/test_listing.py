@@ -128,7 +128,7 @@ async def test_tasks_are_listed_by_their_last_status(desk: ListClient) -> None:
     assert times == sorted(times, reverse=True)
 
 
-async def test_listed_task_equals_get_task(desk: ListClient) -> None:
+async def test_listed_task_equals_response_of_get_task(desk: ListClient) -> None:
     """Compare a list's entry with GetTask: ids, status time, history and artifacts."""
     task_id = await desk.ask("file")
     get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
@@ -168,7 +168,7 @@ async def test_listed_tasks_history_has_requested_length(desk: ListClient) -> No
     assert lengths[2] == ["answer", "the answer"]
 
 
-async def test_context_filter_lists_only_its_tasks(desk: ListClient) -> None:
+async def test_context_filter_lists_only_tasks_of_that_context(desk: ListClient) -> None:
     mine = [await desk.ask(contextId="c-1") for _ in range(3)]
     await desk.ask(contextId="c-2")
     assert await desk.ids(contextId="c-1") == mine[::-1]
@@ -220,7 +220,7 @@ def wire(at: datetime) -> str:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-async def test_status_time_filter_includes_that_time(desk: ListClient) -> None:
+async def test_status_time_filter_includes_tasks_at_that_exact_time(desk: ListClient) -> None:
     for _ in range(3):
         await desk.ask()
     tasks = (await desk.list())["tasks"]
@@ -259,7 +259,7 @@ async def test_hundred_tasks_are_listed_in_pages(desk: ListClient) -> None:
     assert await desk.ids(pageSize=7, pageToken=plain["nextPageToken"]) == expected[50:57], "pages may change size"
 
 
-async def test_last_task_list_page_has_no_token_although_full(desk: ListClient) -> None:
+async def test_full_last_page_of_task_list_has_no_token(desk: ListClient) -> None:
     for number in range(4):
         await desk.keep(number)
     token = (await desk.list(pageSize=2))["nextPageToken"]
@@ -384,7 +384,7 @@ async def test_modified_page_token_is_refused(desk: ListClient) -> None:
         assert "leave it out" in await desk.refused("pageToken", pageToken=bad)
 
 
-async def test_page_token_is_valid_for_its_list_only(desk: ListClient) -> None:
+async def test_page_token_is_refused_with_other_filters(desk: ListClient) -> None:
     for number in range(3):
         await desk.keep(number, context_id="c-1")
     token = (await desk.list(pageSize=1))["nextPageToken"]

@@ -23,7 +23,7 @@ times = st.datetimes(timezones=st.just(UTC))
 
 
 @given(times, ids, st.binary(min_size=16, max_size=64))
-def test_page_token_round_trips_list_cursor(at: datetime, task_id: str, secret: bytes) -> None:
+def test_list_cursor_is_unchanged_after_conversion_to_page_token(at: datetime, task_id: str, secret: bytes) -> None:
     token = page_tokens.make(secret, TASKS, ListCursor(at, task_id))
     assert page_tokens.read(secret, TASKS, token) == ListCursor(at, task_id)
     assert token.isascii()

@@ -127,7 +127,7 @@ PLACES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_process_exit_in_turn_ends_only_its_task(place: str, method: str) -> None:
+async def test_agent_that_exits_process_fails_only_its_task(place: str, method: str) -> None:
     async with http(parts(PLACES[place]()).app()) as client:
         answer = (await client.post("/", json=send(method=method))).json()["result"]
     status = answer.get("task", answer)["status"]

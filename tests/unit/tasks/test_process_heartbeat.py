@@ -94,7 +94,7 @@ async def test_heartbeat_renews_lease_every_tenth_check(chat: StoreConversation,
     assert (store.calls["renew"], store.calls["holds"]) == (3, 27)
 
 
-async def test_slow_store_delays_no_lease_renewal(
+async def test_slow_store_does_not_delay_lease_renewal(
     chat: StoreConversation, queue: Any, store: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each check takes 2 s here: the renewal follows the clock, not the number of checks."""
@@ -165,7 +165,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
             await beat.lost
 
 
-async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
+async def test_turn_that_ends_before_first_heartbeat_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
     lease = (await chat.starts()).lease
     before = set(threading.enumerate())  # threads of earlier tests may still run
     for _ in range(50):
@@ -174,7 +174,9 @@ async def test_turn_without_heartbeat_step_starts_no_thread(chat: StoreConversat
             assert not {name for name in started if name.startswith("lease-turn")}
 
 
-async def test_heartbeat_with_longer_interval_delays_no_other_heartbeat(chat: StoreConversation, queue: Any) -> None:
+async def test_heartbeat_with_long_interval_does_not_delay_other_heartbeats(
+    chat: StoreConversation, queue: Any
+) -> None:
     """The timer waits for one heartbeat; a heartbeat with an earlier step must wake it."""
     lease = (await chat.starts()).lease
     async with (
@@ -186,7 +188,7 @@ async def test_heartbeat_with_longer_interval_delays_no_other_heartbeat(chat: St
             await asyncio.sleep(0.01)
 
 
-async def test_heartbeat_timer_thread_removes_ended_heartbeats_later(
+async def test_ended_heartbeats_are_removed_at_next_wake_of_timer_thread(
     chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ended heartbeats stay in the timer until it next wakes: waking it for each would interrupt the event loop."""

@@ -36,7 +36,7 @@ async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, 
 
 @both_dialects
 @pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
-async def test_message_mode_streams_exactly_one_message(text: str, dialect: str) -> None:
+async def test_reply_mode_message_streams_exactly_one_message(text: str, dialect: str) -> None:
     """Stream with `reply: message`: one Message arrives, then the stream closes (A2A 3.1.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
         ((sse_id, kind, message),) = await client.stream(text)
@@ -60,7 +60,7 @@ async def test_rest_response_and_stream_contain_same_message(prefix: str) -> Non
     assert "taskId" not in sent["message"]
 
 
-async def test_message_mode_includes_artifacts_and_metadata() -> None:
+async def test_message_reply_includes_artifacts_and_metadata_of_task() -> None:
     """The Message has the answer's parts, then those of artifacts; the answer's metadata overrides the task's."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         _, message = await client.send("file note decorated")
@@ -82,13 +82,13 @@ async def test_task_of_message_reply_is_listed() -> None:
         assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["file"]
 
 
-async def test_message_mode_ignores_return_immediately() -> None:
+async def test_reply_mode_message_ignores_return_immediately() -> None:
     """Set `returnImmediately`: the Message still arrives, because it has no state to poll (A2A 3.2.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE)) as client:
         assert (await client.at_once("hi"))[0] == "message"
 
 
-async def test_auto_mode_returns_task_immediately() -> None:
+async def test_reply_mode_auto_returns_task_with_return_immediately() -> None:
     """With `returnImmediately` the answer is not known yet: the response is the task, also for a repeat."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
@@ -145,7 +145,7 @@ async def test_response_is_task_unless_turn_completes_with_answer(
 
 
 @pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
-async def test_auto_mode_returns_task_for_events_beside_answer(text: str) -> None:
+async def test_reply_mode_auto_returns_task_if_turn_has_other_events(text: str) -> None:
     """Emit artifacts, metadata or earlier messages beside the answer: the response is the task."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "task"
@@ -156,14 +156,14 @@ async def test_auto_mode_returns_task_for_events_beside_answer(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
-async def test_auto_mode_returns_message_for_thread_reply(text: str) -> None:
+async def test_reply_mode_auto_returns_message_for_thread_reply(text: str) -> None:
     """Reply by `thread.reply` before the end of the turn: the response is the Message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
         assert (await client.send(text, message_id="m-1"))[0] == "message"
         assert [kind for _, kind, _ in await client.stream(text, message_id="m-2")] == ["message"]
 
 
-async def test_auto_mode_streams_task_for_chunks() -> None:
+async def test_reply_mode_auto_streams_task_if_agent_streams_chunks() -> None:
     """Stream chunks: each has its SSE id, and the response to a repeat is a task too."""
     made = made_with(ReplyAs.AUTO)
     async with client_of(made) as client:
@@ -196,7 +196,7 @@ async def test_answer_to_interrupt_returns_task(reply: ReplyAs) -> None:
 
 
 @pytest.mark.parametrize("naming", [True, False])
-async def test_message_mode_answer_to_interrupt_may_return_immediately(naming: bool) -> None:
+async def test_answer_to_interrupt_with_return_immediately_returns_working_task(naming: bool) -> None:
     """Answer an interrupt with `returnImmediately`: the response is the task, still working."""
     made = made_with(ReplyAs.MESSAGE)
     call = caller()
@@ -213,7 +213,7 @@ async def test_message_mode_answer_to_interrupt_may_return_immediately(naming: b
     assert (await made.service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-async def test_task_mode_returns_and_streams_task() -> None:
+async def test_reply_mode_task_returns_and_streams_task() -> None:
     async with client_of(made_with(ReplyAs.TASK)) as client:
         kind, task = await client.send("hi")
         frames = await client.stream("hi", message_id="m-2")

@@ -39,7 +39,7 @@ def shape(task: Task) -> dict[str, Any]:
 
 @both_dialects
 @pytest.mark.parametrize("answer", AnswerAs)
-async def test_stream_has_answer_as_configured_artifact_or_status(answer: AnswerAs, dialect: str) -> None:
+async def test_answer_setting_decides_whether_answer_is_artifact_or_status(answer: AnswerAs, dialect: str) -> None:
     """If the answer is an artifact, the whole artifact comes before the last status."""
     artifact_update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
     async with http(parts(Teller(), answer=answer).app()) as http_client:
@@ -89,7 +89,7 @@ async def test_answer_without_parts_creates_no_artifact(text: str) -> None:
     assert (task.status.state, list(task.artifacts)) == (COMPLETED, [])
 
 
-async def test_stream_delta_is_closed_before_answer_artifact() -> None:
+async def test_streamed_text_is_closed_before_artifact_of_answer() -> None:
     async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as client:
         frames = await WireClient(client, "1.0").stream("chunks")
     updates = [frame for _, kind, frame in frames if kind == "artifactUpdate"]

@@ -41,7 +41,7 @@ from tests.unit.tasks.wire import texts
 
 
 @pytest.mark.parametrize("text", ["slow", "replied slow", "types slow"])
-async def test_auto_mode_slow_stream_begins_with_task(text: str) -> None:
+async def test_slow_stream_in_reply_mode_auto_begins_with_task(text: str) -> None:
     """Answer slowly: the stream waits a second, then sends the task and its events; a repeat gets the task."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
@@ -62,7 +62,7 @@ async def test_auto_mode_slow_stream_begins_with_task(text: str) -> None:
     assert isinstance(await made.service.send(caller(), request(text)), Task)
 
 
-async def test_auto_mode_slow_send_returns_task() -> None:
+async def test_slow_send_in_reply_mode_auto_returns_task() -> None:
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.AUTO)
     sending = asyncio.create_task(made.service.send(caller(), request("slow")))
@@ -72,7 +72,7 @@ async def test_auto_mode_slow_send_returns_task() -> None:
     assert isinstance(await sending, Task)
 
 
-async def test_message_mode_returns_task_after_maximum_wait() -> None:
+async def test_reply_mode_message_returns_task_after_maximum_wait() -> None:
     """Answer later than `blocking_wait`: the response is the task; a later repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE, blocking_wait=10)
@@ -90,7 +90,7 @@ async def test_message_mode_returns_task_after_maximum_wait() -> None:
     assert message.parts[0].text == "answer to slow"
 
 
-async def test_message_mode_streams_task_at_deadline() -> None:
+async def test_reply_mode_message_streams_task_at_deadline() -> None:
     """End the invocation before the answer: the stream ends with the task; a later repeat gets the Message."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=ReplyAs.MESSAGE)
@@ -109,7 +109,7 @@ async def test_message_mode_streams_task_at_deadline() -> None:
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
+async def test_queued_turn_follows_configured_reply_mode(reply: ReplyAs) -> None:
     """Queue the turn behind another: with `reply: auto` its time in the queue counts as waiting."""
     clock, agent = ManualClock(), Teller()
     made = parts(agent, MemoryTaskStore(clock), clock, reply=reply)
@@ -131,7 +131,7 @@ async def test_queued_turn_replies_in_same_mode(reply: ReplyAs) -> None:
         assert names == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_message_reply_waits_for_slow_record_of_answer() -> None:
+async def test_message_reply_is_sent_although_answer_is_stored_slowly() -> None:
     """Record the answer slowly: client, repeat and reader of the log get the Message nevertheless."""
     clock = ManualClock()
     recording, go = asyncio.Event(), asyncio.Event()
@@ -160,7 +160,7 @@ async def test_message_reply_waits_for_slow_record_of_answer() -> None:
     assert isinstance(await made.service.send(caller(), request("hi")), Message)
 
 
-async def test_message_mode_stream_opens_before_answer() -> None:
+async def test_stream_in_reply_mode_message_opens_before_answer() -> None:
     """Send headers and a comment at once, so that no entry point closes the stream; one frame follows."""
     agent = Teller()
     app = made_with(ReplyAs.MESSAGE, agent).app()
@@ -208,7 +208,7 @@ async def test_repeated_request_gets_same_message_in_another_process(reply: Repl
     assert not other.agent.runs
 
 
-async def test_auto_mode_returns_task_to_repeated_request() -> None:
+async def test_reply_mode_auto_returns_task_to_repeated_request() -> None:
     """A stream has begun with the task: a repeat of its request must not get a Message."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -239,7 +239,7 @@ async def test_concurrent_repeated_request_waits_for_same_message(reply: ReplyAs
 
 
 @pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-async def test_next_lease_holder_replies_to_dead_processs_request(reply: ReplyAs) -> None:
+async def test_next_lease_holder_replies_to_request_of_dead_process(reply: ReplyAs) -> None:
     """Another process ends the turn: its reply is a Message with `message`, and a task with `auto`."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
@@ -260,7 +260,7 @@ async def test_next_lease_holder_replies_to_dead_processs_request(reply: ReplyAs
     assert agent.runs["slow"] == 1
 
 
-async def test_message_mode_replies_with_task_after_follow_up() -> None:
+async def test_reply_mode_message_returns_task_after_second_message() -> None:
     """Send a second message to the task: two answers do not fit into one Message."""
     clock, agent = ManualClock(), Teller()
     store = MemoryTaskStore(clock)

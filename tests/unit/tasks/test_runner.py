@@ -57,7 +57,7 @@ class Sour(GatedAgent):
             raise RuntimeError("the connection was closed") from None
 
 
-async def test_sweep_replaces_a_lost_wake_up() -> None:
+async def test_sweep_starts_turn_whose_wake_up_message_was_lost() -> None:
     clock = ManualClock()
     agent = GatedAgent()
     agent.go.set()
@@ -85,7 +85,7 @@ async def _swept(found: int, enqueued: int) -> object:
     return Swept(found, enqueued)
 
 
-async def test_later_sweep_retries_failed_wake_up_enqueue() -> None:
+async def test_next_sweep_enqueues_wake_up_message_again_after_failure() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     made = parts(GatedAgent(), store, clock)
@@ -100,7 +100,7 @@ async def test_later_sweep_retries_failed_wake_up_enqueue() -> None:
     assert (await Sweep(store, Deaf(clock)).once()).enqueued == 1
 
 
-async def test_wake_up_takes_over_turn_of_dead_holder() -> None:
+async def test_woken_worker_takes_over_turn_of_dead_lease_holder() -> None:
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = GatedAgent()
@@ -138,7 +138,7 @@ async def test_needless_wake_up_message_changes_nothing() -> None:
         await made.worker.handle(wake_up)
 
 
-async def test_wake_up_with_store_error_is_redelivered() -> None:
+async def test_wake_up_message_is_redelivered_after_store_error() -> None:
     clock = ManualClock()
 
     class Down(MemoryTaskStore):
@@ -196,7 +196,7 @@ def with_invocations(made: ServiceParts, clock: ManualClock) -> None:
     made.work_queue.handled_by(lambda wake_up: made.worker.handle(wake_up, until=clock.now() + INVOCATION))
 
 
-async def test_turn_of_forty_minutes_runs_steps_once() -> None:
+async def test_turn_of_forty_minutes_runs_each_step_once() -> None:
     clock = ManualClock()
     agent = Stepping(240, 10.0, clock)
     made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
@@ -375,7 +375,7 @@ async def test_turn_is_suspended_after_store_error() -> None:
     ("seconds", "drained", "cut"),
     [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
 )
-def test_turn_gets_drain_request_then_cancellation_before_deadline(seconds: float, drained: float, cut: float) -> None:
+def test_turn_is_asked_to_stop_then_cancelled_before_deadline(seconds: float, drained: float, cut: float) -> None:
     """The turn must release its lease: a stop by the runtime's timeout would leave the lease until it expires."""
     now = ManualClock().now()
     assert margins(Deadline(now + timedelta(seconds=seconds)), now) == (drained, cut)

@@ -148,7 +148,7 @@ class Draining:
         yield Reply(says("whole"))
 
 
-async def test_suspended_turn_closes_its_stream_delta() -> None:
+async def test_suspended_turn_marks_its_streamed_text_as_interrupted() -> None:
     """Suspend the turn during a text: readers get a last chunk with the reason `interrupted`."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)

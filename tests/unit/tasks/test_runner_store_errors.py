@@ -120,12 +120,12 @@ async def outcome(made: ServiceParts, clock: ManualClock) -> str:
     return str((await made.service.get(CALL, task.id)).status)
 
 
-async def test_store_error_before_agent_output_does_not_increment_tries(clock: ManualClock) -> None:
+async def test_store_error_before_agent_output_does_not_count_as_attempt(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
     assert "COMPLETED" in await outcome(made, clock)
 
 
-async def test_store_error_after_agent_output_increments_tries(clock: ManualClock) -> None:
+async def test_store_error_after_agent_output_counts_as_attempt(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY, speaks=True), MemoryTaskStore(clock), clock)
     status = await outcome(made, clock)
     assert "FAILED" in status
@@ -160,7 +160,7 @@ async def test_failure_reason_names_cause_of_last_stop(
     assert LAST_STOP[last].strip() in caplog.text
 
 
-async def test_unreadable_task_log_does_not_increment_tries(clock: ManualClock) -> None:
+async def test_unreadable_task_log_does_not_count_as_attempt(clock: ManualClock) -> None:
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
@@ -241,13 +241,13 @@ async def test_context_of_unreadable_task_is_not_listed(clock: ManualClock) -> N
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])
-async def test_response_ends_with_error_if_turn_is_unsaved(method: str, clock: ManualClock) -> None:
+async def test_response_ends_with_error_if_turn_cannot_be_saved(method: str, clock: ManualClock) -> None:
     """Refuse all writes of the turn, as on a full disk: neither its answer nor its suspension is saved."""
     responses = await _unsaved(parts(AgentWithRefusedCheckpoints(0), Failing(MemoryTaskStore(clock)), clock), method)
     assert responses[-1]["error"]["code"] == SERVICE_UNAVAILABLE
 
 
-async def test_sweep_resumes_turn_unsaved_by_store_outage(clock: ManualClock) -> None:
+async def test_sweep_resumes_turn_not_saved_during_store_outage(clock: ManualClock) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)

@@ -153,7 +153,7 @@ async def test_stream_of_silent_task_ends_after_idle_time() -> None:
         work.cancel()
 
 
-async def test_streaming_and_webhooks_absent_from_card_are_refused() -> None:
+async def test_streaming_and_webhooks_are_refused_unless_card_offers_them() -> None:
     """The card offers neither streaming nor push notifications: both are refused."""
     made = parts(StreamingAgent())
     made.streaming = False
@@ -262,7 +262,7 @@ async def test_queued_turn_runs_after_running_task_is_canceled() -> None:
     assert (await made.service.get(call, second.id)).status.state == COMPLETED
 
 
-async def test_ten_concurrent_cancels_succeed_once() -> None:
+async def test_only_one_of_ten_concurrent_cancels_succeeds() -> None:
     """One cancellation succeeds, the others get TaskNotCancelable (A2A 3.1.5)."""
     agent = GatedAgent()
     made = parts(agent, lease_seconds=3)
@@ -385,7 +385,7 @@ async def test_repeated_message_without_context_or_key_creates_task() -> None:
     assert one.id != two.id
 
 
-async def test_turn_run_by_repeated_message_is_suspended_with_process() -> None:
+async def test_stopping_process_hands_off_turn_started_by_repeated_message() -> None:
     """A repeat runs a turn that has no lease holder; the stopping process hands the turn off, like its other turns."""
     agent, clock = GatedAgent(), ManualClock()
     made = parts(agent, clock=clock)
@@ -483,7 +483,7 @@ async def test_stream_of_repeated_queued_message_begins_with_current_task() -> N
         await stream.aclose()
 
 
-async def test_repeated_message_gets_its_own_task_despite_interrupt() -> None:
+async def test_copies_of_message_get_one_task_despite_concurrent_answer() -> None:
     """A repeat finds an interrupted task, but meanwhile the interrupt is answered, and the first copy has a task."""
 
     class Overtaken(MemoryTaskStore):
@@ -526,7 +526,7 @@ class Insists(AskingAgent):
         yield InputRequired(says("really?"))
 
 
-async def test_repeated_message_with_expired_key_runs_once() -> None:
+async def test_repeated_message_runs_once_although_message_key_expired() -> None:
     """Events extend the task's TTL beyond that of the message key: the task's history identifies the repeat."""
     clock, agent = SystemClock(), Insists()
     store = MemoryTaskStore(clock)
@@ -555,7 +555,7 @@ async def test_repeated_message_with_expired_key_runs_once() -> None:
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_message_content_hash_differs_by_field(other: dict[str, Any]) -> None:
+def test_change_of_any_field_changes_message_hash(other: dict[str, Any]) -> None:
     """Change one field under the same messageId: the message is no repeat."""
     content: dict[str, Any] = {"message_id": "m-1", "role": Role.ROLE_USER, "task_id": "t-1", "parts": [Part(text="a")]}
     message = Message(**content)

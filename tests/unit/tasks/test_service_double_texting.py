@@ -71,7 +71,7 @@ async def test_repeated_queued_message_runs_once() -> None:
     assert agent.asked == ["one", "two"]
 
 
-async def test_rejected_message_leaves_no_record() -> None:
+async def test_rejected_message_may_be_sent_again_later() -> None:
     made, agent, call, first, task_id = await running(WhenBusy.REJECT)
     for refused in (request("two", message_id="m-2"), request("two", message_id="m-2", task_id=task_id)):
         with pytest.raises(ContextBusy):

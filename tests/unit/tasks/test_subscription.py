@@ -54,7 +54,7 @@ def test_chunks_are_streamed_only_after_their_event() -> None:
     assert ids(items) == ["2", "2.1.0"]
 
 
-def test_reader_receives_rest_of_partly_read_delta_batch() -> None:
+def test_reader_receives_rest_of_partly_read_batch_of_chunks() -> None:
     items, after, _ = merge([], [batch(2, 1, 0, "a", "b", "c")], Cursor(2, 1, 2), Cursor(2, 1, 2))
     assert [item.payload for item in items] == [Delta("c", append=True)]
     assert after == Cursor(2, 1, 3)
@@ -163,7 +163,7 @@ async def reads_of(readers: int, steps: int = 20) -> int:
     return store.reads
 
 
-async def test_hundred_readers_cost_about_one_readers_requests() -> None:
+async def test_hundred_readers_need_at_most_twice_one_readers_requests() -> None:
     one, hundred = await reads_of(1), await reads_of(100)
     assert hundred <= 2 * one, f"{hundred} reads for a hundred, {one} for one"
 
@@ -174,7 +174,7 @@ async def test_one_process_serves_thousand_readers() -> None:
     assert thousand <= 2 * one, f"{thousand} reads for a thousand, {one} for one"
 
 
-async def test_leaving_reader_does_not_cancel_others_shared_read() -> None:
+async def test_leaving_reader_does_not_cancel_read_shared_with_others() -> None:
     clock = ManualClock()
     gate = asyncio.Event()
 

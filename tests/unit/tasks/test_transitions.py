@@ -54,7 +54,7 @@ def test_missing_task_counts_as_ended() -> None:
     assert transitions.is_over(None)
 
 
-def test_ended_tasks_queued_turns_are_removed_from_context() -> None:
+def test_queued_turns_of_ended_task_are_removed_from_context() -> None:
     change = contexts.removed("t-2", WAITS, 4, TIMES)
     assert transitions.dropped(WAITS, "t-2", TIMES) == Transition(None, change)
 
@@ -72,7 +72,9 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
 @pytest.mark.parametrize(
     ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
 )
-def test_tries_restart_if_dead_holder_stored_a_step(holder: str, advanced: int, tries: int, handoffs: int) -> None:
+def test_count_of_attempts_restarts_if_dead_worker_stored_step(
+    holder: str, advanced: int, tries: int, handoffs: int
+) -> None:
     """A step stored by the dead holder makes its try the first; the earlier tries become handoffs."""
     before = turn(tries=3, handoffs=4, stopped_by=DEADLINE)
     record = replace(HELD, running=before, holder=holder, advanced=advanced)
@@ -128,13 +130,13 @@ def test_append_token_depends_on_holder_fence_and_event() -> None:
     assert len(tokens) == 5
 
 
-def test_retried_append_uses_new_push_subscribers() -> None:
+def test_retried_event_notifies_subscribers_added_meanwhile() -> None:
     now = replace(SUBSCRIBED, state=TaskState.TASK_STATE_COMPLETED)
     assert transitions.still_mine(head(), now) == SUBSCRIBED
 
 
 @pytest.mark.parametrize("now", [None, head(generation=3), head(fence=4)], ids=["gone", "event", "fence"])
-def test_retried_append_after_lost_lease_is_refused(now: Head | None) -> None:
+def test_retried_event_is_refused_after_lease_is_lost(now: Head | None) -> None:
     with pytest.raises(LeaseLost, match=r"^Another holder runs this context now\.$"):
         transitions.still_mine(head(), now)
 
@@ -148,7 +150,7 @@ def test_retried_append_after_lost_lease_is_refused(now: Head | None) -> None:
         (False, None, {"tries": 1, "handoffs": 4, "stopped_by": WORKER}),
     ],
 )
-def test_suspension_updates_turns_tries_and_handoffs(
+def test_suspension_updates_number_of_tries_and_handoffs_of_turn(
     made_progress: bool, stopped_by: StoppedBy | None, after: dict[str, Any]
 ) -> None:
     mine = lease(tries=2, handoffs=4, stopped_by=WORKER)
@@ -168,7 +170,9 @@ def test_suspended_turns_tries_are_never_negative() -> None:
     ("state", "requires_input", "stops_task"),
     [("WORKING", False, False), ("INPUT_REQUIRED", True, True), ("COMPLETED", False, True)],
 )
-def test_final_task_state_decides_whether_task_continues(state: str, requires_input: bool, stops_task: bool) -> None:
+def test_state_at_end_of_turn_decides_whether_task_continues(
+    state: str, requires_input: bool, stops_task: bool
+) -> None:
     end = ending(state)
     assert (end.requires_input, end.stops_task) == (requires_input, stops_task)
     assert end.after == lifecycle.advance(head(), end.event)
@@ -176,7 +180,7 @@ def test_final_task_state_decides_whether_task_continues(state: str, requires_in
 
 
 @pytest.mark.parametrize("state", ["INPUT_REQUIRED", "COMPLETED"])
-def test_finish_of_only_turn_frees_its_context(state: str) -> None:
+def test_context_is_free_after_its_only_turn_has_finished(state: str) -> None:
     end = ending(state, before=SUBSCRIBED)
     release = contexts.released_for_input if state == "INPUT_REQUIRED" else contexts.released
     assert transitions.finished_alone(end) == Transition(
@@ -206,7 +210,7 @@ def test_task_with_queued_message_cannot_end() -> None:
         transitions.next_turn(ending(), replace(HELD, waiting=(turn(2), turn())))
 
 
-def test_turn_without_queued_message_cannot_finish_as_working() -> None:
+def test_turn_cannot_end_in_state_working_without_queued_message() -> None:
     with pytest.raises(InvalidTransition):
         transitions.next_turn(ending("WORKING"), replace(HELD, waiting=(turn(2),)))
 
@@ -217,7 +221,7 @@ BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
 @pytest.mark.parametrize(
     ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
 )
-def test_finish_releases_context_for_next_queued_turn(run_next: bool, next_head: Head | None) -> None:
+def test_end_of_turn_releases_context_for_next_queued_turn(run_next: bool, next_head: Head | None) -> None:
     end = ending(run_next=run_next, before=SUBSCRIBED)
     finished = transitions.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
     assert finished == Transition(
@@ -297,7 +301,7 @@ def test_finished_turn_is_recognised_after_lost_store_response(record: ContextRe
         assert found == TurnFinished(end.after, waiting=waiting)
 
 
-def test_retried_finish_succeeds_if_next_task_is_missing() -> None:
+def test_retried_end_of_turn_succeeds_if_next_task_is_missing() -> None:
     assert transitions.finished_before(ending(), NEXT_RUNS, None) == TurnFinished(ending().after)
 
 
@@ -329,7 +333,7 @@ def test_cancel_removes_all_turns_of_its_task(record: ContextRecord, fence: int,
     )
 
 
-def test_cancel_does_not_lower_tasks_fence() -> None:
+def test_cancel_does_not_lower_fencing_token_of_task() -> None:
     canceled = transitions.canceled(head(fence=9), status("CANCELED"), HELD, token="t", times=TIMES)
     assert canceled.outcome.head.fence == 9
 

@@ -96,7 +96,9 @@ async def test_failed_turn_adds_to_turn_and_failure_metrics(clock: ManualClock) 
     assert Metric.FIRST_TOKEN_TIME not in metrics.values
 
 
-async def test_log_of_turn_end_has_state_with_hyphen(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_line_of_turn_end_writes_task_state_with_hyphen(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     class Asks(FailingAgent):
         async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
             yield InputRequired(said("Which?"))

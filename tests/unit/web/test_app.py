@@ -49,7 +49,7 @@ def said(answer: Any) -> str:
 @pytest.mark.parametrize(
     ("defaults", "at_root"), [(("", ""), "one"), (("", ", default: true"), "two"), ((", default: true", ""), "one")]
 )
-async def test_agents_answer_at_their_paths(settings: Settings, defaults: tuple[str, str], at_root: str) -> None:
+async def test_each_agent_answers_at_its_path(settings: Settings, defaults: tuple[str, str], at_root: str) -> None:
     write(settings, *defaults)
     async with http(build_app(settings)) as client:
         for where, expected in (("/agents/one", "one"), ("/agents/two", "two"), ("", at_root)):
@@ -69,7 +69,7 @@ async def test_agents_answer_at_their_paths(settings: Settings, defaults: tuple[
         assert (nobody.status_code, "/.well-known/manifest.json" in nobody.json()["error"]["message"]) == (404, True)
 
 
-def test_second_root_agent_is_refused(settings: Settings) -> None:
+def test_two_agents_with_default_true_are_refused(settings: Settings) -> None:
     write(settings, ", default: true", ", default: true")
     with pytest.raises(ConfigurationError, match="one, two each have `default: true`"):
         build_app(settings)

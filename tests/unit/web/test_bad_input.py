@@ -98,13 +98,13 @@ async def test_invalid_params_error_has_request_id(client: httpx.AsyncClient, re
 
 
 @pytest.mark.parametrize("text", ['"\\ud83d"', '{"\\ud83d": 1}', "9007199254740993", "1e999"])
-async def test_error_names_field_of_unusable_value(client: httpx.AsyncClient, text: str) -> None:
+async def test_error_names_field_with_invalid_text_or_number(client: httpx.AsyncClient, text: str) -> None:
     sent = json.dumps(send(metadata={"flat": 1, "of": [0, {"value": "HERE"}]})).replace('"HERE"', text)
     error = refused(await client.post("/", content=sent, headers=JSON), PARAMS)["error"]
     assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.metadata.of[1].value"]
 
 
-async def test_error_for_reused_message_id_names_field(client: httpx.AsyncClient) -> None:
+async def test_error_for_reused_message_id_names_that_field(client: httpx.AsyncClient) -> None:
     await client.post("/", json=send("first", contextId="c"))
     error = refused(await client.post("/", json=send("second", contextId="c")), PARAMS)["error"]
     assert [each["field"] for each in error["data"][1]["fieldViolations"]] == ["message.messageId"]
@@ -167,9 +167,7 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
         (b'{"jsonrpc": "2.0", "id": 7, "id": 8, "method": "GetTask"}', None),
     ],
 )
-async def test_refusal_of_repeated_json_key_returns_request_id(
-    client: httpx.AsyncClient, body: bytes, id_: Any
-) -> None:
+async def test_error_for_repeated_json_key_has_request_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
     """Repeat a JSON key: the error has the request's id, unless the key `id` itself is repeated."""
     answer = await client.post("/", content=body, headers=JSON)
     assert refused(answer, REQUEST, "twice")["id"] == id_
@@ -321,7 +319,9 @@ async def test_reused_message_id_is_refused(client: httpx.AsyncClient) -> None:
         ("GetExtendedAgentCard", -32004),
     ],
 )
-async def test_operation_absent_from_card_is_refused(client: httpx.AsyncClient, method: str, code: int) -> None:
+async def test_operation_not_offered_in_agent_card_is_refused(
+    client: httpx.AsyncClient, method: str, code: int
+) -> None:
     refused(await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}), code, "card")
 
 
@@ -335,7 +335,7 @@ async def test_error_details_name_reason_and_invalid_field(client: httpx.AsyncCl
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_deepest_accepted_message_is_readable_from_log(client: httpx.AsyncClient, method: str) -> None:
+async def test_task_of_deepest_accepted_message_can_be_read(client: httpx.AsyncClient, method: str) -> None:
     """Send messages of growing depth: each accepted one must be readable, or its task would be lost."""
     kind = {"kind": "data"} if "/" in method else {}
     taken = 0
@@ -379,7 +379,9 @@ async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None
 
 @pytest.mark.parametrize("method", ["message/send", "message/stream"])
 @pytest.mark.parametrize("character", ["\x01", '"', "\N{LINE SEPARATOR}", "\N{GRINNING FACE}"])
-async def test_error_with_escaped_characters_is_small(client: httpx.AsyncClient, method: str, character: str) -> None:
+async def test_error_response_quotes_few_control_characters_of_request(
+    client: httpx.AsyncClient, method: str, character: str
+) -> None:
     """Send control characters, each six bytes in JSON: the error must not quote many of them."""
     body = changed(send("x", method=method), role=character * 1000)
     answer = await client.post("/", json={**body, "id": character * 256})

@@ -45,7 +45,7 @@ async def call(app: FastAPI, method: str, path: str = "/") -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_card_has_declarations_of_aion_yaml(app: FastAPI, prefix: str, path: str) -> None:
+async def test_agent_card_has_fields_declared_in_aion_yaml(app: FastAPI, prefix: str, path: str) -> None:
     answer = await read(app, f"{prefix}{path}")
     card = answer.json()
     assert answer.headers["content-type"] == "application/json"
@@ -124,7 +124,7 @@ async def test_card_omits_disabled_capabilities(app: FastAPI) -> None:
     assert not {"documentationUrl", "iconUrl", "provider"} & set(card)
 
 
-async def test_sdk_reads_same_card_from_both_documents(app: FastAPI) -> None:
+async def test_sdk_reads_same_card_with_and_without_version_header(app: FastAPI) -> None:
     cards: list[AgentCard] = []
     for headers in ({}, {"A2A-Version": "1.0"}):
         async with at(app, "http://test") as client:
@@ -134,7 +134,7 @@ async def test_sdk_reads_same_card_from_both_documents(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.3"])
-async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None:
+async def test_client_that_requests_v1_gets_card_with_v1_fields(app: FastAPI, version: str) -> None:
     by_header = await read(app, **{"A2A-Version": version})
     by_query = await read(app, f"{PATHS[0]}?A2A-Version={version}")
     assert by_header.content == by_query.content
@@ -148,12 +148,12 @@ async def test_v1_client_gets_v1_fields_only(app: FastAPI, version: str) -> None
 
 
 @pytest.mark.parametrize("version", ["", "0.3", "9.9", "abc"])
-async def test_non_v1_client_gets_card_of_both_versions(app: FastAPI, version: str) -> None:
+async def test_client_not_requesting_v1_gets_card_for_both_protocol_versions(app: FastAPI, version: str) -> None:
     assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
 
 
 @pytest.mark.parametrize("transport", [RestTransport, CompatRestTransport])
-async def test_sdk_appends_paths_to_rest_url(
+async def test_rest_url_of_card_fits_paths_that_sdk_appends(
     app: FastAPI, transport: type[RestTransport] | type[CompatRestTransport]
 ) -> None:
     asked: list[str] = []
@@ -196,7 +196,7 @@ async def test_card_bytes_are_equal_across_processes(app: FastAPI, tmp_path: Pat
     assert (await read(moved)).headers["etag"] != (await read(app)).headers["etag"]
 
 
-async def test_cards_last_modified_header_is_process_start(app: FastAPI) -> None:
+async def test_last_modified_header_of_card_is_start_of_process(app: FastAPI) -> None:
     modified = (await read(app)).headers["last-modified"]
     since = parsedate_to_datetime(modified)
     assert datetime.now(UTC) - timedelta(minutes=5) < since <= datetime.now(UTC)
@@ -230,7 +230,7 @@ RPC_NAMES = ["GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard", "agen
 
 @pytest.mark.parametrize("method", RPC_NAMES)
 @pytest.mark.parametrize("path", ["/", "/agents/helper/"])
-async def test_extended_card_extends_public_card(app: FastAPI, method: str, path: str) -> None:
+async def test_extended_card_adds_skills_to_public_card(app: FastAPI, method: str, path: str) -> None:
     """Request the extended card by each path and method: its format is that of the request's version."""
     card = (await call(app, method, path))["result"]
     assert card["description"] == "Answers more questions."
@@ -254,7 +254,7 @@ async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> Non
 
 
 @pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
-async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, binding: str) -> None:
+async def test_sdk_can_call_each_interface_named_in_card(tmp_path: Path, version: str, binding: str) -> None:
     """The SDK reads the card, and sends a request to each interface in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")
     async with at(app, "http://test") as http:
@@ -276,7 +276,7 @@ async def test_sdk_calls_each_interface_of_card(tmp_path: Path, version: str, bi
 
 
 @pytest.mark.parametrize("prefix", ["", "/agents/helper"])
-async def test_extended_card_at_oldest_path_is_private(app: FastAPI, prefix: str) -> None:
+async def test_extended_card_at_its_oldest_path_is_never_cached(app: FastAPI, prefix: str) -> None:
     answer = await read(app, f"{prefix}/agent/authenticatedExtendedCard")
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
@@ -293,7 +293,7 @@ async def test_extended_card_at_oldest_path_is_private(app: FastAPI, prefix: str
         ("unready", -32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "not configured"),
     ],
 )
-async def test_missing_extended_card_error_has_reason(
+async def test_error_for_missing_extended_card_has_reason(
     app: FastAPI, agent: str, code: int, reason: str, told: str
 ) -> None:
     for method in RPC_NAMES:
@@ -330,6 +330,6 @@ async def test_health_returns_status_and_version(app: FastAPI, path: str) -> Non
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_server_without_key_has_no_jwks(app: FastAPI) -> None:
+async def test_server_without_card_signing_key_serves_no_jwks(app: FastAPI) -> None:
     assert (await read(app, "/.well-known/jwks.json")).status_code == 404
     assert "signatures" not in (await read(app)).json()

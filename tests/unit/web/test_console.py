@@ -21,7 +21,7 @@ def client(receiver: WebhookReceiver | None = None) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
-async def test_root_serves_console_to_browsers_only() -> None:
+async def test_root_path_serves_console_only_to_browsers() -> None:
     async with client() as http:
         page = await http.get("/", headers=HTML)
         assert page.headers["content-type"].startswith("text/html")
@@ -31,7 +31,7 @@ async def test_root_serves_console_to_browsers_only() -> None:
         assert (await http.get("/tasks/1", headers=HTML)).text == "the agent's"
 
 
-async def test_console_files_need_no_other_origin() -> None:
+async def test_console_files_load_nothing_from_other_origins() -> None:
     async with client() as http:
         names = [*re.findall(r'(?:href|src)="console/([^"]+)"', (await http.get("/", headers=HTML)).text)]
         for name in names:
@@ -47,7 +47,7 @@ async def test_console_files_need_no_other_origin() -> None:
     assert unused == {"api.css", "api.html", "api.js", "openapi.json.gz"}
 
 
-def test_static_files_are_small() -> None:
+def test_static_files_of_console_stay_below_size_limit() -> None:
     assert sum(file.stat().st_size for file in STATIC.iterdir()) <= 84 * 1024
 
 
@@ -67,7 +67,7 @@ async def test_unknown_console_file_is_not_found(path: str) -> None:
         assert (await http.get(path)).status_code == 404
 
 
-async def test_console_features_include_receiver_in_development_only() -> None:
+async def test_console_offers_webhook_receiver_only_in_development() -> None:
     receiver = WebhookReceiver("http://test/console/receiver")
     async with client() as deployed, client(receiver) as development:
         assert (await deployed.get("/console/features.json")).json() == {
@@ -80,7 +80,7 @@ async def test_console_features_include_receiver_in_development_only() -> None:
         assert (await development.post("/console/receiver")).status_code == 204
 
 
-async def test_api_page_and_its_document_are_served() -> None:
+async def test_api_page_and_its_openapi_document_are_served() -> None:
     async with client() as http:
         page, document = await http.get("/docs"), await http.get("/openapi.json")
         names = re.findall(r'(?:href|src)="(console/api[^"]+)"', page.text)

@@ -109,7 +109,7 @@ def test_console_shows_session_of_adk_agent(url: str) -> None:
     assert found["entries"][-2]["content"]["actions"]["stateDelta"] == {"count": 1}
 
 
-def test_console_shows_no_state_for_executor(url: str) -> None:
+def test_console_shows_no_state_for_agent_executor(url: str) -> None:
     talk(url, "executor")
     assert state(url, "executor") is None
 
@@ -121,7 +121,7 @@ def test_console_shows_no_state_for_unknown_context(url: str) -> None:
     assert (refused.status_code, "contextId" in refused.text) == (400, True)
 
 
-def test_state_of_broken_agent_names_its_error(url: str) -> None:
+def test_console_shows_error_of_agent_that_cannot_load(url: str) -> None:
     assert "missing_module" in state(url, "broken")["error"]
 
 
@@ -137,7 +137,7 @@ def webhooks(url: str, task_id: str) -> Any:
     return httpx.get(f"{url}/agents/graph/console/webhooks", params={"taskId": task_id}, timeout=60).json()
 
 
-def test_console_receiver_gets_redriven_notifications_after_failure(url: str) -> None:
+def test_console_redrive_sends_failed_notifications_to_receiver_again(url: str) -> None:
     api = f"{url}/agents/graph/console"
     assert httpx.post(f"{api}/receiver", json={"status": 410}, timeout=60).status_code == 200
     task = talk(url, "graph", f"{url}/console/receiver")
@@ -155,7 +155,7 @@ def test_console_receiver_gets_redriven_notifications_after_failure(url: str) ->
     assert "authorization" not in found["posts"][0]["headers"]
 
 
-def test_webhooks_of_other_agents_task_are_not_found(url: str) -> None:
+def test_console_of_one_agent_hides_webhooks_of_another(url: str) -> None:
     task = talk(url, "graph", f"{url}/console/receiver")
     (webhook,) = webhooks(url, task["id"])["webhooks"]
     api = f"{url}/agents/factory/console"
@@ -203,7 +203,7 @@ def test_large_console_request_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 900 + "]" * 900])
-def test_post_with_unusual_json_is_shown_as_text(url: str, value: str) -> None:
+def test_webhook_post_with_unusual_json_does_not_break_console(url: str, value: str) -> None:
     """Any program on this machine may post anything to the receiver: the console must still show the other posts."""
     task = talk(url, "graph", f"{url}/console/receiver")
     posted = f'{{"statusUpdate": {{"taskId": "{task["id"]}"}}, "value": {value}}}'
@@ -211,7 +211,7 @@ def test_post_with_unusual_json_is_shown_as_text(url: str, value: str) -> None:
     until(lambda: webhooks(url, task["id"])["posts"])
 
 
-def test_large_post_is_refused_by_receiver(url: str) -> None:
+def test_console_webhook_receiver_refuses_large_post(url: str) -> None:
     assert httpx.post(f"{url}/console/receiver", content=b"x" * 300_000, timeout=60).status_code == 413
 
 
@@ -219,7 +219,7 @@ REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST",
 
 
 @pytest.mark.parametrize(("method", "name"), REQUESTS)
-async def test_console_requests_require_credentials_of_agent(method: str, name: str, tmp_path: Path) -> None:
+async def test_console_requests_require_credentials_for_the_agent(method: str, name: str, tmp_path: Path) -> None:
     """Send each request without credentials; an accepted kill request would end the test's process."""
     app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"))
     async with http(app) as client:
@@ -228,7 +228,7 @@ async def test_console_requests_require_credentials_of_agent(method: str, name: 
 
 
 @pytest.mark.parametrize("mode", ["on", "off"])
-async def test_deployed_console_rejects_development_requests(mode: str, tmp_path: Path) -> None:
+async def test_deployed_console_has_no_development_endpoints(mode: str, tmp_path: Path) -> None:
     app = build_app(settings(tmp_path, "http://127.0.0.1", AION_CONSOLE=mode))
     async with http(app) as client:
         client.base_url = httpx.URL("http://127.0.0.1")

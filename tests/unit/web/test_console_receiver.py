@@ -22,12 +22,12 @@ from aion_core.web.console_receiver import MAX_POSTS, WebhookPost, WebhookReceiv
         ("text", ""),
     ],
 )
-def test_received_post_belongs_to_task_of_its_event(body: Any, task_id: str) -> None:
+def test_webhook_post_is_shown_at_task_named_in_it(body: Any, task_id: str) -> None:
     post = WebhookPost(datetime.now(UTC), 204, {}, json.dumps(body).encode())
     assert post.task_id == task_id
 
 
-def test_post_that_is_not_json_is_shown_as_text() -> None:
+def test_webhook_post_that_is_not_json_is_shown_as_text() -> None:
     post = WebhookPost(datetime.now(UTC), 204, {}, b"\xff<b>")
     assert (post.document([])["body"], post.document([])["signed"]) == ("\ufffd<b>", False)
 

@@ -64,7 +64,7 @@ class TestPreflight:
     """Preflight requests, which a browser sends without credentials."""
 
     @pytest.mark.parametrize("path", PATHS)
-    async def test_preflight_precedes_authentication(self, tmp_path: Path, path: str) -> None:
+    async def test_cors_preflight_is_answered_without_authentication(self, tmp_path: Path, path: str) -> None:
         app = served(tmp_path)
         headers = "content-type,x-team-key,a2a-version,a2a-extensions,last-event-id,idempotency-key,x-trace"
         response = await preflight(app, path, APP, headers)
@@ -76,14 +76,14 @@ class TestPreflight:
         assert CREDENTIALS not in response.headers
 
     @pytest.mark.parametrize("path", PATHS)
-    async def test_preflight_of_other_origin_fails(self, tmp_path: Path, path: str) -> None:
+    async def test_preflight_from_unlisted_origin_fails(self, tmp_path: Path, path: str) -> None:
         response = await preflight(served(tmp_path), path, OTHER)
         assert (response.status_code, ALLOW in response.headers) == (400, False)
 
-    async def test_preflight_refuses_undeclared_headers(self, tmp_path: Path) -> None:
+    async def test_preflight_refuses_header_that_is_not_configured(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), "/", APP, "x-other")).status_code == 400
 
-    async def test_listed_origin_may_call_into_private_network(self, tmp_path: Path) -> None:
+    async def test_page_of_listed_origin_may_call_agent_in_private_network(self, tmp_path: Path) -> None:
         """A browser asks in the preflight whether a public page may call an agent in a private network."""
         headers = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Private-Network": "true"}
         async with http(served(tmp_path)) as client:
@@ -93,7 +93,7 @@ class TestPreflight:
             assert "access-control-allow-private-network" not in document.headers
 
     @pytest.mark.parametrize("path", PATHS)
-    async def test_preflight_without_configuration_is_refused(self, tmp_path: Path, path: str) -> None:
+    async def test_preflight_is_refused_if_cors_is_not_configured(self, tmp_path: Path, path: str) -> None:
         response = await preflight(served(tmp_path, cors=""), path, APP)
         assert (response.status_code, ALLOW in response.headers) == (401, False)
 
@@ -105,14 +105,14 @@ class TestPreflight:
         response = await preflight(entrypoint(served(tmp_path)), "/", APP, "x-team-key")
         assert (response.status_code, response.headers[ALLOW]) == (200, APP)
 
-    async def test_signature_headers_are_allowed(self, tmp_path: Path) -> None:
+    async def test_aws_signature_headers_are_allowed_only_with_aws_iam_scheme(self, tmp_path: Path) -> None:
         signed = "authorization,x-amz-date,x-amz-security-token,x-amz-content-sha256"
         assert (await preflight(served(tmp_path), "/", APP, signed)).status_code == 400
         app = served(tmp_path, scheme="{type: aws-iam}")
         assert (await preflight(app, "/", APP, signed)).status_code == 200
 
     @pytest.mark.parametrize(("entrypoints", "warns"), [("AWS_IAM,OFF", True), ("AWS_IAM,NONE", False), ("", False)])
-    async def test_preflight_blocked_by_aws_signatures_causes_warning(
+    async def test_server_warns_that_required_aws_signatures_block_cors_preflights(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, entrypoints: str, warns: bool
     ) -> None:
         """Warn if each entry point requires AWS signatures, because AWS then refuses preflight requests."""
@@ -129,7 +129,7 @@ class TestResponses:
         ("method", "path", "status"),
         [("POST", "/", 401), ("GET", "/tasks", 401), ("POST", "/agents/one/message:stream", 401), ("GET", "/no", 401)],
     )
-    async def test_error_response_is_readable_by_page(
+    async def test_error_response_is_readable_by_page_of_configured_origin(
         self, tmp_path: Path, method: str, path: str, status: int
     ) -> None:
         async with http(served(tmp_path)) as client:
@@ -144,7 +144,7 @@ class TestResponses:
 
     @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
     @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-    async def test_response_and_stream_are_readable_by_page(
+    async def test_response_and_stream_are_readable_by_page_of_allowed_origin(
         self, tmp_path: Path, dialect: Dialect, operation: str
     ) -> None:
         app = served(tmp_path, AION_AUTH="off", AION_LOOPBACK_ORIGINS="true")
@@ -158,7 +158,7 @@ class TestResponses:
         assert (response.status_code, response.headers[ALLOW]) == (200, page)
         assert "one" in response.text
 
-    async def test_response_without_configuration_has_no_cors_headers(self, tmp_path: Path) -> None:
+    async def test_response_has_no_cors_headers_if_cors_is_not_configured(self, tmp_path: Path) -> None:
         async with http(served(tmp_path, cors="")) as client:
             response = await client.post("/", json=send(), headers={"Origin": APP})
         assert not [name for name in response.headers if name.startswith("access-control")]
@@ -169,7 +169,9 @@ class TestPublicDocuments:
 
     @pytest.mark.parametrize("path", PUBLIC)
     @pytest.mark.parametrize("cors", ["", CORS])
-    async def test_public_document_is_readable_everywhere(self, tmp_path: Path, path: str, cors: str) -> None:
+    async def test_public_document_is_readable_by_page_of_any_origin(
+        self, tmp_path: Path, path: str, cors: str
+    ) -> None:
         app = served(tmp_path, cors)
         response = await preflight(app, path, OTHER, "a2a-version,if-none-match", method="GET")
         assert (response.status_code, response.headers[ALLOW]) == (200, "*")
@@ -181,10 +183,10 @@ class TestPublicDocuments:
                 known = await client.get(path, headers={"Origin": OTHER, "If-None-Match": etag})
                 assert (known.status_code, known.headers[ALLOW]) == (304, "*")
 
-    async def test_card_request_may_carry_credentials(self, tmp_path: Path) -> None:
+    async def test_browser_may_send_api_key_header_when_reading_card(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), PUBLIC[0], APP, "x-team-key", method="GET")).status_code == 200
 
-    async def test_preflight_of_post_to_public_document_fails(self, tmp_path: Path) -> None:
+    async def test_preflight_for_post_to_public_document_fails(self, tmp_path: Path) -> None:
         assert (await preflight(served(tmp_path), PUBLIC[0], APP)).status_code == 400
 
 
@@ -194,7 +196,9 @@ class TestOrigins:
     @pytest.mark.parametrize(
         ("path", "allowed"), [("/", APP), ("/agents/one/message:send", APP), ("/agents/two", ADMIN), ("/agents/x", APP)]
     )
-    async def test_agent_replaces_deployments_origins(self, tmp_path: Path, path: str, allowed: str) -> None:
+    async def test_cors_origins_of_one_agent_replace_those_of_deployment(
+        self, tmp_path: Path, path: str, allowed: str
+    ) -> None:
         app = served(tmp_path, CORS, OWN)
         for origin in (APP, ADMIN):
             response = await preflight(app, path, origin)
@@ -202,7 +206,7 @@ class TestOrigins:
                 (200, origin) if origin == allowed else (400, None)
             )
 
-    async def test_agent_may_disable_deployments_cors(self, tmp_path: Path) -> None:
+    async def test_one_agent_may_disable_cors_of_deployment(self, tmp_path: Path) -> None:
         app = served(tmp_path, CORS, ", cors: {origins: []}")
         assert (await preflight(app, "/agents/one", APP)).status_code == 200
         assert (await preflight(app, "/agents/two", APP)).status_code == 401
@@ -242,14 +246,14 @@ class TestDevelopmentServer:
     """Server with the settings of `aion dev`: pages of this machine may call it."""
 
     @pytest.mark.parametrize("auth", ["on", "off"])
-    async def test_loopback_pages_may_call(self, tmp_path: Path, auth: str) -> None:
+    async def test_page_on_localhost_may_call_development_server(self, tmp_path: Path, auth: str) -> None:
         app = served(tmp_path, "", AION_AUTH=auth, AION_LOOPBACK_ORIGINS="true")
         for origin in ("http://localhost:5173", "http://127.0.0.1:3000", "https://localhost", "http://[::1]:80"):
             response = await preflight(app, "http://127.0.0.1:8000/", origin, "x-team-key,content-type")
             assert (response.status_code, response.headers[ALLOW]) == (200, origin)
 
     @pytest.mark.parametrize("auth", ["on", "off"])
-    async def test_other_pages_may_not_call(self, tmp_path: Path, auth: str) -> None:
+    async def test_page_outside_localhost_may_not_call_development_server(self, tmp_path: Path, auth: str) -> None:
         app = served(tmp_path, "", AION_AUTH=auth, AION_LOOPBACK_ORIGINS="true")
         for origin in (APP, "http://localhost.evil.org", "http://127.0.0.1.nip.io:3000", "null"):
             response = await preflight(app, "http://127.0.0.1:8000/", origin)

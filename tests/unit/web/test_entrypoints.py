@@ -80,7 +80,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 
 @each_entrypoint
-async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_card_urls_are_those_of_called_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     """Read the card at the root and below an agent's path: its URLs are those of the called entry point."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
@@ -95,7 +95,7 @@ async def test_card_has_url_of_entry_point(behind: Behind, address: str, tmp_pat
 
 
 @each_entrypoint
-async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_sdk_reaches_agent_at_url_in_its_card(behind: Behind, address: str, tmp_path: Path) -> None:
     """Read the card without a configured URL, as after the first deployment, and call its URL."""
     async with at(behind(function(tmp_path)), address) as client:
         card = await A2ACardResolver(client, address).get_agent_card()
@@ -105,7 +105,7 @@ async def test_sdk_reaches_agent_at_card_url(behind: Behind, address: str, tmp_p
 
 
 @each_entrypoint
-async def test_card_url_ignores_headers(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_card_url_ignores_host_and_proxy_headers(behind: Behind, address: str, tmp_path: Path) -> None:
     """Send a foreign Host header, or the headers of a proxy: the card's URL does not change."""
     spoofed = {
         "host": "evil.example",
@@ -130,7 +130,7 @@ async def test_configured_base_url_overrides_entry_point(behind: Behind, address
         assert urls((await client.get("/extendedAgentCard")).json()) == {f"{said}/", said}
 
 
-async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
+async def test_signed_card_has_urls_of_entry_point_that_serves_it(tmp_path: Path) -> None:
     """Each entry point's card has its own ETag, and a signature that names its own URL of the key."""
     app = function(tmp_path, **signing(tmp_path))
     both = {address: behind(app) for behind, address in (ENTRYPOINTS["a stage"], ENTRYPOINTS["a Function URL"])}
@@ -150,7 +150,7 @@ async def test_each_entry_point_has_own_card(tmp_path: Path) -> None:
         assert (await client.get(CARD, headers={"If-None-Match": tags[first]})).status_code == 200
 
 
-async def test_more_domains_than_cache_entries_get_correct_cards(tmp_path: Path) -> None:
+async def test_cards_stay_correct_for_more_domains_than_cache_holds(tmp_path: Path) -> None:
     app = function(tmp_path)
     for number in [*range(20), 0]:
         address = f"https://a{number}.example.com"
@@ -185,7 +185,7 @@ async def test_card_signature_verifies_at_each_entry_point(behind: Behind, addre
         assert (await client.get(seen[0] or "")).json()["keys"] == [jwk]
 
 
-async def test_configured_key_url_is_kept_at_entry_points(tmp_path: Path) -> None:
+async def test_configured_signing_key_url_is_same_at_every_entry_point(tmp_path: Path) -> None:
     elsewhere = "https://keys.example.com/jwks.json"
     app = function(tmp_path, **signing(tmp_path), AION_CARD_KEY_URL=elsewhere)
     for behind, address in ENTRYPOINTS.values():
@@ -203,7 +203,7 @@ def unpadded(text: str) -> bytes:
 
 
 @each_entrypoint
-async def test_extended_card_has_url_of_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_extended_card_urls_are_those_of_called_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
     app = behind(function(tmp_path))
     async with at(app, address) as client:
         for path in ("/", "/agents/helper/", ""):
@@ -262,7 +262,7 @@ async def test_invalid_domain_is_ignored_and_logged(
     ],
     ids=repr,
 )
-async def test_event_without_domain_gets_card_with_loopback_url(changes: dict[str, Any], tmp_path: Path) -> None:
+async def test_lambda_event_without_domain_gets_card_with_loopback_url(changes: dict[str, Any], tmp_path: Path) -> None:
     def odd(request: Request, body: bytes) -> dict[str, Any]:
         event = rest_api_event(request, body, domain=API)
         return {**event, **changes}
@@ -277,7 +277,7 @@ async def test_server_outside_lambda_logs_no_base_url_warning(tmp_path: Path, ca
     assert "AION_BASE_URL" not in caplog.text
 
 
-def test_card_by_mangum_has_url_of_entry_point(tmp_path: Path) -> None:
+def test_card_served_through_mangum_has_url_of_entry_point(tmp_path: Path) -> None:
     """Request the card by recorded events through mangum, which `sam local` uses."""
     handler = Mangum(function(tmp_path), lifespan="off")
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)

@@ -62,7 +62,7 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     [(DENIED, -32603, 500), (THROTTLED, -32053, 503), (StoreCorrupt("A record cannot be read."), -32603, 500)],
     ids=["denied", "throttled", "corrupt"],
 )
-async def test_store_error_has_code_and_one_log_record(
+async def test_store_error_returns_error_code_and_is_logged_once(
     caplog: pytest.LogCaptureFixture, binding: str, error: Exception, code: int, status: int
 ) -> None:
     answer = await fails(binding, error)

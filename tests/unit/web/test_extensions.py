@@ -62,7 +62,7 @@ async def test_response_lists_active_extensions(optional: httpx.AsyncClient, nam
 
 
 @pytest.mark.parametrize("declared", [None, "", UNKNOWN, MAY.upper(), ","])
-async def test_response_without_active_extension_has_no_extension_header(
+async def test_response_has_no_extension_header_if_no_extension_is_active(
     optional: httpx.AsyncClient, declared: str | None
 ) -> None:
     headers = {} if declared is None else {V1: declared}
@@ -84,7 +84,7 @@ OPERATIONS = [
 
 
 @pytest.mark.parametrize(("method", "path", "given"), OPERATIONS, ids=[path for _, path, _ in OPERATIONS])
-async def test_required_extension_must_be_declared(
+async def test_request_without_required_extension_is_refused(
     required: httpx.AsyncClient, method: str, path: str, given: dict[str, Any] | None
 ) -> None:
     """Omit the extension: the error names it, and the header lists the active extensions."""
@@ -97,7 +97,7 @@ async def test_required_extension_must_be_declared(
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
-async def test_required_extension_applies_to_json_rpc(required: httpx.AsyncClient, method: str) -> None:
+async def test_json_rpc_message_without_required_extension_is_refused(required: httpx.AsyncClient, method: str) -> None:
     answer = await required.post("/", json=send(method=method))
     error = rpc_body(answer)["error"]
     assert (answer.status_code, error["code"]) == (200, -32008)
@@ -108,12 +108,12 @@ async def test_required_extension_applies_to_json_rpc(required: httpx.AsyncClien
 
 
 @pytest.mark.parametrize("method", ["GetContext", "GetContexts", "ListTasks"])
-async def test_required_extension_applies_to_each_method(required: httpx.AsyncClient, method: str) -> None:
+async def test_json_rpc_read_without_required_extension_is_refused(required: httpx.AsyncClient, method: str) -> None:
     answer = await required.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
     assert answer.json()["error"]["code"] == -32008
 
 
-async def test_card_requires_no_extension(required: httpx.AsyncClient) -> None:
+async def test_card_is_readable_without_declaring_required_extension(required: httpx.AsyncClient) -> None:
     """Read the card without declaring extensions, because clients learn of required ones from it."""
     card = await required.get("/.well-known/agent-card.json")
     assert card.status_code == 200

@@ -66,7 +66,7 @@ ECHO_V03 = V03Conversion(
     ],
     ids=["json-rpc", "http+json", "tenant", "json-rpc v0.3", "json-rpc v0.3 alias", "http+json v0.3"],
 )
-async def test_operation_entry_is_served_by_each_binding(
+async def test_operation_added_to_registry_is_served_by_each_binding(
     monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any, answer: Any
 ) -> None:
     monkeypatch.setitem(CONVERSIONS, "Echo", ECHO_V03)
@@ -81,14 +81,14 @@ async def test_operation_entry_is_served_by_each_binding(
     assert (got["result"] if body else got) == answer
 
 
-def test_each_v03_operation_has_conversions() -> None:
+def test_each_operation_offered_in_v03_has_conversion_functions() -> None:
     offered = {operation.name for operation in OPERATIONS if operation.v03}
     assert set(CONVERSIONS) == offered, "Add the operation to CONVERSIONS in aion_core/web/v03_operations.py."
     readable = {name for name, conversion in CONVERSIONS.items() if conversion.read_http}
     assert readable == {operation.name for operation in OPERATIONS if operation.v03 and operation.v03.routes}
 
 
-def test_operation_entry_is_described_in_openapi() -> None:
+def test_operation_added_to_registry_is_described_in_openapi_document() -> None:
     document = build_document((*OPERATIONS, ECHO))
     described = document["paths"]["/echo/{id}"]["get"]
     assert described["operationId"] == "Echo"
@@ -114,7 +114,7 @@ def test_openapi_document_is_valid() -> None:
     validate(build_document(), cls=OpenAPIV31SpecValidator)
 
 
-def test_openapi_examples_are_responses_of_server() -> None:
+def test_openapi_examples_equal_real_responses_of_server() -> None:
     assert json.loads(RECORDED.read_text(encoding="utf-8")) == recorded(), "run `make openapi`"
 
 
@@ -145,7 +145,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
         yield from _objects(inner)
 
 
-def test_each_operation_has_example_of_its_response() -> None:
+def test_openapi_document_has_response_example_for_each_operation() -> None:
     for item in build_document()["paths"].values():
         for described in item.values():
             (content,) = described["responses"]["200"]["content"].values()
@@ -166,7 +166,7 @@ def test_openapi_document_describes_each_route() -> None:
     assert described == served
 
 
-def test_required_request_bodies_have_openapi_examples() -> None:
+def test_each_required_request_body_has_openapi_example() -> None:
     """The API page generates its curl commands from these examples."""
     bodies = {
         described["operationId"]: described["requestBody"]
@@ -178,7 +178,7 @@ def test_required_request_bodies_have_openapi_examples() -> None:
     assert [name for name, content in required.items() if "example" not in content] == []
 
 
-def test_each_operation_has_either_run_or_stream() -> None:
+def test_each_operation_either_returns_one_result_or_streams() -> None:
     for operation in OPERATIONS:
         assert (operation.run is None) != (operation.stream is None), operation.name
     names = [operation.name for operation in OPERATIONS]

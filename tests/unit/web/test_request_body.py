@@ -29,7 +29,7 @@ BY_GROUPS = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?"
 
 
 @given(st.text(st.sampled_from("aZ0+/_-= !é"), max_size=12))
-def test_base64_check_requires_complete_groups_of_four(text: str) -> None:
+def test_base64_check_requires_complete_groups_of_four_characters(text: str) -> None:
     assert is_base64(text) == (BY_GROUPS.fullmatch(text) is not None)
 
 

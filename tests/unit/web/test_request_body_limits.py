@@ -21,7 +21,7 @@ LISTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_unknown_lists_in_message_have_no_length_limit(dialect: Dialect, name: str) -> None:
+async def test_list_in_unknown_field_of_message_has_no_limit(dialect: Dialect, name: str) -> None:
     """Unknown members are ignored (A2A 5.7), so a long list in one is accepted."""
     members, refusal = LISTS[name]
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}], **members}

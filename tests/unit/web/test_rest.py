@@ -44,7 +44,7 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 
 
 @pytest.mark.parametrize("where", ["", "/agents/test"])
-async def test_rest_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
+async def test_http_json_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
     """Send each request to the agent's path and to the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
     assert sent.headers["content-type"] == A2A_JSON
@@ -148,7 +148,7 @@ async def test_subscribe_accepts_get_and_post(method: str) -> None:
         "/health/",
     ],
 )
-async def test_path_may_end_with_slash(client: httpx.AsyncClient, path: str) -> None:
+async def test_path_with_one_trailing_slash_is_accepted(client: httpx.AsyncClient, path: str) -> None:
     task = (await client.post("/message:send/", json=body())).json()["task"]
     answer = await client.get(path.format(id=task["id"]))
     assert answer.status_code == 200, answer.text
@@ -158,7 +158,9 @@ async def test_path_may_end_with_slash(client: httpx.AsyncClient, path: str) -> 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/tasks/t-1:nothing", "/v1/tasks/t-1:nothing", "/acme/tasks/t-1:nothing"])
-async def test_unknown_custom_method_is_not_found(client: httpx.AsyncClient, path: str, method: str) -> None:
+async def test_unknown_method_after_colon_in_path_returns_404(
+    client: httpx.AsyncClient, path: str, method: str
+) -> None:
     answer = await client.request(method, path)
     assert (answer.status_code, "allow" in answer.headers) == (404, False)
     known = await client.request(method, path.removesuffix(":nothing"))
@@ -177,7 +179,7 @@ async def test_reconnected_client_receives_following_events(client: httpx.AsyncC
     "content_type",
     ["application/json", "application/a2a+json", "Application/A2A+JSON; charset=utf-8", "application/json;v=1"],
 )
-async def test_both_media_types_are_accepted(client: httpx.AsyncClient, content_type: str) -> None:
+async def test_json_and_a2a_json_content_types_are_accepted(client: httpx.AsyncClient, content_type: str) -> None:
     sent = await client.post("/message:send", content=json.dumps(body()), headers={"Content-Type": content_type})
     assert sent.status_code == 200
 
@@ -192,7 +194,7 @@ async def test_another_media_type_is_refused(client: httpx.AsyncClient, content_
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x/pushNotificationConfigs/y")]
 )
-async def test_unexpected_body_is_ignored(app: FastAPI, method: str, path: str) -> None:
+async def test_body_of_get_or_delete_request_is_ignored(app: FastAPI, method: str, path: str) -> None:
     headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
     with_body = await ask(app, method, path, headers, b"\xff")
     without = await ask(app, method, path)
@@ -229,7 +231,7 @@ async def test_invalid_body_is_refused(
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
-async def test_large_or_compressed_body_has_own_status(client: httpx.AsyncClient, path: str) -> None:
+async def test_too_large_body_gets_413_and_compressed_body_415(client: httpx.AsyncClient, path: str) -> None:
     json_type = {"Content-Type": "application/json"}
     large = await client.post(path, content=b" " * (5 * 1024 * 1024 + 1), headers=json_type)
     packed = await client.post(path, content=b"\x1f\x8b", headers={**json_type, "Content-Encoding": "gzip"})
@@ -241,7 +243,7 @@ async def test_large_or_compressed_body_has_own_status(client: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
-async def test_disconnection_within_body_logs_no_error(
+async def test_client_disconnect_during_request_body_logs_no_error(
     app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def receive() -> Message:
@@ -329,7 +331,9 @@ async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, que
         ("statusTimestampAfter=2026-11-23", "such as 2026-01-31T12:00:00.000Z, and is another text."),
     ],
 )
-async def test_query_parameter_error_states_expected_text(client: httpx.AsyncClient, query: str, words: str) -> None:
+async def test_error_for_query_parameter_states_the_expected_text(
+    client: httpx.AsyncClient, query: str, words: str
+) -> None:
     """A query parameter is always text, so the error tells which text is expected."""
     refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
 
@@ -416,7 +420,7 @@ async def test_unsupported_http_method_of_path_is_refused(app: FastAPI, method: 
     assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))
 
 
-async def test_body_must_not_contradict_path(client: httpx.AsyncClient) -> None:
+async def test_body_with_other_task_id_than_path_is_refused(client: httpx.AsyncClient) -> None:
     answer = await client.post("/tasks/t-1:cancel", json={"id": "t-2"})
     assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["id"]
     refused(await client.post("/tasks/t-1:cancel", json={"id": "t-1"}), 404, "TASK_NOT_FOUND")
@@ -442,7 +446,7 @@ async def test_unavailable_store_returns_503_with_retry_after() -> None:
 
 
 @pytest.mark.parametrize("path", ["/tasks/t-1", "/v1/tasks/t-1", "/tasks/t-1:subscribe"])
-async def test_unexpected_error_has_generic_message(path: str) -> None:
+async def test_unexpected_error_response_hides_exception_text(path: str) -> None:
 
     class BrokenService(MemoryTaskStore):
         async def log(self, key: Any, *, after: int = 0) -> Any:
@@ -455,7 +459,7 @@ async def test_unexpected_error_has_generic_message(path: str) -> None:
     assert "secret" not in answer.text
 
 
-async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
+async def test_official_sdk_client_calls_succeed(client: httpx.AsyncClient) -> None:
     sdk = RestTransport(client, pb.AgentCard(), "http://test/agents/test/")
     request = pb.SendMessageRequest(
         message=pb.Message(message_id="m-1", role=pb.ROLE_USER, parts=[pb.Part(text="hi"), pb.Part(raw=b"\0\xff")])

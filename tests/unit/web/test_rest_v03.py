@@ -87,7 +87,7 @@ JS_SDK = {**JSON, "Content-Type": "application/json"}
 """Headers of the JavaScript SDK of v0.3, also without a body."""
 
 
-async def test_v03_rest_response_has_form_of_request(client: httpx.AsyncClient) -> None:
+async def test_v03_rest_request_with_kind_fields_gets_kind_fields_back(client: httpx.AsyncClient) -> None:
     """Send v0.3's JSON with `kind` fields instead of its proto form: the response equals that of JSON-RPC."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     assert (task["kind"], task["status"]["state"]) == ("task", "completed")
@@ -102,7 +102,7 @@ async def test_v03_rest_response_has_form_of_request(client: httpx.AsyncClient) 
         SendStreamingMessageSuccessResponse.model_validate({"jsonrpc": "2.0", "result": event})
 
 
-async def test_accept_header_selects_v03_form_with_kind_fields(client: httpx.AsyncClient) -> None:
+async def test_accept_header_selects_v03_json_with_kind_fields(client: httpx.AsyncClient) -> None:
     """A GET has no message that shows the form: this header selects it. v0.3's Python SDK sends no such header."""
     task = (await client.post("/v1/message:send", json=body(contextId="c-1", **KINDS))).json()
     path = f"/v1/tasks/{task['id']}"
@@ -118,7 +118,7 @@ async def test_accept_header_selects_v03_form_with_kind_fields(client: httpx.Asy
     assert "content" in sent["task"]["history"][0], "the message has the form of the proto file"
 
 
-async def test_js_sdk_of_v03_receives_json_in_proto_form() -> None:
+async def test_v03_js_sdk_receives_protobuf_json() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body(), headers=JS_SDK)).json()["task"]
         assert (await client.get(f"/v1/tasks/{task['id']}", headers=JS_SDK)).json() == task
@@ -126,7 +126,7 @@ async def test_js_sdk_of_v03_receives_json_in_proto_form() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
-async def test_cancel_with_empty_json_body_returns_kind_fields() -> None:
+async def test_v03_rest_cancel_with_empty_json_body_returns_kind_fields() -> None:
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=body(**KINDS))).json()
         canceled = await client.post(f"/v1/tasks/{task['id']}:cancel", json={}, headers=JSON)
@@ -153,7 +153,7 @@ async def test_v03_rest_stream_ends_at_input_required() -> None:
         ("TASK_STATE_INPUT_REQUIRED", 0),
     ],
 )
-async def test_list_filters_by_v03_state_name(status: str, found: int) -> None:
+async def test_v03_task_list_filters_by_v03_state_names(status: str, found: int) -> None:
     """Filter by the state names of v0.3, one of which v1.0 spells otherwise."""
     async with http(parts(AskingAgent()).app()) as client:
         task = (await client.post("/v1/message:send", json=old_body())).json()["task"]
@@ -191,7 +191,7 @@ async def test_invalid_message_is_refused(
 
 
 @pytest.mark.parametrize("once_more", [True, False], ids=["python", "javascript"])
-async def test_file_bytes_of_both_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
+async def test_file_bytes_sent_by_both_v03_sdks_are_read(client: httpx.AsyncClient, once_more: bool) -> None:
     """Read the bytes as each SDK sends them; one encodes them in base64 twice."""
     content = b"\0\xff no base64"
     sent = base64.b64encode(base64.b64encode(content) if once_more else content).decode()
@@ -236,7 +236,7 @@ PYTHON_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     ],
     ids=["python", "javascript", "python stream", "javascript stream"],
 )
-async def test_files_are_encoded_for_each_sdk(
+async def test_file_bytes_are_encoded_as_requesting_v03_sdk_expects(
     client: httpx.AsyncClient, method: str, headers: dict[str, str], times: int
 ) -> None:
     """Encode file bytes as the requesting SDK reads them, and leave free JSON values unchanged."""
@@ -253,7 +253,7 @@ async def test_files_are_encoded_for_each_sdk(
     assert decoded == content
 
 
-async def test_deepest_accepted_data_is_readable_from_log(client: httpx.AsyncClient) -> None:
+async def test_task_of_deepest_accepted_v03_data_can_be_read(client: httpx.AsyncClient) -> None:
     taken = 0
     for depth in range(20, 34):
         data: dict[str, Any] = {"leaf": True}
@@ -270,7 +270,7 @@ async def test_deepest_accepted_data_is_readable_from_log(client: httpx.AsyncCli
     assert 20 < taken < 33
 
 
-async def test_refusal_is_readable_by_both_sdks(client: httpx.AsyncClient) -> None:
+async def test_v03_rest_errors_are_readable_by_python_and_js_sdk(client: httpx.AsyncClient) -> None:
     refused(await client.get("/v1/tasks/nope"), 404, -32001, "no task")
     refused(
         await client.post("/v1/message:send", content=b"{", headers={"Content-Type": "application/json"}), 400, -32700
@@ -295,7 +295,9 @@ async def test_refusal_is_readable_by_both_sdks(client: httpx.AsyncClient) -> No
         ("DELETE", "/p-1"),
     ],
 )
-async def test_push_notifications_are_not_offered(client: httpx.AsyncClient, method: str, path: str) -> None:
+async def test_v03_push_config_request_is_refused_if_not_supported(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
     given = {"config": {"pushNotificationConfig": {"url": "https://x.test"}}} if method == "POST" else None
     answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", json=given)
     refused(answer, 400, -32003, "push")
@@ -348,7 +350,7 @@ CONFIG = {
     ids=["python", "snake case", "javascript"],
 )
 @pytest.mark.parametrize("headers", [{}, JS_SDK], ids=["no headers", "javascript headers"])
-async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any], headers: dict[str, str]) -> None:
+async def test_push_configs_sent_by_both_v03_sdks_are_read(given: dict[str, Any], headers: dict[str, str]) -> None:
     handler = StoresConfigs()
     binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -364,7 +366,7 @@ async def test_push_configs_of_both_sdks_are_read(given: dict[str, Any], headers
         assert (deleted.status_code, deleted.json(), handler.configs) == (200, {}, {})
 
 
-async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
+async def test_official_sdk_client_calls_succeed(client: httpx.AsyncClient) -> None:
     sdk = CompatRestTransport(client, pb.AgentCard(), "http://test/")
     request = pb.SendMessageRequest(
         message=pb.Message(
@@ -403,7 +405,7 @@ async def test_sdk_client_completes_calls(client: httpx.AsyncClient) -> None:
         ({}, "TASK_STATE_WORKING"),
     ],
 )
-async def test_missing_v03_blocking_field_follows_proto_default(
+async def test_v03_rest_configuration_without_blocking_field_does_not_block(
     client: httpx.AsyncClient, configuration: dict[str, Any] | None, state: str
 ) -> None:
     """Omit `blocking`: the send does not block, because v0.3's client omits a false value."""

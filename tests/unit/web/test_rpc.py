@@ -102,14 +102,14 @@ async def test_push_config_methods_of_v03_convert_to_v1(
 
 
 @pytest.mark.parametrize("method", ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"])
-async def test_both_v03_names_of_extended_card_method_exist(method: str) -> None:
+async def test_both_v03_method_names_for_extended_card_are_known(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method})
     assert answer.json()["error"]["code"] == -32004
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send", "Nope", "GetTask"])
-async def test_json_rpc_error_has_reason(method: str) -> None:
+async def test_json_rpc_error_data_contains_reason(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={**send(), "method": method, "params": {"id": "nope"}})
     [info, *_] = answer.json()["error"]["data"]
@@ -141,7 +141,7 @@ async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, A
         ("tasks/resubscribe", {"id": "nope"}, -32001),
     ],
 )
-async def test_refused_v03_stream_has_error_as_only_frame(method: str, params: Any, code: int) -> None:
+async def test_refused_v03_stream_consists_of_one_error_frame(method: str, params: Any, code: int) -> None:
     """Refuse a streaming method: v0.3's client expects a stream, so the error is its only frame."""
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": method, "params": params})
@@ -181,7 +181,7 @@ async def test_invalid_history_length_is_refused(method: str, where: str, length
 
 @pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
-async def test_stream_begins_with_requested_history(path: str, length: int | None, kept: int) -> None:
+async def test_first_task_of_stream_has_requested_history_length(path: str, length: int | None, kept: int) -> None:
     """Stream with `historyLength`: the first task has at most that many messages (A2A 3.2.2)."""
     old = "v1" in path or path == "message/stream"
     if old and length == 0:
@@ -209,7 +209,7 @@ async def test_stream_begins_with_requested_history(path: str, length: int | Non
         ("tasks/resubscribe", {"id": "t"}, "Ask for the task until it has ended."),
     ],
 )
-async def test_error_of_refused_stream_names_other_method(method: str, params: Any, mend: str) -> None:
+async def test_error_for_refused_streaming_names_method_without_stream(method: str, params: Any, mend: str) -> None:
     """Refuse each streaming operation: error -32004 names the method without a stream."""
     made = parts(talking(1))
     made.described = {"streaming": False}

@@ -103,7 +103,7 @@ class Losing(MemoryTaskStore):
 
 
 @pytest.mark.parametrize(("method", "version"), [("SubscribeToTask", "1.0"), ("tasks/resubscribe", "0.3")])
-async def test_interrupted_stream_ends_with_error_of_sdk(method: str, version: str) -> None:
+async def test_stream_that_breaks_ends_with_same_error_as_sdk(method: str, version: str) -> None:
     agent = GatedAgent()
     made = parts(agent, Losing(SystemClock()))
     begin = send(contextId="c-1")
@@ -158,7 +158,7 @@ async def test_idle_stream_sends_sse_comments_as_heartbeat(monkeypatch: pytest.M
         assert len(frames(answer)) == 5, "and no frame more"
 
 
-async def test_sse_frame_id_is_log_position() -> None:
+async def test_sse_event_ids_number_the_task_events_and_their_chunks() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))
@@ -167,7 +167,7 @@ async def test_sse_frame_id_is_log_position() -> None:
     ]  # fmt: skip
 
 
-async def test_each_model_call_is_streamed_as_own_text() -> None:
+async def test_text_of_each_model_call_is_streamed_separately() -> None:
     made = parts(Scripted())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -192,7 +192,7 @@ async def test_sse_frame_contains_no_unicode_line_separator() -> None:
         assert not line or line.startswith(("id: ", "data: {"))
 
 
-async def test_failed_turns_stream_hides_private_error() -> None:
+async def test_stream_of_failed_turn_hides_exception_text() -> None:
     made = parts(Scripted(fails=True))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
@@ -204,7 +204,7 @@ async def test_failed_turns_stream_hides_private_error() -> None:
     assert "secret of the agent" not in answer.text
 
 
-async def test_development_server_returns_agents_error() -> None:
+async def test_development_server_returns_exception_text_of_agent() -> None:
     made = parts(Scripted(fails=True), reveal_errors=True)
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
@@ -222,7 +222,7 @@ class FailsUnprintably(Scripted):
         yield
 
 
-async def test_unprintable_agent_error_still_fails_the_task() -> None:
+async def test_task_fails_if_agent_exception_cannot_be_printed() -> None:
     made = parts(FailsUnprintably(), reveal_errors=True)
     async with asyncio.timeout(20), http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
@@ -291,18 +291,18 @@ async def test_stream_ends_before_maximum_size_and_resumes(monkeypatch: pytest.M
     assert streams > 5
 
 
-async def test_stream_ends_after_frame_above_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_sends_one_oversized_frame_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", 10)
     async with http(parts(Wordy()).app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))
     assert [frame["id"] for frame in frames(answer)] == ["1"]
 
 
-def test_maximum_stream_size_is_below_lambdas() -> None:
+def test_our_maximum_stream_size_is_below_lambda_limit() -> None:
     assert MAX_STREAM_BYTES < 200_000_000
 
 
-def test_chunk_frame_has_no_needless_bytes() -> None:
+def test_sse_frame_of_chunk_has_no_unneeded_bytes() -> None:
     frames = Frames(jsonrpc_v1(1))
     task_id, context_id = str(uuid4()), str(uuid4())
     frames.render([StreamItem("1", Task(id=task_id, context_id=context_id))])

@@ -68,7 +68,7 @@ async def test_tenants_may_use_equal_context_and_message_ids(client: httpx.Async
     assert again["result"]["task"]["id"] == tasks[1]["id"]
 
 
-async def test_page_token_is_bound_to_tenant(client: httpx.AsyncClient) -> None:
+async def test_page_token_of_another_tenant_is_refused(client: httpx.AsyncClient) -> None:
     for number in range(2):
         await task_in(client, "red", message_id=f"m-{number}", contextId=f"c-{number}")
         await task_in(client, "blue", message_id=f"m-{number}", contextId=f"c-{number}")
@@ -115,7 +115,9 @@ TEXTS = st.text(max_size=8)
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
-def test_each_caller_and_tenant_has_distinct_owner(one: str, in_one: str, other: str, in_other: str) -> None:
+def test_each_pair_of_caller_and_tenant_has_different_owner_id(
+    one: str, in_one: str, other: str, in_other: str
+) -> None:
     if (one, in_one) != (other, in_other):
         assert owner_in(one, in_one) != owner_in(other, in_other)
     assert owner_in(one, "") == one

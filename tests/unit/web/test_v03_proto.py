@@ -67,13 +67,13 @@ def by_the_sdk(event: Event) -> Any:
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_event_is_converted_as_by_the_sdk(name: str) -> None:
+def test_event_conversion_to_v03_protobuf_equals_that_of_sdk(name: str) -> None:
     for event in events(PARTS[name], {"text": "and"}, PARTS[name]):
         assert to_proto(event, by_the_sdk) == by_the_sdk(event)
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_conversion_leaves_event_unchanged(name: str) -> None:
+def test_conversion_to_v03_does_not_change_original_event(name: str) -> None:
     for event in events(PARTS[name]):
         before = event.SerializeToString(deterministic=True)
         to_proto(event, by_the_sdk)
@@ -103,7 +103,7 @@ def core(params: v03.MessageSendParams) -> Any:
 
 
 @pytest.mark.parametrize("name", SENT)
-def test_request_is_converted_as_by_the_sdk(name: str) -> None:
+def test_request_conversion_from_v03_protobuf_equals_that_of_sdk(name: str) -> None:
     configuration = {"acceptedOutputModes": ["text/plain"], "blocking": True, "historyLength": 3}
     for sent in (
         request(SENT[name]),
@@ -113,7 +113,7 @@ def test_request_is_converted_as_by_the_sdk(name: str) -> None:
         assert from_proto(sent, core) == core(FromProto.message_send_params(sent))
 
 
-def test_sdks_compat_marker_without_value_key_is_ignored() -> None:
+def test_metadata_mark_of_wrapped_data_is_ignored_without_wrapper() -> None:
     """Mark data as wrapped by the SDK, but without the wrapper: the SDK does not convert it, nor do we."""
     [part] = from_proto(request({"data": {"data": FREE}, "metadata": {"data_part_compat": True}}), core).message.parts
     assert part == message({"data": FREE}).parts[0]

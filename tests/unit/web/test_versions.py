@@ -41,7 +41,7 @@ def stated(version: str, place: str) -> dict[str, Any]:
 @pytest.mark.parametrize("place", ["header", "query"])
 @pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_matching_protocol_version_is_accepted(
+async def test_protocol_version_that_matches_method_is_accepted(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
     """A request without a version has that of its method; a patch number in a version is ignored."""
@@ -60,7 +60,7 @@ async def test_matching_protocol_version_is_accepted(
     ],
 )
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_unsupported_protocol_version_is_refused(
+async def test_unsupported_or_mismatched_protocol_version_is_refused(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
     """Send such a version: the error is VersionNotSupported, and no task is created."""
@@ -94,7 +94,7 @@ async def test_unsupported_protocol_version_is_refused(
         ("/tasks/t-1:cancel", "", "0.3", "In 0.3 it is /v1/tasks/{id}:cancel."),
     ],
 )
-async def test_error_states_operations_name_in_requested_version(
+async def test_error_suggests_operation_name_of_requested_protocol_version(
     client: httpx.AsyncClient, path: str, method: str, version: str, hint: str
 ) -> None:
     given = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}} if method else {}
@@ -110,7 +110,7 @@ async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize(("versions", "status"), [(("1.0", "0.3"), 400), (("1.0", "1.0"), 200)])
-async def test_headers_with_different_versions_are_refused(
+async def test_two_version_headers_with_different_values_are_refused(
     client: httpx.AsyncClient, versions: Sequence[str], status: int
 ) -> None:
     headers = [("A2A-Version", version) for version in versions]
@@ -134,7 +134,7 @@ V03_REQUESTS = [
 
 
 @pytest.mark.parametrize(("method", "path", "given", "headers"), V03_REQUESTS)
-async def test_v03_response_omits_data_part_compat_marker(
+async def test_v03_response_omits_sdk_mark_of_wrapped_data(
     method: str, path: str, given: Any, headers: dict[str, str]
 ) -> None:
     """The SDK marks wrapped data in the part's metadata; a client must not see this mark."""

@@ -21,7 +21,7 @@ async def key(app: AuthApp, clock: ManualClock, principal: str = "alice", **more
     return made.text
 
 
-async def test_api_keys_of_one_principal_share_owner(app: AuthApp, clock: ManualClock) -> None:
+async def test_two_api_keys_of_one_user_give_same_owner_id(app: AuthApp, clock: ManualClock) -> None:
     """Replace a principal's key: the new key gives access to the tasks of the old one."""
     first, second = await key(app, clock), await key(app, clock)
     assert first != second

@@ -187,7 +187,7 @@ async def test_removed_user_with_shared_hash_is_refused(clock: ManualClock) -> N
     assert await status(app, "second", "same") == 401
 
 
-async def test_unreadable_users_secret_keeps_previous_users_one_day(
+async def test_known_basic_users_work_one_day_while_secret_is_unreadable(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Break the secret: the users read before are accepted for one more day, then refused."""

@@ -32,7 +32,9 @@ async def test_valid_token_authenticates_subject(app: AuthApp, issuer: Issuer, a
     assert (await app.get(("authorization", f"bEARER {issuer.token('k-2')}"))).json() == answer.json()
 
 
-async def test_owner_depends_on_issuer_and_subject(app: AuthApp, issuer: Issuer, clock: ManualClock) -> None:
+async def test_owner_id_depends_only_on_issuer_and_subject_of_token(
+    app: AuthApp, issuer: Issuer, clock: ManualClock
+) -> None:
     async def owner(**claims: Any) -> str:
         found: str = (await app.get_with_token(issuer.token(**claims))).json()["owner"]
         return found
@@ -135,7 +137,7 @@ async def test_invalid_bearer_token_is_refused(
         assert part not in caplog.text
 
 
-async def test_bearer_token_with_own_key_url_is_refused(app: AuthApp, issuer: Issuer) -> None:
+async def test_bearer_token_that_supplies_its_own_signing_key_is_refused(app: AuthApp, issuer: Issuer) -> None:
     with issuing() as attacker:
         attacker.add("evil", "ES256")
         _, key = attacker.keys["evil"]
@@ -149,7 +151,7 @@ async def test_bearer_token_with_own_key_url_is_refused(app: AuthApp, issuer: Is
         assert attacker.requested_paths == []
 
 
-async def test_bearer_token_times_have_leeway(app: AuthApp, issuer: Issuer) -> None:
+async def test_bearer_token_is_accepted_despite_small_clock_difference(app: AuthApp, issuer: Issuer) -> None:
     now = int(time.time())
     assert (await app.get_with_token(issuer.token(exp=now - 50))).status_code == 200
     assert (await app.get_with_token(issuer.token(iat=now + 50, nbf=now + 50))).status_code == 200

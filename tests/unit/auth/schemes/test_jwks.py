@@ -79,7 +79,7 @@ async def test_withdrawn_signing_key_stays_valid_for_ten_minutes(
 
 
 @pytest.mark.parametrize("down", ["500", "302", "no JSON", "no set", "large"])
-async def test_known_signing_keys_outlive_issuer_failure_one_day(
+async def test_cached_signing_keys_are_accepted_one_day_while_issuer_fails(
     app: AuthApp, issuer: Issuer, clock: ManualClock, down: str
 ) -> None:
     assert (await app.get_with_token(issuer.token())).status_code == 200
@@ -122,7 +122,7 @@ async def test_unavailable_signing_keys_return_service_unavailable(
     assert (await app.get_with_token(issuer.token())).status_code == 200
 
 
-async def test_unavailable_signing_keys_count_as_internal_error(
+async def test_only_unavailable_signing_keys_count_as_internal_error_in_metrics(
     app: AuthApp, issuer: Issuer, clock: ManualClock
 ) -> None:
     issuer.status = 500
@@ -226,7 +226,9 @@ async def waiting(keys: IssuerKeys, *key_ids: str) -> list[asyncio.Task[Any]]:
     return found
 
 
-async def test_first_callers_share_failed_fetch(keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock) -> None:
+async def test_concurrent_first_callers_share_one_failed_fetch_of_signing_keys(
+    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
+) -> None:
     callers = await waiting(keys, *["k-1"] * 6)
     clock.move(60)
     callers += await waiting(keys, "k-2")
@@ -250,7 +252,7 @@ async def test_canceled_caller_does_not_cancel_shared_fetch(keys: IssuerKeys, sl
     assert len(slow.fetches) == 1
 
 
-async def test_fetch_for_unknown_key_ids_delays_no_cached_key(
+async def test_fetch_for_unknown_key_ids_does_not_delay_cached_key(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
 ) -> None:
     [first] = await waiting(keys, "k-1")

@@ -53,7 +53,7 @@ class _Uvicorn:
         self._thread.join()
 
 
-def test_doctor_passes_healthy_server_at_both_card_paths(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_reads_card_of_healthy_server_at_both_paths(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN) as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
     assert (code, {each["status"] for each in results.values()}) == (0, {"ok"})
@@ -62,7 +62,7 @@ def test_doctor_passes_healthy_server_at_both_card_paths(run: RunCommand, tmp_pa
     assert "Anybody on this machine may call" in results["callers"]["message"]
 
 
-def test_doctor_names_agents_paths_for_wrong_path(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_suggests_agent_paths_if_url_path_is_wrong(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN) as url:
         code, results = run_doctor(run, "--url", f"{url}/agent/helper", "--config", "/nowhere.yaml")
     assert code == 1
@@ -70,7 +70,7 @@ def test_doctor_names_agents_paths_for_wrong_path(run: RunCommand, tmp_path: Pat
     assert results["card at /.well-known/agent-card.json"]["next"] == hint
 
 
-def test_doctor_fails_if_card_names_other_url(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_fails_if_card_names_url_of_another_server(run: RunCommand, tmp_path: Path) -> None:
     with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
         code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
     assert code == 1

@@ -77,7 +77,9 @@ def test_doctor_names_invalid_key_of_langgraph_json(run: RunCommand, tmp_path: P
         ("langgraph.json", "mine"),
     ],
 )
-def test_doctor_accepts_same_agent_paths_as_dev(run: RunCommand, tmp_path: Path, place: str, agent: str) -> None:
+def test_doctor_finds_agents_in_same_places_as_aion_dev(
+    run: RunCommand, tmp_path: Path, place: str, agent: str
+) -> None:
     written(tmp_path, OPEN.replace("agent.py", "placed_agent.py"), placed_agent=AGENT)
     (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./placed_agent.py:graph"}, "dependencies": ["."]}')
     code, results = run_doctor(run, tmp_path / place, "--no-template")
@@ -132,7 +134,7 @@ def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Pa
     assert results["next"].startswith("Name it under `secrets` in aion.yaml")
 
 
-def test_doctor_names_module_with_name_of_installed_package(tmp_path: Path) -> None:
+def test_doctor_warns_of_project_module_named_like_installed_package(tmp_path: Path) -> None:
     for name in ("a2a/__init__.py", "pydantic.py", "own/__init__.py", "tools/a2a.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine = 1")
@@ -210,7 +212,7 @@ def test_doctor_fails_for_project_that_cannot_be_built(case: str, run: RunComman
     assert words in results["dependencies"]["message"]
 
 
-def test_doctor_does_not_call_factory_called_per_turn(run: RunCommand, tmp_path: Path) -> None:
+def test_doctor_does_not_call_factory_that_builds_agent_per_turn(run: RunCommand, tmp_path: Path) -> None:
     factory = "def make(config):\n    raise ValueError('of a turn')\n"
     config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
     code, results = run_doctor(run, "--config", config, "--no-template")
@@ -242,7 +244,7 @@ def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None
         ("", "doctor does not check its content"),
     ],
 )
-def test_doctor_warns_if_template_has_other_version(recorded: str, said: str, tmp_path: Path) -> None:
+def test_doctor_warns_if_template_is_from_another_aion_version(recorded: str, said: str, tmp_path: Path) -> None:
     """Until `aion upgrade`, a deployment would combine the new code with the old permissions and parameters."""
     base.put(tmp_path / "template.yaml", "old: 1\n")
     if recorded:

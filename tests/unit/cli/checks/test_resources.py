@@ -112,7 +112,7 @@ def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> Non
     assert message in table["message"]
 
 
-def test_doctors_expected_indexes_equal_those_of_template() -> None:
+def test_table_indexes_expected_by_doctor_equal_those_of_template() -> None:
     template = Template(Path("template.yaml").resolve(), Place("123456789012", "us-east-1", "https://sqs", "gate"))
     table = template.resolved("Table")
     assert table["TimeToLiveSpecification"] == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
@@ -129,7 +129,7 @@ def test_template_has_outputs_read_by_doctor() -> None:
     assert {*PARAMETERS, DOMAIN} <= template.document["Parameters"].keys()
 
 
-def test_doctor_checks_custom_domain_instead_of_api_url(own: LocalStack) -> None:
+def test_doctor_checks_custom_domain_instead_of_default_api_url(own: LocalStack) -> None:
     """Clients never use the API's own URL if the card names a custom domain."""
     run = operating.runs(operating.environ_of(own))
     name = operating.registered(own, "aion-domain", BaseUrl="", DomainName="agents.example.invalid")
@@ -142,7 +142,7 @@ def test_doctor_refuses_unknown_stack(own: LocalStack) -> None:
     assert "no stack 'nobodys'" in operating.refusal(failed)
 
 
-def test_doctor_checks_agents_secrets_of_stack(tmp_path: Path) -> None:
+def test_doctor_checks_that_stack_can_read_agent_secrets(tmp_path: Path) -> None:
     with LocalStack.start("template.yaml") as stack:
         secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
         arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
