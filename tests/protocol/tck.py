@@ -15,7 +15,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # SendStreamingMessage, 3.1.2
     "CORE-STREAM-001": ("row SendStreamingMessage: a text", "unit/web/test_sse.py::test_sse_event_ids_number_the_task_events_and_their_chunks"),
     "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_stream_of_message_reply_has_exactly_one_message",),
-    "CORE-STREAM-003": ("row SendStreamingMessage: a text", "protocol/test_compliance.py::test_golden_transcript_complies"),
+    "CORE-STREAM-003": ("row SendStreamingMessage: a text", "protocol/test_compliance.py::test_golden_transcript_complies_with_a2a"),
     # GetTask and ListTasks, 3.1.3 and 3.1.4
     "CORE-GET-001": ("row GetTask: one that ended", "row GetTask: one that works", "row GetTask: one that asks"),
     "CORE-GET-002": ("row GetTask: unknown", "unit/auth/test_foreign_ids.py::test_every_request_treats_another_owners_task_id_as_unknown"),
@@ -55,7 +55,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-MULTI-005": ("row SendMessage: an answer", "protocol/test_tck.py::test_history_has_messages_in_order"),
     "CORE-MULTI-006": ("row SendMessage: to a task of another context",),
     # Streams, 3.1.6 and 3.5.2
-    "STREAM-ORDER-001": ("protocol/test_compliance.py::test_golden_transcript_complies", "unit/tasks/test_subscription.py::test_reader_receives_each_item_once_in_order"),
+    "STREAM-ORDER-001": ("protocol/test_compliance.py::test_golden_transcript_complies_with_a2a", "unit/tasks/test_subscription.py::test_reader_receives_each_item_once_in_order"),
     "STREAM-ORDER-002": ("unit/tasks/test_subscription.py::test_hundred_readers_need_at_most_twice_one_readers_requests",),
     "STREAM-ORDER-003": ("unit/tasks/test_subscription.py::test_reader_receives_each_item_once_in_order",),
     "STREAM-ORDER-004": ("unit/tasks/test_subscription.py::test_leaving_reader_does_not_cancel_read_shared_with_others",),
@@ -80,11 +80,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # Data model, 4 and 5.5 to 5.7
     **dict.fromkeys(
         ("DM-TASK-001", "DM-TASK-002", "DM-MSG-001", "DM-MSG-002", "DM-PART-001", "DM-ART-001", "DM-STATUS-001"),
-        ("protocol/test_compliance.py::test_golden_transcript_complies", "protocol/test_compliance.py::test_compliance_check_finds_mistake_in_stream"),
+        ("protocol/test_compliance.py::test_golden_transcript_complies_with_a2a", "protocol/test_compliance.py::test_compliance_check_finds_mistake_in_stream"),
     ),
     "DM-SERIAL-001": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums",),
     "DM-SERIAL-002": ("protocol/test_tck.py::test_response_is_camel_case_with_named_enums",),
-    "DM-SERIAL-003": ("unit/tasks/test_lifecycle.py::test_timestamp_is_written_in_utc", "protocol/test_compliance.py::test_golden_transcript_complies"),
+    "DM-SERIAL-003": ("unit/tasks/test_lifecycle.py::test_timestamp_is_written_in_utc", "protocol/test_compliance.py::test_golden_transcript_complies_with_a2a"),
     "DM-SERIAL-004": ("row SendMessage: messageId: missing", "row SendMessage: role: missing", "row SendMessage: parts: none"),
     "DM-SERIAL-005": ("protocol/test_tck.py::test_unknown_fields_are_ignored",),
     # Push notifications, 3.1.7 to 3.1.10 and 4.3
@@ -137,7 +137,7 @@ PROOFS_V03: dict[str, tuple[str, ...]] = {
     "test_tasks_get_method": ("row GetTask: one that ended", "row GetTask: unknown", "row GetTask: historyLength: below 0"),
     "test_tasks_cancel_valid": ("row CancelTask: one that works",),
     "test_tasks_cancel_nonexistent": ("row CancelTask: unknown",),
-    "test_state_transitions": ("protocol/test_compliance.py::test_golden_transcript_complies", "unit/tasks/test_lifecycle.py::test_invalid_state_transition_is_refused"),
+    "test_state_transitions": ("protocol/test_compliance.py::test_golden_transcript_complies_with_a2a", "unit/tasks/test_lifecycle.py::test_invalid_state_transition_is_refused"),
     "test_a2a_error_codes": ("protocol/test_table.py::test_protocol_table_row_has_expected_response",),
     "test_a2a_v030_new_methods": ("row ListTaskPushNotificationConfigs: all", "row DeleteTaskPushNotificationConfig: one of two", "row GetExtendedAgentCard: offered"),
     "test_a2a_v030_transport_compliance": ("unit/web/test_cards.py::test_sdk_can_call_each_interface_named_in_card",),

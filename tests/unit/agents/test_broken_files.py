@@ -76,7 +76,7 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_broken_agent_file_is_named_with_its_remedy(case: str, tmp_path: Path) -> None:
+def test_error_names_broken_agent_file_and_its_remedy(case: str, tmp_path: Path) -> None:
     name, content, sentences = FILES[case]
     written(tmp_path, {name: content})
     with pytest.raises(ConfigurationError) as failed:

@@ -80,7 +80,7 @@ def test_registered_framework_is_packaged(project: Path) -> None:
     assert frameworks_of(project / "agent.py", [project]) == {"toy"}
 
 
-def test_registered_framework_is_named_by_doctor(project: Path) -> None:
+def test_aion_doctor_names_registered_framework(project: Path) -> None:
     [check] = check_agents(read_deployment_config(project / "aion.yaml"))
     assert "agent.py is a toy, loaded in" in str(check)
 

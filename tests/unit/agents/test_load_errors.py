@@ -453,7 +453,7 @@ def test_factory_parameters_decide_if_called_per_turn(parameters: str, is_per_tu
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'tools' was never awaited:RuntimeWarning")
-async def test_asyncio_run_within_the_loop_is_explained(tmp_path: Path) -> None:
+async def test_error_explains_asyncio_run_inside_running_event_loop(tmp_path: Path) -> None:
     written(tmp_path, {"agent.py": SERVED["asyncio.run at import"]})
     with pytest.raises(AgentLoadError) as failed:
         made(tmp_path, "agent.py").load()

@@ -74,7 +74,7 @@ FRAMEWORKS = {
 
 
 @pytest.mark.parametrize("line", FRAMEWORKS)
-def test_missing_framework_names_its_extra(line: str, tmp_path: Path) -> None:
+def test_error_for_missing_framework_names_package_extra(line: str, tmp_path: Path) -> None:
     """Load the agent in a new process in which its framework cannot be imported."""
     module, do = FRAMEWORKS[line]
     written(tmp_path, {"agent.py": f"{line}\n"})

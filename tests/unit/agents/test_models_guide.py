@@ -56,13 +56,13 @@ def test_models_guide_has_section_for_each_provider() -> None:
 
 
 @pytest.mark.parametrize("section", [title for title, text in SECTIONS.items() if "```yaml" in text])
-def test_models_guides_yaml_is_valid(section: str, tmp_path: Path) -> None:
+def test_yaml_examples_in_models_guide_are_valid(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     assert found.environment
     assert found.agents
 
 
-def test_models_guides_example_reads_local_variables(tmp_path: Path) -> None:
+def test_yaml_example_in_models_guide_reads_local_variables(tmp_path: Path) -> None:
     found = declared("Where to put a key", tmp_path)
     (tmp_path / ".env").write_text("MODEL=of-dotenv\nOPENAI_API_KEY=of-dotenv\nDB_PASSWORD=of-dotenv\n")
     variables, warnings = local_environment(tmp_path / "aion.yaml", {"DB_PASSWORD": "of-shell"}, found)
@@ -71,7 +71,7 @@ def test_models_guides_example_reads_local_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_models_guides_code_reads_declared_variables(section: str, tmp_path: Path) -> None:
+def test_code_in_models_guide_reads_declared_variables(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     for block in blocks(section, "python"):
         read = {
@@ -96,7 +96,7 @@ def imported(block: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("section", PROVIDERS)
-def test_models_guides_code_imports_existing_names(section: str) -> None:
+def test_code_in_models_guide_imports_existing_names(section: str) -> None:
     for block in blocks(section, "python"):
         for module, name in imported(block):
             if package := BROUGHT_BY.get(module) or NEEDS.get(module):
@@ -118,7 +118,7 @@ def test_models_guides_code_imports_existing_names(section: str) -> None:
                 assert hasattr(importlib.import_module(module), name), (module, name)
 
 
-def test_models_guides_adk_agent_needs_no_extra_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adk_agent_in_models_guide_needs_no_extra_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     section = "Gemini with an API key"
     (block,) = [each for each in blocks(section, "python") if "google.adk" in each]
     for name, value in declared(section, tmp_path).environment.items():
@@ -141,7 +141,7 @@ def given(section: str) -> Iterator[tuple[str, str]]:
         yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])
 
 
-def test_deployment_accepts_models_guides_parameters() -> None:
+def test_deployment_accepts_parameters_in_models_guide() -> None:
     parameters = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"]
     found = [each for section in SECTIONS for each in given(section)]
     assert {name for name, _ in found} == {
@@ -175,7 +175,7 @@ def test_models_guides_secret_may_be_in_parameter_store(tmp_path: Path) -> None:
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
 
-def test_models_guides_bedrock_table_matches_code(tmp_path: Path) -> None:
+def test_bedrock_table_in_models_guide_matches_code(tmp_path: Path) -> None:
     model = declared("Amazon Bedrock", tmp_path).environment["MODEL"]
     assert list(given("Amazon Bedrock")) == [("BedrockModels", bedrock_models([model], REGION, ACCOUNT))]
     rows = re.findall(r"^\| .*?: `([\w.:-]+)`.*? \| `(arn:[^`]+)` \|$", SECTIONS["Amazon Bedrock"], re.MULTILINE)
@@ -184,7 +184,7 @@ def test_models_guides_bedrock_table_matches_code(tmp_path: Path) -> None:
         assert bedrock_models([id_], REGION, ACCOUNT) == arn
 
 
-def test_models_guides_links_have_targets() -> None:
+def test_links_in_models_guide_have_targets() -> None:
     headings = re.findall(r"^##+ (.+)$", GUIDE, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for target in re.findall(r"\]\(([^)]+)\)", GUIDE):

@@ -272,7 +272,7 @@ async def test_adk_loop_agent_ends_when_sub_agent_escalates(dialect: str) -> Non
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "again")
 
 
-async def test_adk_agent_transferred_to_answers_next_turn(dialect: str) -> None:
+async def test_next_turn_starts_with_adk_agent_that_answered_last(dialect: str) -> None:
     helper = llm_agent(["I help."], ["Still me."], name="helper", description="Helps.")
     root = llm_agent([call("transfer_to_agent", agent_name="helper")], sub_agents=[helper])
     async with http(parts(served(root)).app()) as client:

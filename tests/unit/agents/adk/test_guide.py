@@ -15,7 +15,7 @@ ANSWERS = ["You sent 0 files.", "It is done.", "One moment.", "Which day?"]
 
 
 @pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
-async def test_adk_guides_agents_answer(block: str, answer: str) -> None:
+async def test_agents_in_adk_guide_answer_messages(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/adk.md", "exec"), names)  # noqa: S102  # our own page
     async with http(parts(served(names["root_agent"])).app()) as client:

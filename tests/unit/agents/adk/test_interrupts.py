@@ -89,7 +89,7 @@ async def test_data_result_resumes_a_long_running_tool(dialect: str) -> None:
     assert texts(model.seen[-1])[-1] == "user: approve -> {'approved': True}"
 
 
-async def test_message_without_task_id_answers_contexts_interrupt(dialect: str) -> None:
+async def test_message_without_task_id_answers_interrupt_of_its_context(dialect: str) -> None:
     root, _ = expenses(50, ["Paid."])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
@@ -181,7 +181,7 @@ async def test_tool_call_of_canceled_interrupt_gets_a_result(dialect: str) -> No
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("input", "INPUT_REQUIRED"), ("auth", "AUTH_REQUIRED")])
-async def test_question_of_remote_agent_is_passed_on(dialect: str, kind: str, expected: str) -> None:
+async def test_client_receives_question_that_remote_agent_asks(dialect: str, kind: str, expected: str) -> None:
     """Ask as a RemoteA2aAgent does whose agent waits for input or a credential."""
     asked = call(f"mock_function_call_for_required_user_{kind}", "call-1", **{f"{kind}_required": "Which day?"})
     event = Event(author="root", content=content(asked), long_running_tool_ids={"call-1"})
@@ -211,7 +211,7 @@ async def test_task_mode_sub_agent_receives_answer_to_its_question(dialect: str,
     assert answers == ["Your name?", "Really?", "Hello Bob.", "Bye."]
 
 
-async def test_result_of_task_mode_root_agent_is_answer(dialect: str) -> None:
+async def test_answer_contains_result_of_adk_agent_in_task_mode(dialect: str) -> None:
     root = llm_agent([call("finish_task", result="Bob")], mode="task")
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)

@@ -169,7 +169,7 @@ async def test_partial_text_of_ended_adk_agent_becomes_message(dialect: str) -> 
     assert (answer_text(task), history(task)) == ("Two.", ["hi", "One."])
 
 
-async def test_each_parallel_custom_agents_stream_becomes_a_message(dialect: str) -> None:
+async def test_texts_of_parallel_custom_agents_become_separate_messages(dialect: str) -> None:
     """Custom agents may yield events without a branch: their streams are told apart nevertheless."""
     branches: list[BaseAgent] = [
         YieldingAgent(name=name, events=[text_event(text, partial=True) for text in ("Hel", "lo.")])
@@ -350,7 +350,7 @@ FORMS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_outbox_message_is_the_answer(dialect: str, form: str) -> None:
+async def test_message_in_a2a_outbox_is_the_answer(dialect: str, form: str) -> None:
     """Put a message into the outbox in each form: it replaces the model's text, and the server sets its ids."""
     given = text_event("Not this.", state_delta={"a2a_outbox": FORMS[form](), "kept": 1})
     async with http(
@@ -380,7 +380,7 @@ async def test_outbox_task_is_merged_into_stored_task(dialect: str) -> None:
     assert "not-mine" not in str(task)
 
 
-async def test_failed_outbox_task_fails_the_turn(dialect: str) -> None:
+async def test_failed_task_in_a2a_outbox_fails_the_turn(dialect: str) -> None:
     failed = Task(status=TaskStatus(state=TaskState.TASK_STATE_FAILED, message=message("No.")))
     async with http(parts(served(yielding_agent(text_event(state_delta={"a2a_outbox": failed})))).app()) as client:
         task = await ask(client, dialect)
@@ -412,7 +412,7 @@ async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
     assert not any("a2a_outbox" in event.actions.state_delta for event in stored.events)
 
 
-async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
+async def test_next_adk_agent_does_not_see_previous_agents_outbox(dialect: str) -> None:
     """An agent or its tool sets an outbox: the next agent of the turn does not find it in the state."""
 
     def card(tool_context: ToolContext) -> str:
@@ -437,7 +437,7 @@ async def test_later_agents_do_not_see_earlier_outbox(dialect: str) -> None:
 # ── Replies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_thread_reply_precedes_model_text_as_answer(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_thread_reply_replaces_model_text_as_answer(dialect: str, caplog: pytest.LogCaptureFixture) -> None:
     async def reply() -> str:
         await get_aion_context().thread.reply("From the tool.")
         return "done"

@@ -123,7 +123,7 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
     ],
     ids=["message", "streamed text", "output", "question"],
 )
-async def test_half_surrogate_pair_becomes_question_mark(event: Event) -> None:
+async def test_half_of_a_surrogate_pair_becomes_question_mark(event: Event) -> None:
     async with http(parts(served(yielding_agent(event))).app()) as client:
         assert answer_text(await ask(client, "SendMessage")) == "half ?"
 

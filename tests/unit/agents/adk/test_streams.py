@@ -29,7 +29,7 @@ def test_streaming_message_is_recorded_after_its_end() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_message_completed_during_other_stream_streams_after_it() -> None:
+def test_second_message_streams_after_first_message_completes() -> None:
     """B completes while A still streams: first A's chunks, then B's chunks, then the messages in the order B, A."""
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
@@ -39,7 +39,7 @@ def test_message_completed_during_other_stream_streams_after_it() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "A"]
 
 
-def test_message_without_chunks_is_sent_during_open_stream() -> None:
+def test_message_without_chunks_is_sent_while_another_message_streams() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.complete(complete("", "whole"))) == ["whole"]
@@ -63,7 +63,7 @@ def test_buffered_chunks_are_streamed_after_open_message_completes() -> None:
     assert shown(streams.add(Chunk("2", "b"))) == ["b:2"]
 
 
-def test_abort_of_open_message_streams_next_buffered_message() -> None:
+def test_next_buffered_message_streams_after_current_message_is_aborted() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

@@ -225,7 +225,7 @@ async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
 
 
 @one_after_another
-async def test_unstored_session_event_is_produced_again_on_resume(tree: str) -> None:
+async def test_resumed_turn_repeats_session_event_that_was_not_stored(tree: str) -> None:
     """End the process before an event is stored: the model or tool runs again; its message is recorded once."""
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
@@ -247,7 +247,9 @@ class CrashingTaskStore(MemoryTaskStore):
 
 
 @one_after_another
-async def test_stored_session_events_are_recorded_on_resume(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resumed_turn_records_stored_session_events_in_task_log(
+    tree: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A crash may leave the last events in the session only: the resumed turn adds them to the task's log."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
     for place in range(1, 6):
@@ -319,7 +321,7 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
         pytest.param(ParallelAgent, AfterCrash.FAIL, marks=pytest.mark.deep),
     ],
 )
-async def test_workflow_agent_reached_by_transfer_is_not_resumable(
+async def test_interrupted_turn_of_workflow_agent_fails_after_agent_transfer(
     workflow: type[BaseAgent], resume: AfterCrash
 ) -> None:
     """ADK would restart this workflow and skip the interrupted step, so the adapter fails the turn."""
@@ -468,6 +470,6 @@ async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monke
     assert ran == once
 
 
-async def test_custom_adk_agent_runs_to_end_despite_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_custom_adk_agent_finishes_although_its_process_must_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     task, handoffs = await run_drained(served(yielding_agent(text_event("One."), text_event("Two."))), monkeypatch)
     assert (outcome(task), handoffs) == (("COMPLETED", "Two.", ["hi", "One."]), 1)

@@ -234,7 +234,7 @@ async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
     assert seen == {"callback": "m-1", "tool": "m-1"}
 
 
-async def test_tool_within_agent_tool_receives_turns_aion_context(dialect: str) -> None:
+async def test_tool_of_adk_agent_tool_receives_aion_context(dialect: str) -> None:
     """An AgentTool runs under a separate ADK Runner: the tool gets the context from a context variable."""
 
     def message_id(tool_context: ToolContext) -> str:
@@ -325,7 +325,7 @@ async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", CANCELED_ITSELF)
 
 
-async def test_partial_text_of_canceled_branch_becomes_no_message() -> None:
+async def test_partial_text_of_canceled_parallel_agent_is_dropped() -> None:
     """One parallel branch fails, and ADK cancels the other in the middle of its text: this text is dropped."""
     spoke = asyncio.Event()
 

@@ -121,7 +121,7 @@ async def test_executor_sees_tenant_of_anonymous_caller() -> None:
     assert acme.metadata == without.metadata == {"key": 1}
 
 
-async def test_executors_user_name_is_tasks_owner() -> None:
+async def test_executor_receives_task_owner_as_user_name() -> None:
     executor = ScriptedExecutor(_completes)
     await served(executor).send()
     user = executor.contexts[0].call_context.user
@@ -149,7 +149,7 @@ async def test_executor_turn_continues_during_out_of_band_authorization() -> Non
     ]
 
 
-async def test_working_status_ends_executors_pending_authorization() -> None:
+async def test_executor_ends_authorization_by_status_working() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth()
         await updater.start_work(updater.new_agent_message(text("Thank you")))
@@ -158,7 +158,7 @@ async def test_working_status_ends_executors_pending_authorization() -> None:
     assert (task.status.state, text_of(task.status.message)) == (COMPLETED, "Thank you")
 
 
-async def test_executor_of_queued_message_sees_working_task() -> None:
+async def test_executor_run_for_queued_message_receives_working_task() -> None:
     """A second message to a running task waits for the first turn; its turn then runs in the same task."""
     import asyncio
 

@@ -86,7 +86,7 @@ async def test_repeated_request_returns_the_same_reply() -> None:
 
 
 @both_versions
-async def test_executor_with_statuses_returns_its_task(version: str) -> None:
+async def test_response_is_task_if_executor_updates_task_status(version: str) -> None:
     """The executor updates its task's status, so the stream begins with the task (A2A 3.1.2)."""
 
     async def works(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -150,7 +150,7 @@ async def test_executor_message_after_new_task_is_the_response() -> None:
     assert [frame["kind"] for frame in frames] == ["message"]
 
 
-async def test_executors_answer_to_follow_up_returns_task() -> None:
+async def test_response_to_follow_up_message_is_a_task() -> None:
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         if context.current_task is None:
             await updater.requires_input(updater.new_agent_message(text("Which day?")))

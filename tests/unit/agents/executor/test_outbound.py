@@ -117,7 +117,7 @@ async def test_sample_executor_streams_v03_events() -> None:
     assert events[3]["artifact"]["parts"] == [{"kind": "text", "text": "Hello, you!"}]
 
 
-async def test_executors_message_event_is_the_answer() -> None:
+async def test_message_sent_by_executor_is_the_answer() -> None:
     task = await served(QuickReply()).send()
     assert task.status.state == COMPLETED
     assert text_of(task.status.message) == "Hello World"
@@ -161,7 +161,7 @@ async def test_executor_artifact_chunks_are_appended() -> None:
         ("requires_auth", TaskState.TASK_STATE_AUTH_REQUIRED),
     ],
 )
-async def test_task_updaters_final_state_becomes_task_state(end: str, state: TaskState) -> None:
+async def test_final_state_set_by_task_updater_becomes_task_state(end: str, state: TaskState) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await getattr(updater, end)(updater.new_agent_message(text("because"), {"why": "so", "aion:x": 1}))
 
@@ -172,7 +172,7 @@ async def test_task_updaters_final_state_becomes_task_state(end: str, state: Tas
     assert [message.role for message in task.history] == [Role.ROLE_USER], "no message twice"
 
 
-async def test_last_message_is_default_input_required_prompt() -> None:
+async def test_input_required_status_without_message_contains_last_message() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.start_work(updater.new_agent_message(text("Which day?")))
         await updater.requires_input()
@@ -234,7 +234,7 @@ async def test_executor_messages_with_equal_ids_stay_in_history() -> None:
     assert text_of(task.status.message) == "3"
 
 
-async def test_executors_first_task_is_merged_into_stored_task() -> None:
+async def test_first_task_sent_by_executor_is_merged_into_stored_task() -> None:
     """The first event of an executor may be a whole, already completed task with artifacts and history."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -253,7 +253,7 @@ async def test_executors_first_task_is_merged_into_stored_task() -> None:
     assert (text_of(task.status.message), dict(task.metadata)) == ("done", {"cost": 1})
 
 
-async def test_executors_later_task_event_is_ignored() -> None:
+async def test_task_sent_by_executor_after_other_events_is_ignored() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("kept"), "a")
         await queue.enqueue_event(Task(id=updater.task_id, status=TaskStatus(state=FAILED)))

@@ -252,7 +252,7 @@ async def test_executor_stops_despite_failing_or_hanging_cancel_method() -> None
         await asyncio.wait_for(stopped.wait(), 60)
 
 
-async def test_turn_with_lost_lease_does_not_call_executors_cancel() -> None:
+async def test_executor_is_not_canceled_when_turn_loses_its_lease() -> None:
     """Another process continues the task: `cancel()` here could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 

@@ -147,7 +147,7 @@ async def test_number_of_executor_restarts_is_limited() -> None:
     assert len(executor.contexts) == 3
 
 
-async def test_chunk_of_earlier_turns_artifact_is_appended_once() -> None:
+async def test_restarted_executor_appends_each_chunk_to_existing_artifact_once() -> None:
     clock = ManualClock()
 
     async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

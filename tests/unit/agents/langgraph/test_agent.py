@@ -127,7 +127,7 @@ async def test_clients_do_not_receive_tool_results_of_prebuilt_agents(
     assert not any("SECRET" in str(event) or "Paris" in str(event) for event in events)
 
 
-async def test_turn_without_answer_does_not_resend_earlier_turns_answer() -> None:
+async def test_turn_without_answer_does_not_repeat_previous_answer() -> None:
     """The second turn adds no AIMessage: the AIMessage of the first turn must not become its answer."""
     seen: list[list[str]] = []
 

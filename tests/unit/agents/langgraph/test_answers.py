@@ -75,7 +75,7 @@ def asking(state: State) -> State:
 # ── Messages before an interrupt ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_answer_of_branch_parallel_to_interrupt_is_sent_once(method: str) -> None:
+async def test_answer_is_sent_once_if_parallel_branch_interrupts(method: str) -> None:
     def sent(state: State) -> State:
         return {"messages": [AIMessage("Sent.")]}
 
@@ -99,7 +99,7 @@ async def test_emitted_answer_is_sent_once_before_interrupt(method: str) -> None
         assert texts(asked) == ["A draft.", "May I?"]
 
 
-async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) -> None:
+async def test_interrupt_does_not_repeat_answer_of_previous_turn(method: str) -> None:
     def answers(state: State) -> State:
         return {"messages": [AIMessage("first")]} if len(state["messages"]) == 1 else {}
 
@@ -111,7 +111,7 @@ async def test_earlier_turns_answer_is_not_sent_before_interrupt(method: str) ->
     assert texts(second) == ["May I?"]
 
 
-async def test_text_beside_reviewed_tool_call_is_sent_once(method: str) -> None:
+async def test_model_text_sent_with_reviewed_tool_call_is_sent_once(method: str) -> None:
     @tool
     def pay() -> str:
         """Pay the bill."""
@@ -159,7 +159,7 @@ async def test_each_message_of_a_node_is_recorded_once(method: str) -> None:
     assert texts(task) == ["first", "second"]
 
 
-async def test_only_last_nodes_new_messages_are_recorded(method: str) -> None:
+async def test_messages_already_in_graph_state_are_not_recorded_again(method: str) -> None:
     """The last node also returns messages that the state already has: these are not recorded again."""
 
     def drafts(state: State) -> State:
@@ -226,7 +226,7 @@ def look() -> str:
     return "seen"
 
 
-async def test_text_beside_tool_call_is_no_answer(method: str) -> None:
+async def test_model_text_sent_with_tool_call_is_not_the_answer(method: str) -> None:
     """The model writes a text beside a tool call: this text is an earlier message of the task, not its answer."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], [asks_for("City", '{"name": "Riga"}')]]
     graph = create_agent(AnswerModel(scripts=scripts), [look], response_format=ToolStrategy(City))
@@ -236,7 +236,7 @@ async def test_text_beside_tool_call_is_no_answer(method: str) -> None:
     assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
-async def test_entrypoints_text_beside_tool_call_is_recorded(method: str) -> None:
+async def test_model_text_sent_with_tool_call_in_entrypoint_is_recorded(method: str) -> None:
     """Run the agent of LangGraph's functional API guide: its text is recorded, and the next turn does not repeat it."""
     scripts: list[list[Any]] = [["Let me look.", asks_for("look", "{}")], ["Seen."], ["Again."]]
     model = AnswerModel(scripts=scripts)
@@ -257,7 +257,7 @@ async def test_entrypoints_text_beside_tool_call_is_recorded(method: str) -> Non
     assert texts(second) == ["Again."]
 
 
-async def test_text_beside_tool_call_ending_turn_is_answer(method: str) -> None:
+async def test_model_text_is_answer_if_turn_ends_with_tool_call(method: str) -> None:
     def opens(state: State) -> State:
         call = {"name": "open", "args": {}, "id": "call-1"}
         return {"messages": [AIMessage("Opening it.", tool_calls=[call])]}
@@ -340,7 +340,7 @@ async def test_emitted_message_is_answer_despite_other_state_values() -> None:
     assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
 
 
-async def test_structured_output_within_tool_is_not_sent() -> None:
+async def test_structured_output_of_agent_called_by_tool_is_not_sent() -> None:
     inner = create_agent(
         AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
     )
@@ -405,7 +405,7 @@ class UnrenderedFile(dict[Any, Any]):
         raise AssertionError("a user's file is rendered")
 
 
-def test_finding_the_answer_does_not_convert_users_files() -> None:
+def test_files_sent_by_user_are_not_converted_for_answer() -> None:
     asked = HumanMessage([UnrenderedFile(type="file", base64="AAAA")])
     asked.content = [UnrenderedFile(type="file", base64="AAAA")]
     messages = [asked, AIMessage("hello", id="a")]

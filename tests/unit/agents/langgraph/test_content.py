@@ -153,7 +153,7 @@ async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, gi
     assert seen == []
 
 
-async def test_error_for_wrong_value_type_names_its_key() -> None:
+async def test_error_names_input_field_that_has_wrong_type() -> None:
     text = reason(await ask(graph_of(TripInput), {"data": {"city": "Rome", "days": "many"}}))
     assert text.startswith("The message does not fit the agent's input: days: ")
     assert "many" not in text
@@ -273,7 +273,7 @@ async def test_graph_with_single_value_as_state_receives_messages(schema: Any, a
     assert received == answers
 
 
-async def test_other_keys_of_dict_state_are_the_answer() -> None:
+async def test_values_in_dict_state_except_messages_are_the_answer() -> None:
     schema: Any = dict
     graph = StateGraph(schema).add_node("node", lambda state: {**state, "score": 1}).add_edge(START, "node")
     async with http(parts(graph).app()) as client:

@@ -135,7 +135,7 @@ async def test_function_returning_context_manager_is_graph_factory(prefix: str, 
 
 
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
-async def test_interrupt_exits_graph_factorys_context_manager(kind: str, tmp_path: Path) -> None:
+async def test_context_manager_of_graph_factory_exits_on_interrupt(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), asks=True)")
     async with http(app_of(tmp_path, code)) as client:
         asked = await ask(client, "book")
@@ -147,7 +147,7 @@ async def test_interrupt_exits_graph_factorys_context_manager(kind: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["async context manager", "context manager"])
-async def test_failed_turn_exits_graph_factorys_context_manager(kind: str, tmp_path: Path) -> None:
+async def test_context_manager_of_graph_factory_exits_after_failed_turn(kind: str, tmp_path: Path) -> None:
     code = FACTORIES[kind].replace("built(said_of(config))", "built(said_of(config), fails=True)")
     async with http(app_of(tmp_path, code)) as client:
         task = await ask(client, "hi")
@@ -287,7 +287,7 @@ async def test_turn_with_graph_factory_is_handed_off() -> None:
     assert log == ["entered", "left"] * 2
 
 
-async def test_turn_with_graph_factory_fails_for_missing_nodes() -> None:
+async def test_resumed_turn_fails_if_graph_factory_omits_needed_node() -> None:
     saver, log, drain = InMemorySaver(), list[str](), asyncio.Event()
     first = LangGraphAgent(per_turn(row(saver, "a", "b", then=drain.set), log))
     assert isinstance(await last(first, asked_of(drain)), Paused)
@@ -297,7 +297,7 @@ async def test_turn_with_graph_factory_fails_for_missing_nodes() -> None:
     assert log == ["entered", "left"] * 2
 
 
-async def test_cancel_exits_graph_factorys_context_manager() -> None:
+async def test_context_manager_of_graph_factory_exits_on_cancel() -> None:
     log, at_work = list[str](), asyncio.Event()
 
     async def node(state: Any) -> Any:
@@ -331,7 +331,7 @@ async def test_graph_factory_returning_wrong_type_is_named_in_error() -> None:
 
 
 @pytest.mark.parametrize("is_per_turn", [False, True])
-async def test_recursion_limit_of_agent_precedes_graphs_own(is_per_turn: bool) -> None:
+async def test_configured_recursion_limit_overrides_recursion_limit_of_graph(is_per_turn: bool) -> None:
     runs: list[str] = []
 
     def again(state: MessagesState) -> Command[Literal["again"]]:

@@ -57,7 +57,7 @@ def ids(found: list[tuple[str, str]]) -> str:
 
 
 @pytest.mark.parametrize("with_this", [True, False])
-async def test_thread_history_includes_contexts_earlier_tasks(with_this: bool) -> None:
+async def test_thread_history_includes_earlier_tasks_of_same_context(with_this: bool) -> None:
     """The oldest message is first, the turn's own message is last; `limit` bounds their number."""
     history = of_context(with_this=with_this)
     assert ids(await seen(history)) == "0123456"

@@ -151,7 +151,7 @@ async def test_runtime_context_has_thread_message_and_event(method: str) -> None
 
 
 @BOTH
-async def test_helper_reply_is_answer_of_empty_node(method: str) -> None:
+async def test_thread_reply_is_answer_if_node_returns_nothing(method: str) -> None:
     """A node only calls `thread.reply` and returns nothing: the reply is the answer, without reserved metadata keys."""
 
     async def node(state: MessagesState, runtime: Runtime[AionContext]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ async def test_aborted_reply_fails_the_turn() -> None:
     assert "half an" not in str(task)
 
 
-async def test_reply_aborted_by_handled_error_is_no_answer() -> None:
+async def test_partial_reply_is_dropped_if_node_handles_its_error() -> None:
     async def broken() -> AsyncIterator[str]:
         yield "half an "
         raise ConnectionError("the model is gone")

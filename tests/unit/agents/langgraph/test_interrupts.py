@@ -207,7 +207,7 @@ async def test_tool_allowing_only_respond_decision_accepts_free_text(answer: str
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
 
 
-def test_respond_decision_has_text_without_its_word() -> None:
+def test_word_respond_is_removed_from_text_answer() -> None:
     request = {
         "action_requests": [{"name": "ask", "args": {}}],
         "review_configs": [{"action_name": "ask", "allowed_decisions": ["respond"]}],
@@ -249,7 +249,7 @@ async def test_answer_violating_response_schema_repeats_interrupt() -> None:
 
 
 @pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
-def test_interrupt_text_is_value_of_usual_key(key: str) -> None:
+def test_interrupt_text_comes_from_prompt_question_query_or_message(key: str) -> None:
     required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
     text, data = required.message.parts
     assert text.text == "Send it?"

@@ -174,7 +174,7 @@ async def test_langgraph_drain_stops_after_running_step() -> None:
     assert (finished(state, "turn-1"), state.values) == (True, {"trail": ["a", "b", "c"]})
 
 
-async def test_drain_requested_before_run_runs_no_node() -> None:
+async def test_langgraph_runs_no_node_if_drain_was_already_requested() -> None:
     """Because of this, the number of handoffs is limited: a turn that is drained at once makes no progress."""
     ran: list[str] = []
     control = RunControl()

@@ -157,7 +157,7 @@ async def test_text_of_langgraph_task_before_interrupt_is_recorded(functional: b
     assert task["status"]["message"]["parts"][0]["text"] == "8 characters: yes"
 
 
-async def test_answer_repeating_langgraph_tasks_text_keeps_its_id() -> None:
+async def test_answer_equal_to_streamed_draft_is_sent_once() -> None:
     model = ScriptedModel(scripts=[["A ", "draft."], ["Good."]])
 
     @durable_task
@@ -179,7 +179,7 @@ async def test_answer_repeating_langgraph_tasks_text_keeps_its_id() -> None:
 
 
 @pytest.mark.parametrize("retried", [True, False])
-async def test_text_cut_by_timeout_of_node_is_no_message(retried: bool) -> None:
+async def test_partial_text_is_dropped_after_node_times_out(retried: bool) -> None:
     """LangGraph cancels a node at its timeout, then retries it or runs its error handler: the cut text is dropped."""
 
     class Stuck(ScriptedModel):

@@ -82,7 +82,7 @@ class OnlyMessagesModel(BaseModel):
 
 
 @pytest.mark.parametrize("schema", [OnlyMessages, OnlyMessagesModel])
-async def test_graph_state_receives_inbox_missing_from_input_schema(schema: Any) -> None:
+async def test_inbox_reaches_graph_state_although_input_schema_omits_inbox(schema: Any) -> None:
     """Only the state has an inbox, not the input schema: nodes and an edge at START can read it."""
     seen: list[Any] = []
 
@@ -134,7 +134,7 @@ async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> N
 
 
 @pytest.mark.parametrize("schema", [Replaced, Appended])
-async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
+async def test_dict_message_of_previous_turn_is_not_repeated_as_answer(schema: Any) -> None:
     def node(state: State) -> State:
         if any(isinstance(message, dict) for message in state["messages"]):
             return {"messages": [*state["messages"]] if schema is Replaced else []}
@@ -148,7 +148,7 @@ async def test_earlier_turns_dict_message_is_no_answer(schema: Any) -> None:
     assert said(second) == (None if schema is Appended else "once")  # the other schema replaces the earlier message
 
 
-async def test_messages_list_of_other_objects_is_ignored() -> None:
+async def test_objects_in_messages_list_that_are_no_messages_are_ignored() -> None:
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
 
@@ -169,7 +169,7 @@ async def test_message_removed_from_graph_state_is_still_answer() -> None:
         assert said(await ask(client, "two", message_id="m-2", contextId="c")) == "answer two"
 
 
-async def test_earlier_turns_message_restored_to_state_is_no_answer() -> None:
+async def test_restored_message_of_previous_turn_is_not_an_answer() -> None:
     """A node removes an earlier turn's AIMessage and adds it again: it is not this turn's answer."""
 
     def node(state: State) -> State:
@@ -216,7 +216,7 @@ async def test_functional_return_value_is_the_answer(name: str) -> None:
 # ── Output for no client ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_functional_task_is_not_announced_as_sub_agent() -> None:
+async def test_langgraph_functional_task_is_not_announced_as_sub_agent() -> None:
     @durable_task
     async def step(number: int) -> int:
         emit_data(get_stream_writer(), {"n": number}, name="step")

@@ -63,7 +63,7 @@ async def test_answer_fails_turn_if_checkpointer_lost_interrupt(method: str) -> 
     assert status["message"]["parts"][0]["text"] == STATE_LOST
 
 
-async def test_persistent_authors_checkpointer_accepts_answer_to_interrupt() -> None:
+async def test_interrupt_is_answered_with_persistent_checkpointer_of_author() -> None:
     saver = InMemorySaver()
     _, status = await conversation(ServedBy(lambda: asks(saver)), "SendMessage", "book", "Monday")
     assert status["message"]["parts"][0]["text"] == "Booked for Monday."

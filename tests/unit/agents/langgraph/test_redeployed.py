@@ -82,7 +82,7 @@ async def test_turn_resumes_if_redeployed_graph_has_all_nodes(names: tuple[str, 
     assert said(await ending(row(saver, *names), asked("hi", 1))) == names[-1]
 
 
-async def test_turn_resumes_with_nodes_in_other_order() -> None:
+async def test_turn_resumes_although_new_graph_lists_nodes_differently() -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
     other: Any = StateGraph(MessagesState).add_node("b", says("b")).add_node("a", says("a"))

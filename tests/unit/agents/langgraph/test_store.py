@@ -193,7 +193,7 @@ async def test_prebuilt_agents_tools_use_memory_store() -> None:
     assert seen == [[], ["n0"]]
 
 
-async def test_authors_own_graph_store_is_used() -> None:
+async def test_graph_uses_store_that_its_author_configured() -> None:
     own = InMemoryStore()
     graph = one_node(by_parameter).compile(store=own)
     assert [answer for _, answer in await talk(graph, "red", "blue")] == ["[]", "['red']"]

@@ -189,7 +189,7 @@ async def test_custom_state_classes_survive_checkpoints() -> None:
     assert seen == [None, Profile(name="Ada", mood=Mood.GOOD, visits=[Visit(1)])]
 
 
-async def test_final_message_with_drafts_id_replaces_draft() -> None:
+async def test_final_message_replaces_draft_with_equal_id() -> None:
     """Two nodes return messages with one id: the answer is the second, as in the final state."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
@@ -267,7 +267,7 @@ async def test_replies_are_added_only_to_state_with_reducer() -> None:
 
 
 @pytest.mark.parametrize("kind", ["input schema", "reducer"])
-async def test_uncleared_outbox_is_not_sent_in_next_turn(kind: str) -> None:
+async def test_message_remaining_in_a2a_outbox_is_sent_only_once(kind: str) -> None:
     """The graph leaves an outbox in its state: only the turn that wrote it sends it."""
 
     class Reduced(TypedDict):
