@@ -35,7 +35,7 @@ def answer(text: str, message_id: str = "r-1") -> a2a.Message:
     return a2a.Message(message_id=message_id, role=a2a.Role.ROLE_AGENT, parts=[a2a.Part(text=text)])
 
 
-async def test_text_reply_is_recorded_for_its_origin(turn: AionContext, sink: RecordingSink) -> None:
+async def test_text_reply_is_sent_to_conversation_of_received_message(turn: AionContext, sink: RecordingSink) -> None:
     _: ReplySink = sink
     await turn.thread.reply("Here is what I can do.")
     assert turn.message is not None

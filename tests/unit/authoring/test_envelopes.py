@@ -265,7 +265,7 @@ def test_invalid_outbox_values_are_refused(value: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"message": MESSAGE, "task": TASK}, {"mesage": MESSAGE}, {"message": "x"}])
-def test_outbox_needs_exactly_one_field(fields: dict[str, Any]) -> None:
+def test_outbox_must_contain_either_message_or_task(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         A2AOutbox(**fields)
 
