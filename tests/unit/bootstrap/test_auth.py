@@ -41,7 +41,7 @@ KINDS = ["secret", "parameter"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_changed_users_secret_is_read_again(
+async def test_changed_secret_with_users_is_read_after_five_minutes(
     tmp_path: Path, aws: SecretStore, kind: str, clock: ManualClock
 ) -> None:
     arn = aws.put(kind, "users", json.dumps({"alice": CHEAP.hash("one")}))
@@ -79,7 +79,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("arn", ODD)
-def test_error_names_missing_users_secret(tmp_path: Path, aws: SecretStore, arn: str) -> None:
+def test_error_names_missing_secret_with_users(tmp_path: Path, aws: SecretStore, arn: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_app(settings(tmp_path, arn))
     assert arn in str(raised.value)
@@ -87,7 +87,7 @@ def test_error_names_missing_users_secret(tmp_path: Path, aws: SecretStore, arn:
     assert ODD[arn] in str(raised.value)
 
 
-def test_binary_users_secret_is_refused(tmp_path: Path, aws: SecretStore) -> None:
+def test_binary_secret_with_users_is_refused(tmp_path: Path, aws: SecretStore) -> None:
     arn = aws.secrets.create_secret(Name=f"bytes-{uuid4().hex}", SecretBinary=b"\x00hunter2")["ARN"]
     with pytest.raises(ConfigurationError, match="is binary") as raised:
         build_app(settings(tmp_path, arn))
