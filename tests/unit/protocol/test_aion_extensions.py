@@ -171,7 +171,7 @@ async def test_request_without_extensions_has_owner_and_context() -> None:
     assert state["a2a_inbox"].metadata == {}
 
 
-async def test_networks_source_event_loses_reserved_keys() -> None:
+async def test_reserved_keys_are_removed_from_event_of_source_network() -> None:
     source = {"provider": "slack", "event": {"type": "message", "ts": 1715, "blocks": [{"kept": True, "aion:x": 1}]}}
     context, _ = await seen(request("message", text="hi", source=source))
     assert context.event.raw == {
@@ -291,7 +291,7 @@ async def test_aion_event_without_type_is_refused() -> None:
 
 
 @dialects
-async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
+async def test_reserved_metadata_keys_sent_by_client_are_dropped(old: bool) -> None:
     """Send reserved keys in a request: neither the graph nor the task contains them."""
     forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
     body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
@@ -307,7 +307,7 @@ async def test_reserved_keys_of_client_are_dropped(old: bool) -> None:
 
 
 @dialects
-async def test_reserved_keys_of_author_are_dropped(old: bool) -> None:
+async def test_reserved_metadata_keys_set_by_agent_are_dropped(old: bool) -> None:
     """Set reserved keys in a reply's metadata, a task's metadata or the outbox."""
 
     async def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
@@ -388,7 +388,7 @@ async def test_reply_to_command_is_sent_to_its_conversation() -> None:
     ],
     ids=["a conversation", "a whole action", "none"],
 )
-async def test_thread_post_is_sent_to_authors_target(target: Any, action: dict[str, Any]) -> None:
+async def test_thread_post_is_sent_to_target_chosen_by_agent(target: Any, action: dict[str, Any]) -> None:
     """The author's explicit target overrides the one inherited from the received message."""
 
     async def node(state: ExtensionState) -> dict[str, Any]:
@@ -426,7 +426,7 @@ async def test_invalid_post_target_raises_error_for_author() -> None:
     await answered(node, request("message", text="hi"))
 
 
-async def test_authors_explicit_message_target_is_not_replaced() -> None:
+async def test_message_target_chosen_by_agent_is_not_replaced() -> None:
     """Reply with a target: the server does not replace it by the target of the request."""
     own = {"data": {"trajectory": "timeline", "contextId": "T"}, "metadata": MESSAGE_ACTION}
 

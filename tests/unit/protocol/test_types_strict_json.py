@@ -57,7 +57,7 @@ def test_check_of_values_takes_little_memory() -> None:
         tracemalloc.stop()
 
 
-def test_integers_above_doubles_are_refused_only_in_bodies() -> None:
+def test_integers_too_large_for_doubles_are_refused_only_in_bodies() -> None:
     assert strict_json(b"[9007199254740993]", "file") == [9007199254740993]
     with pytest.raises(A2AError, match=r"above 2\^53"):
         check_json(parse_json(b"[9007199254740993]", "body"), "body")
