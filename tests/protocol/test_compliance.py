@@ -77,7 +77,7 @@ def as_v03(event: Event) -> Event:
 @pytest.mark.parametrize(
     ("config", "agent_id"), EXAMPLES, ids=[f"{path.parent.name}: {agent_id}" for path, agent_id in EXAMPLES]
 )
-async def test_example_stream_complies(config: Path, agent_id: str, dialect: Dialect) -> None:
+async def test_stream_of_each_example_agent_complies_with_a2a(config: Path, agent_id: str, dialect: Dialect) -> None:
     """Stream each example agent: a client that folds the events gets the same task as GetTask returns."""
     text = declared(config)[agent_id]["skills"][0]["examples"][0]
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
@@ -112,7 +112,7 @@ def streams_of(transcript: Path) -> list[list[Event]]:
 
 
 @pytest.mark.parametrize("transcript", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_golden_transcript_complies(transcript: Path) -> None:
+def test_golden_transcript_complies_with_a2a(transcript: Path) -> None:
     """Check each golden transcript too, because together they contain every form of answer."""
     version = "0.3" if transcript.stem.endswith("v03") else "1.0"
     streams = streams_of(transcript)
