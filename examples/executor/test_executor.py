@@ -10,7 +10,7 @@ CONFIG = Path(__file__).with_name("aion.yaml")
 SUMMARY = "name: 2 different values\nage: 31 to 45, 38 on average\n"
 
 
-async def test_table_is_summarised_from_text_and_file() -> None:
+async def test_csv_table_is_summarised_from_text_or_file() -> None:
     table = "name,age\nAnn,31\nBob,45"
     async with serve(CONFIG) as client:
         for reply in (
@@ -23,7 +23,7 @@ async def test_table_is_summarised_from_text_and_file() -> None:
             assert "".join(part.text for part in artifact.parts) == SUMMARY
 
 
-async def test_executor_asks_for_table_missing_from_message() -> None:
+async def test_agent_asks_for_table_if_message_contains_none() -> None:
     async with serve(CONFIG) as client:
         question = await client.ask("Hello")
         assert question.state == "input-required"

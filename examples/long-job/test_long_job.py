@@ -27,7 +27,7 @@ from tests.support.server import aion_dev, serving
 HERE = Path(__file__).parent
 
 
-async def test_each_message_starts_job_reporting_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_message_starts_job_that_reports_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOB_STEPS", "4")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
     async with serve(HERE / "aion.yaml") as client:

@@ -27,7 +27,7 @@ QUESTION = "How much is 250 USD in EUR?"
         ("Hello", "Ask me, for example: How much is 250 USD in EUR?"),
     ],
 )
-async def test_scripted_model_uses_tools(question: str, answer: str) -> None:
+async def test_agent_answers_questions_about_exchange_rates(question: str, answer: str) -> None:
     async with serve(HERE / "aion.yaml") as client:
         reply = await client.ask(question)
     assert (reply.state, reply.text) == ("completed", answer)

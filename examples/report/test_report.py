@@ -12,7 +12,7 @@ def progress_of(event: StreamResponse) -> float | None:
     return MessageToDict(event.status_update).get("metadata", {}).get("progress")
 
 
-async def test_report_streams_progress_and_returns_data() -> None:
+async def test_agent_streams_progress_and_returns_report_as_data() -> None:
     async with serve(Path(__file__).with_name("aion.yaml")) as client:
         reply = await client.ask("One word. And two more. And one.")
     assert reply.text == "Sentences: 3. Words: 7."

@@ -160,7 +160,7 @@ MISTAKES: dict[str, tuple[Callable[[list[Event]], None], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_compliance_check_finds_mistake_in_stream(mistake: str) -> None:
+def test_compliance_check_detects_each_mistake_added_to_stream(mistake: str) -> None:
     """The compliance check must find the mistake that the test puts into the stream."""
     (events,) = streams_of(ROOT / "tests" / "golden" / "plain_answer.v03.sse")
     make, sentence = MISTAKES[mistake]

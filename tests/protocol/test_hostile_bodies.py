@@ -142,7 +142,7 @@ async def warm_app() -> ASGIApp:
     return app
 
 
-async def test_hostile_bodies_make_limited_calls_per_event_loop_step() -> None:
+async def test_hostile_request_body_does_not_block_event_loop_for_long() -> None:
     app = await warm_app()
     bodies = [*full_bodies(TWO_DIALECTS), *largest_bodies(TWO_DIALECTS)]
     calls = {body.name: await most_calls(app, body) for body in bodies}
@@ -163,7 +163,7 @@ async def test_hostile_bodies_block_event_loop_only_briefly() -> None:
 
 
 @large_messages(*FULL, *LARGEST_NAMES)
-async def test_large_body_delays_neither_health_nor_heartbeats(
+async def test_large_request_body_does_not_delay_health_checks_or_streams(
     name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large body waits for the only, busy, thread; the event loop still serves health checks and a stream."""
@@ -254,7 +254,7 @@ class CountedConversions:
 
 
 @large_messages(*FULL)
-async def test_message_is_not_converted_more_than_necessary(
+async def test_large_message_is_parsed_once_and_converted_to_json_twice(
     name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message is read once, and converted to JSON for the model's input and for the response only."""

@@ -45,7 +45,7 @@ async def filled(served: ServedTasks, params: Any) -> Any:
 
 
 @pytest.mark.parametrize(("dialect", "row"), SAID)
-async def test_protocol_table_row_has_expected_response(dialect: Dialect, row: ProtocolRow) -> None:
+async def test_server_responds_as_each_row_of_protocol_table_states(dialect: Dialect, row: ProtocolRow) -> None:
     served = ServedTasks(**row.where)
     params = await filled(served, row.params)
     sent = dialect.request(row.operation, params)
@@ -154,7 +154,7 @@ ALSO = {
 
 
 @pytest.mark.parametrize("path", ["/tasks/{id}:subscribe", "/v1/tasks/{id}:subscribe"])
-async def test_subscribe_accepts_get(path: str) -> None:
+async def test_subscribe_to_task_over_rest_accepts_get_method(path: str) -> None:
     """The specification's text says POST and its proto file says GET, so the server accepts GET too."""
     dialect = DIALECTS[3] if path.startswith("/v1") else DIALECTS[2]
     served = ServedTasks()

@@ -28,7 +28,7 @@ def names_in(path: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("requirement", [*PROOFS, *PROOFS_V03])
-def test_each_tck_requirement_names_existing_tests(requirement: str) -> None:
+def test_tests_listed_for_each_tck_requirement_exist(requirement: str) -> None:
     proofs = PROOFS.get(requirement) or PROOFS_V03[requirement]
     assert proofs
     for proof in proofs:

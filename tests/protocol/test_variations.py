@@ -40,7 +40,7 @@ async def served() -> ServedTasks:
 @each_dialect
 @tried(0.7)
 @given(data=st.data())
-async def test_invalid_request_variation_has_expected_error_code(
+async def test_invalid_variation_of_request_receives_expected_error_code(
     served: ServedTasks, dialect: Dialect, data: st.DataObject
 ) -> None:
     variation = data.draw(bad(dialect))

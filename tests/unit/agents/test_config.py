@@ -23,7 +23,7 @@ def test_all_agent_card_fields_are_configurable(tmp_path: Path) -> None:
     assert list(config(tmp_path, AION_YAML)) == ["helper", "quiet", "unready"]
 
 
-def test_yaml_key_may_override_merged_key(tmp_path: Path) -> None:
+def test_agent_key_overrides_value_from_yaml_merge(tmp_path: Path) -> None:
     text = "aion:\n  agents:\n    a: &a {path: a.py, version: '3'}\n    b:\n      <<: *a\n      path: b.py\n"
     agents = config(tmp_path, text)
     assert (agents["b"].path, agents["b"].version) == ("b.py", "3")

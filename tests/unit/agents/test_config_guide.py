@@ -32,7 +32,7 @@ def test_every_aion_yaml_key_is_in_guide(model: type[BaseModel], before: str) ->
     assert not missing, "Add a row for each of these keys to docs/aion-yaml.md."
 
 
-def test_guides_example_is_valid_aion_yaml(tmp_path: Path) -> None:
+def test_example_in_config_guide_is_valid_aion_yaml(tmp_path: Path) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
     file = tmp_path / "aion.yaml"
     file.write_text(example)

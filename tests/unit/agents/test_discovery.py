@@ -58,7 +58,7 @@ def test_discovery_prefers_langgraph_json_to_agent_files(tmp_path: Path) -> None
     assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
 
 
-def test_discovery_prefers_adk_folder_to_python_files(tmp_path: Path) -> None:
+def test_discovery_prefers_adk_agent_folder_to_other_python_files(tmp_path: Path) -> None:
     put(tmp_path, "agent.py", ROOT_AGENT)
     put(tmp_path, "graph.py", GRAPH)
     found = discover(tmp_path)
@@ -180,7 +180,7 @@ NO_AGENTS = {
 
 
 @pytest.mark.parametrize("kind", AGENTS)
-def test_only_file_with_an_agent_is_found(kind: str, tmp_path: Path) -> None:
+def test_discovery_ignores_tests_and_files_without_agent(kind: str, tmp_path: Path) -> None:
     put(tmp_path, "mine.py", AGENTS[kind] + "\n" + NEVER)
     for number, code in enumerate(NO_AGENTS.values()):
         put(tmp_path, f"other{number}.py", code)
@@ -193,7 +193,7 @@ def test_only_file_with_an_agent_is_found(kind: str, tmp_path: Path) -> None:
     assert "mine" not in sys.modules
 
 
-def test_agents_in_subfolders_are_searched_last(tmp_path: Path) -> None:
+def test_discovery_searches_subfolders_only_without_agent_in_project_folder(tmp_path: Path) -> None:
     put(tmp_path, "src/support/graph.py", GRAPH)
     assert paths(discover(tmp_path)) == {"support": "src/support/graph.py"}
     put(tmp_path, "mine.py", GRAPH)
@@ -280,7 +280,7 @@ def test_generated_yaml_contains_only_discovered_agents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "langgraph.json", "mine.py", "mine.py:graph"])
-def test_deployment_config_accepts_discovered_projects(name: str, tmp_path: Path) -> None:
+def test_deployment_without_aion_yaml_is_read_from_folder_or_file(name: str, tmp_path: Path) -> None:
     put(tmp_path, "langgraph.json", '{"graphs": {"mine": "./mine.py:graph"}}')
     put(tmp_path, "mine.py", GRAPH)
     declared = read_deployment_config(tmp_path / name)

@@ -41,7 +41,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("said", SOURCES)
-def test_each_form_of_secret_source_is_read(said: str, tmp_path: Path) -> None:
+def test_each_notation_of_secret_in_aion_yaml_is_read(said: str, tmp_path: Path) -> None:
     assert read_deployment_config(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
 
 
@@ -165,7 +165,7 @@ def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
-def test_template_parameters_use_regions_aws_partition(region: str, partition: str, tmp_path: Path) -> None:
+def test_secret_arn_contains_aws_partition_of_region(region: str, partition: str, tmp_path: Path) -> None:
     found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
     assert found["AgentSecrets"] == f"arn:{partition}:secretsmanager:{region}:123456789012:secret:k-??????"
     assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
@@ -184,7 +184,7 @@ def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
         template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
 
 
-def test_bedrock_model_ids_become_arns() -> None:
+def test_bedrock_model_ids_are_converted_to_arns() -> None:
     models = [
         "anthropic.claude-3-haiku-20240307-v1:0",
         "eu.anthropic.claude-sonnet-4-20250514-v1:0",

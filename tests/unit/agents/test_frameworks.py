@@ -85,11 +85,11 @@ def test_aion_doctor_names_registered_framework(project: Path) -> None:
     assert "agent.py is a toy, loaded in" in str(check)
 
 
-def test_missing_framework_names_registered_extra(project: Path) -> None:
+def test_remedy_for_missing_framework_names_extra_to_install(project: Path) -> None:
     assert missing_framework_remedy("toyframe", project).startswith("This is a toy: install aion-lambda[toy,local]")
 
 
-def test_unsupported_object_lists_registered_objects(project: Path) -> None:
+def test_error_for_unsupported_object_lists_supported_agent_objects(project: Path) -> None:
     (project / "agent.py").write_text("mine = 1\n")
     (project / "aion.yaml").write_text("aion: {agents: {toy: {path: 'agent.py:mine'}}}\n")
     [check] = check_agents(read_deployment_config(project / "aion.yaml"))
@@ -101,13 +101,13 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
-def test_framework_package_is_in_its_extra(name: str) -> None:
+def test_extra_of_each_framework_requires_framework_package(name: str) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     packages = {Requirement(line).name for line in extras.get(name, ())}
     assert FRAMEWORKS[name].distribution in packages, f"Add the extra {name} to pyproject.toml, and run `make lock`."
 
 
-def test_import_contract_covers_each_framework_adapter() -> None:
+def test_import_linter_contract_lists_each_framework_adapter() -> None:
     [contract] = [each for each in PYPROJECT["tool"]["importlinter"]["contracts"] if "adapters of" in each["name"]]
     adapters = {framework.adapter.rpartition(".")[0] for framework in FRAMEWORKS.values()}
     assert adapters == set(contract["modules"]), f"Name the package under {contract['name']!r} in pyproject.toml."

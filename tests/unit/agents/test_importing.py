@@ -31,7 +31,7 @@ def put(folder: Path, name: str, text: str = "") -> None:
 
 
 @pytest.mark.parametrize("init", ["src/pkg_of_modules/__init__.py", "notes.txt"], ids=["package", "namespace"])
-def test_all_notations_of_src_path_load_same_module(init: str, tmp_path: Path) -> None:
+def test_agent_path_with_or_without_src_loads_same_module(init: str, tmp_path: Path) -> None:
     put(tmp_path, init)
     put(tmp_path, "src/pkg_of_modules/state.py", "class State: ...\n")
     put(tmp_path, "src/pkg_of_modules/graph.py", f"from pkg_of_modules.state import State as Own\n{GRAPH}")
@@ -41,7 +41,7 @@ def test_all_notations_of_src_path_load_same_module(init: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("first", ["mine_of_modules.py", "sub/mine_of_modules.py"])
-def test_agent_file_imported_by_sibling_file_is_same_module(first: str, tmp_path: Path) -> None:
+def test_sibling_file_imports_already_loaded_agent_file_as_same_module(first: str, tmp_path: Path) -> None:
     put(tmp_path, first, GRAPH)
     folder = (tmp_path / first).parent
     put(folder, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
@@ -54,7 +54,7 @@ def test_agent_file_imported_by_sibling_file_is_same_module(first: str, tmp_path
     assert mine.__spec__.name == mine.__name__
 
 
-def test_agent_file_first_imported_by_sibling_is_same_module(tmp_path: Path) -> None:
+def test_loading_agent_file_reuses_module_that_sibling_file_imported(tmp_path: Path) -> None:
     put(tmp_path, "mine_of_modules.py", GRAPH)
     put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
     beside = load_object("beside_of_modules.py:graph", tmp_path).module
@@ -124,7 +124,7 @@ def test_package_does_not_shadow_other_modules(tmp_path: Path) -> None:
     assert sys.path[-1] == str(tmp_path / "pkg_of_modules")
 
 
-def test_agent_files_module_name_is_equal_in_every_process(tmp_path: Path) -> None:
+def test_module_name_of_agent_file_is_equal_in_every_process(tmp_path: Path) -> None:
     """Checkpoints name an author's class by its module, so another process must find the same name."""
     put(tmp_path, "agent.py", "graph = object()\n")
     program = (

@@ -109,7 +109,7 @@ async def modes_of(app: FastAPI) -> Any:
         ("executor", ALL),
     ],
 )
-async def test_card_lists_media_types_that_reach_agent(tmp_path: Path, agent: str, modes: list[str]) -> None:
+async def test_agent_card_lists_media_types_that_agent_accepts(tmp_path: Path, agent: str, modes: list[str]) -> None:
     assert await modes_of(await app_of(tmp_path, agent)) == modes
 
 
@@ -142,7 +142,9 @@ async def test_extended_card_lists_same_modes_as_public_card(tmp_path: Path) -> 
         ("order", {"url": "https://example.com/a.pdf", "mediaType": "application/pdf"}),
     ],
 )
-async def test_unreadable_part_is_refused(tmp_path: Path, agent: str, part: dict[str, Any], method: str) -> None:
+async def test_message_part_of_unsupported_media_type_is_refused(
+    tmp_path: Path, agent: str, part: dict[str, Any], method: str
+) -> None:
     given = send(method=method)
     given["params"]["message"]["parts"] = [as_v03(part) if "/" in method else part]
     async with http(await app_of(tmp_path, agent)) as client:

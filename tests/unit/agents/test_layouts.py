@@ -412,7 +412,7 @@ async def test_agent_of_each_project_layout_streams_its_answer(layout: str, tmp_
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_generated_aion_yaml_serves_same_agents(layout: str, tmp_path: Path) -> None:
+async def test_aion_yaml_generated_by_discovery_serves_same_agents(layout: str, tmp_path: Path) -> None:
     files, path = LAYOUTS[layout]
     written(tmp_path, files)
     found = discover(tmp_path / path)
@@ -427,13 +427,13 @@ async def test_generated_aion_yaml_serves_same_agents(layout: str, tmp_path: Pat
     "path",
     ["src/react_agent/graph.py:graph", "react_agent.graph:graph", "src.react_agent.graph:graph", "react_agent:graph"],
 )
-async def test_src_layout_is_served_by_each_path(path: str, tmp_path: Path) -> None:
+async def test_each_path_notation_serves_agent_in_src_layout(path: str, tmp_path: Path) -> None:
     written(tmp_path, {**REACT_AGENT, "aion.yaml": f"aion: {{agents: {{a: {{path: '{path}'}}}}}}\n"})
     assert await streamed(tmp_path / "aion.yaml") == "It is sunny."
 
 
 @pytest.mark.parametrize("path", ["multi_tool_agent", "multi_tool_agent:root_agent", "multi_tool_agent/agent.py"])
-async def test_adk_folder_is_served_by_each_path(path: str, tmp_path: Path) -> None:
+async def test_each_path_notation_serves_adk_agent_folder(path: str, tmp_path: Path) -> None:
     written(tmp_path, {**ADK_QUICKSTART, "aion.yaml": f"aion: {{agents: {{a: {{path: '{path}'}}}}}}\n"})
     assert await streamed(tmp_path / "aion.yaml") == "It is sunny."
 

@@ -445,7 +445,9 @@ async def test_agent_file_may_call_asyncio_run_at_import(case: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("parameters", "is_per_turn"), [("config", True), ("", False)])
-def test_factory_parameters_decide_if_called_per_turn(parameters: str, is_per_turn: bool, tmp_path: Path) -> None:
+def test_parameters_of_factory_decide_whether_each_turn_calls_it(
+    parameters: str, is_per_turn: bool, tmp_path: Path
+) -> None:
     written(tmp_path, {"agent.py": f"{GRAPH}def make({parameters}):\n    return builder.compile()\n"})
     agent = made(tmp_path, "agent.py:make")
     agent.load()
@@ -484,7 +486,7 @@ def test_agent_load_error_has_its_cause(tmp_path: Path) -> None:
     assert isinstance(cause, ModuleNotFoundError)
 
 
-def test_load_error_names_line_of_agent_not_library(tmp_path: Path) -> None:
+def test_load_error_in_library_names_line_of_agent_file(tmp_path: Path) -> None:
     """In a Lambda package the libraries are beside the agent's files: the error still names the agent's line."""
     (tmp_path / "aion_core").symlink_to(ROOT / "aion_core")
     written(

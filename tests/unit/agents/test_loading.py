@@ -111,7 +111,7 @@ agent = Mine()
     assert [line for line in lines if "ready" in line] == ["OWN ready"]
 
 
-def test_factory_may_set_up_logging_in_each_turn(tmp_path: Path) -> None:
+def test_factory_that_configures_logging_does_not_silence_server_log(tmp_path: Path) -> None:
     script = (
         "import asyncio, logging, logging.config\n"
         "from aion_core.agents.objects import PerTurnFactory\nfrom aion_core.dev import console_log\n"

@@ -34,7 +34,9 @@ def remedy(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("file", NAMED)
-def test_missing_package_under_uvx_has_its_remedy(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_under_uvx_suggests_suitable_command(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/x7")
     written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
     do = remedy(tmp_path)
@@ -50,7 +52,7 @@ def test_missing_package_error_names_environment(file: str, tmp_path: Path) -> N
     assert do.endswith(ELSEWHERE[file])
 
 
-def test_missing_package_error_suggests_uv_run_for_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_suggests_uv_run_if_project_requires_aion_lambda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tool").mkdir()
     written(tmp_path, {"tool/uv-receipt.toml": "", "agent.py": "import tabulate_of_test\n"})
     named = NAMED["pyproject.toml"].replace('["Tab', '["aion-lambda[langgraph]", "Tab')

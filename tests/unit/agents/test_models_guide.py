@@ -156,7 +156,7 @@ def test_deployment_accepts_parameters_in_models_guide() -> None:
 
 
 @pytest.mark.parametrize("section", ["OpenAI", "Anthropic", "Gemini with an API key"])
-def test_models_guides_template_parameter_is_arn_of_secret(section: str, tmp_path: Path) -> None:
+def test_template_parameter_in_models_guide_is_arn_of_secret(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     (source,) = found.secrets.values()
     asked = template_parameters(found, REGION, ACCOUNT)["AgentSecrets"]
@@ -166,7 +166,7 @@ def test_models_guides_template_parameter_is_arn_of_secret(section: str, tmp_pat
     assert f"aws secretsmanager create-secret --name {source.name} " in SECTIONS[section]
 
 
-def test_models_guides_secret_may_be_in_parameter_store(tmp_path: Path) -> None:
+def test_models_guide_shows_secret_from_parameter_store(tmp_path: Path) -> None:
     (named,) = re.findall(r"`(OPENAI_API_KEY): (ssm:[^`]+)`", SECTIONS["OpenAI"])
     file = tmp_path / "aion.yaml"
     file.write_text(json.dumps({"aion": {"secrets": dict([named]), "agents": {"a": {"path": "a.py"}}}}))

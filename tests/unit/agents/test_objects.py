@@ -148,7 +148,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_missing_required_context_field_is_named_in_error(folder: Path, kind: str) -> None:
+def test_error_names_required_field_missing_from_agent_configuration(folder: Path, kind: str) -> None:
     source = (
         "from dataclasses import dataclass\nfrom pydantic import BaseModel\n"
         + SCHEMAS[kind]
@@ -176,7 +176,7 @@ def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
     )
 
 
-def test_typed_dict_context_schema_loads_without_configuration(folder: Path) -> None:
+def test_graph_with_typed_dict_context_schema_needs_no_configuration(folder: Path) -> None:
     source = (
         "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
@@ -184,7 +184,7 @@ def test_typed_dict_context_schema_loads_without_configuration(folder: Path) -> 
     load(folder, source)
 
 
-def test_invalid_context_value_is_named_in_error(folder: Path) -> None:
+def test_error_names_configuration_field_with_invalid_value(folder: Path) -> None:
     source = (
         "from pydantic import BaseModel\nclass Ctx(BaseModel):\n    depth: int = 3\n"
         "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
@@ -194,7 +194,7 @@ def test_invalid_context_value_is_named_in_error(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["raise NotImplementedError('use the async one')", None])
-def test_sync_checkpointer_is_refused(folder: Path, method: str | None) -> None:
+def test_graph_with_checkpointer_without_async_methods_is_refused(folder: Path, method: str | None) -> None:
     body = f"    async def aget_tuple(self, config):\n        {method}\n" if method else "    pass\n"
     source = (
         "from langgraph.checkpoint.base import BaseCheckpointSaver\n"

@@ -51,7 +51,7 @@ class Numbers:
         (ValueError("no"), "no"),
     ],
 )
-def test_python_value_becomes_json_of_a2a(value: Any, expected: Any) -> None:
+def test_python_value_is_converted_to_plain_json(value: Any, expected: Any) -> None:
     assert plain_json(value) == expected
 
 

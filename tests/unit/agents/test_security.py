@@ -48,7 +48,7 @@ def test_any_declared_security_scheme_suffices_by_default(tmp_path: Path) -> Non
     assert found["a"].require == tuple({name: frozenset()} for name in ("jwt", "o", "k", "b", "i"))
 
 
-def test_agent_overrides_deployments_security_policy(tmp_path: Path) -> None:
+def test_agent_security_policy_overrides_policy_of_deployment(tmp_path: Path) -> None:
     schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
     found = declared(
         tmp_path,

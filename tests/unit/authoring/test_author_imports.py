@@ -50,7 +50,7 @@ def test_author_module_imports_without_web_framework(module: str) -> None:
     run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
 
 
-def test_v03_protocol_models_are_imported_on_demand() -> None:
+def test_reading_v03_outbox_does_not_import_v03_protocol_models() -> None:
     program = (
         "import sys\n"
         "from aion_core.authoring.types import outbox_of\n"
@@ -61,7 +61,7 @@ def test_v03_protocol_models_are_imported_on_demand() -> None:
 
 
 @pytest.mark.parametrize("module", SURFACE)
-def test_public_names_are_defined_in_aion_core(module: str) -> None:
+def test_names_exported_for_authors_are_defined_in_aion_core(module: str) -> None:
     """Checkpoints name a class by the module that defines it, so this module must stay the same."""
     exported = importlib.import_module(module)
     assert exported.__all__ == sorted(exported.__all__)

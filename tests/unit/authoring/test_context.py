@@ -46,14 +46,14 @@ async def test_text_reply_is_sent_to_conversation_of_received_message(turn: Aion
     ]
 
 
-async def test_thread_post_is_sent_to_given_target(turn: AionContext, sink: RecordingSink) -> None:
+async def test_thread_post_with_target_is_sent_to_that_target(turn: AionContext, sink: RecordingSink) -> None:
     """Call `thread.post` with `target`: it replaces the target of the message that the agent received."""
     await turn.thread.post("here")
     await turn.thread.post("there", target="channel-1")
     assert [given[1] for _, given in sink.told] == ["dm-7", "channel-1"]
 
 
-async def test_reply_chunks_are_streamed_and_form_reply(turn: AionContext, sink: RecordingSink) -> None:
+async def test_reply_from_iterator_streams_its_chunks_and_joins_them(turn: AionContext, sink: RecordingSink) -> None:
     """Reply with an iterator: its chunks are streamed, and together they are the reply."""
     heard: list[int] = []
 
@@ -179,7 +179,7 @@ async def test_invalid_reply_content_is_refused_before_streaming(
     assert sink.told == []
 
 
-async def test_message_has_text_and_reaction_by_id(turn: AionContext, sink: RecordingSink) -> None:
+async def test_message_has_text_and_sends_reactions_with_its_id(turn: AionContext, sink: RecordingSink) -> None:
     message = turn.message
     assert message is not None
     assert (message.id, message.text, message.user.id, message.thread) == ("m-1", "hello", "u-1", turn.thread)
@@ -244,7 +244,7 @@ async def test_concurrent_turns_have_separate_aion_contexts() -> None:
     assert await asyncio.gather(*(run(a_turn(RecordingSink())) for _ in range(5))) == [True] * 5
 
 
-async def test_reply_stream_may_be_closed_by_another_asyncio_task(turn: AionContext) -> None:
+async def test_agent_generator_may_be_closed_by_another_asyncio_task(turn: AionContext) -> None:
     async def agent() -> AsyncGenerator[int, None]:
         with aion_context_set(turn):
             yield 1

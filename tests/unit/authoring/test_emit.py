@@ -83,7 +83,7 @@ def test_emitted_data_may_be_any_json_value(data: Any) -> None:
     assert MessageToDict(event.artifact.parts[0]) == {"data": data}
 
 
-def test_emitted_data_artifact_is_copy_with_given_fields() -> None:
+def test_emit_data_copies_data_into_artifact_with_given_fields() -> None:
     data = {"rows": [1]}
     [event] = emitted(emit_data, data, "analysis", True, False, artifact_id="a-1")
     data["rows"].append(2)
@@ -103,7 +103,7 @@ def nested(levels: int) -> Any:
 @pytest.mark.parametrize(
     "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
 )
-def test_emitted_data_outside_json_is_refused(data: Any) -> None:
+def test_emit_data_refuses_value_that_json_cannot_represent(data: Any) -> None:
     with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
         emitted(emit_data, data)
 
@@ -114,7 +114,7 @@ def test_message_is_emitted_whole_or_in_chunks() -> None:
     assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
 
 
-def test_empty_last_chunk_is_emitted_but_empty_message_dropped() -> None:
+def test_emit_message_sends_empty_last_chunk_but_not_empty_message() -> None:
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
     assert emitted(emit_message, last) == [MessageEmitted(last)]
@@ -133,12 +133,12 @@ def test_emitted_metadata_loses_reserved_keys() -> None:
 
 
 @pytest.mark.parametrize(("metadata", "error"), [(["x"], TypeError), ({"x": object()}, ValueError), ("x", TypeError)])
-def test_emitted_metadata_outside_json_is_refused(metadata: Any, error: type[Exception]) -> None:
+def test_emit_task_metadata_refuses_anything_but_json_object(metadata: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="emit_task_metadata"):
         emitted(emit_task_metadata, metadata)
 
 
-def test_emit_functions_have_signatures_of_seed_programs() -> None:
+def test_emit_functions_have_expected_parameters() -> None:
     """Compare the parameters; our functions also have the optional `artifact_id`."""
     assert [
         ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
@@ -178,7 +178,7 @@ async def in_an_async_node(state: EmitState, writer: StreamWriter) -> dict[str, 
 
 
 @pytest.mark.parametrize("node", [in_a_sync_node, in_an_async_node])
-async def test_sync_and_async_nodes_emit_in_order(node: Any) -> None:
+async def test_sync_and_async_nodes_emit_payloads_in_call_order(node: Any) -> None:
     graph = StateGraph(EmitState).add_node("node", node).add_edge(START, "node").compile()
     streamed = [payload async for payload in graph.astream({"n": 0}, stream_mode="custom")]
     assert [type(payload) for payload in streamed] == [

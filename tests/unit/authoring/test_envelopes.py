@@ -55,16 +55,16 @@ OUTBOXES = [A2AOutbox(message=MESSAGE), A2AOutbox(task=TASK)]
 
 @pytest.mark.parametrize("kept", [INBOX, *OUTBOXES], ids=["inbox", "message", "task"])
 class TestAnEnvelope:
-    def test_envelope_survives_checkpoint_without_pickle(self, kept: BaseModel) -> None:
+    def test_inbox_and_outbox_are_restored_from_checkpoint_without_pickle(self, kept: BaseModel) -> None:
         again = serializer().loads_typed(serializer().dumps_typed({"held": [kept]}))
         assert again == {"held": [kept]}
         assert type(again["held"][0]) is type(kept)
 
-    def test_envelope_survives_json(self, kept: BaseModel) -> None:
+    def test_inbox_and_outbox_are_restored_from_json(self, kept: BaseModel) -> None:
         assert type(kept).model_validate_json(kept.model_dump_json()) == kept
         assert type(kept).model_validate(kept.model_dump()) == kept
 
-    def test_envelope_copies_share_no_state(self, kept: BaseModel) -> None:
+    def test_copies_of_inbox_and_outbox_are_independent(self, kept: BaseModel) -> None:
         for other in (copy.deepcopy(kept), kept.model_copy(deep=True), pickle.loads(pickle.dumps(kept))):  # noqa: S301
             assert other == kept
         deep = copy.deepcopy(INBOX)
@@ -72,11 +72,11 @@ class TestAnEnvelope:
         assert deep != INBOX
         assert copy.copy(kept) == kept
 
-    def test_envelope_cannot_be_changed_in_place(self, kept: BaseModel) -> None:
+    def test_fields_of_inbox_and_outbox_cannot_be_assigned(self, kept: BaseModel) -> None:
         with pytest.raises(ValidationError):
             kept.message = Message()  # type: ignore[attr-defined]
 
-    def test_envelope_has_json_schema(self, kept: BaseModel) -> None:
+    def test_inbox_and_outbox_have_json_schemas(self, kept: BaseModel) -> None:
         """LangGraph describes a graph by the JSON schemas of its state's types."""
         assert type(kept).model_json_schema()["type"] == "object"
 
@@ -85,7 +85,7 @@ def test_inbox_with_unknown_field_is_readable() -> None:
     assert A2AInbox.model_validate({**INBOX.model_dump(), "later": 1}) == INBOX
 
 
-async def test_envelopes_survive_in_pydantic_state() -> None:
+async def test_pydantic_graph_state_can_contain_inbox_and_outbox() -> None:
     class EnvelopeState(BaseModel):
         a2a_inbox: A2AInbox | None = None
         a2a_outbox: A2AOutbox | None = None
@@ -127,7 +127,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(message=messages)
-def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
+def test_outbox_converts_v03_message_like_a2a_sdk(message: Message) -> None:
     """Convert a message to v0.3 by the SDK, then read it: the result is the original message."""
     older = conversions.to_compat_message(message)
     wanted = conversions.to_core_message(older)
@@ -138,7 +138,7 @@ def test_v03_message_is_read_as_by_sdk(message: Message) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(task=tasks)
-def test_v03_task_is_read_as_by_sdk(task: Task) -> None:
+def test_outbox_converts_v03_task_like_a2a_sdk(task: Task) -> None:
     older = conversions.to_compat_task(task)
     wanted = conversions.to_core_task(older)
     assert outbox_of(older).task == wanted
@@ -270,7 +270,7 @@ def test_outbox_must_contain_either_message_or_task(fields: dict[str, Any]) -> N
         A2AOutbox(**fields)
 
 
-def test_deepest_valid_outbox_is_readable_from_log() -> None:
+def test_outbox_of_maximum_depth_can_be_stored_and_read() -> None:
     """protobuf writes values too deep for it to read: an outbox must refuse them."""
     deepest = Message(metadata=deep(MAX_DEPTH - 1), parts=[Part(data=deep_value(MAX_DEPTH - 3))])
     outbox = outbox_of(deepest)

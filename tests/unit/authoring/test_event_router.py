@@ -163,7 +163,7 @@ async def test_synchronous_event_handler_may_interrupt_for_input() -> None:
     assert answered == {"said": "this one"}
 
 
-async def test_graph_with_own_context_schema_is_routed() -> None:
+async def test_event_router_works_in_graph_with_custom_context_schema() -> None:
     """The graph's runtime has another context, so the router reads the AionContext from a context variable."""
 
     class OwnEvent(TypedDict):

@@ -67,7 +67,7 @@ def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
         None,
     ],
 )
-def test_unreserved_names_in_metadata_are_kept(name: Any) -> None:
+def test_metadata_keys_that_are_not_reserved_are_kept(name: Any) -> None:
     assert not is_reserved(name)
     assert without_reserved_keys({name: 1}) == {name: 1}
 
@@ -134,7 +134,7 @@ def test_metadata_without_reserved_keys_is_unchanged(task: Task) -> None:
     assert without_reserved_metadata(task) == task
 
 
-def test_reserved_names_in_ids_and_texts_are_kept() -> None:
+def test_ids_and_texts_with_reserved_prefix_are_kept() -> None:
     message = Message(message_id="aion:m", parts=[Part(text="aion:x")], extensions=["aion:y"])
     task = Task(artifacts=[Artifact(artifact_id="aion:stream-delta")], status=TaskStatus(message=message))
     assert without_reserved_metadata(task) == task

@@ -46,7 +46,7 @@ async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # ty
     return {}
 
 
-async def test_seed_sync_node_emits_everything() -> None:
+async def test_sync_node_emits_file_data_message_and_metadata() -> None:
     builder: Any = StateGraph(SeedState)
     graph = builder.add_node("report", report).add_edge(START, "report").compile()
     given: SeedState = {"messages": [HumanMessage("write it up", id="m-1")]}
@@ -71,7 +71,7 @@ async def test_seed_sync_node_emits_everything() -> None:
 @pytest.mark.parametrize(
     ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
 )
-async def test_seed_node_replies_through_turns_thread(text: str | None, replies: list[str]) -> None:
+async def test_node_replies_through_thread_of_runtime_context(text: str | None, replies: list[str]) -> None:
     """The node uses `runtime.context.thread`, handles a missing message, and returns `{}`."""
     graph = (
         StateGraph(SeedState, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
@@ -82,7 +82,7 @@ async def test_seed_node_replies_through_turns_thread(text: str | None, replies:
     assert len(final["messages"]) == 1
 
 
-async def test_seed_graph_without_context_schema_receives_context() -> None:
+async def test_graph_without_context_schema_receives_aion_context() -> None:
     async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
         await runtime.context.thread.reply("Here is what I can do.")
         return {}
@@ -95,7 +95,7 @@ async def test_seed_graph_without_context_schema_receives_context() -> None:
     assert sink.texts == ["Here is what I can do."]
 
 
-async def test_seed_state_contains_raw_inbox() -> None:
+async def test_node_reads_inbox_given_in_graph_input() -> None:
     class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
@@ -137,7 +137,7 @@ versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
 
 
 @versions
-async def test_seed_emissions_reach_the_task(version: str) -> None:
+async def test_emitted_file_data_message_and_metadata_are_in_task(version: str) -> None:
     graph: Any = StateGraph(SeedState)
     graph.add_node("report", report).add_edge(START, "report")
     task = await served(graph, version)
@@ -156,7 +156,7 @@ async def test_seed_emissions_reach_the_task(version: str) -> None:
 @versions
 @pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
 @pytest.mark.parametrize("schema", [AionContext, None])
-async def test_seed_reply_through_thread_is_task_answer(schema: Any, text: str, reply: str, version: str) -> None:
+async def test_thread_reply_of_node_is_answer_of_task(schema: Any, text: str, reply: str, version: str) -> None:
     graph = StateGraph(SeedState, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
     task = await served(graph, version, text)
     assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
@@ -164,7 +164,7 @@ async def test_seed_reply_through_thread_is_task_answer(schema: Any, text: str, 
 
 
 @versions
-async def test_seed_state_contains_inbox_and_messages(version: str) -> None:
+async def test_node_of_served_graph_reads_inbox_from_state(version: str) -> None:
     class HybridProgramState(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it

@@ -57,7 +57,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
+async def test_agent_inbox_contains_task_and_all_message_parts(dialect: str) -> None:
     """The inbox has the task, the message with all its parts (not only text), and the request's metadata."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
@@ -74,7 +74,7 @@ async def test_seed_agent_reads_its_inbox(dialect: str) -> None:
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", None)
 
 
-async def test_seed_agents_inbox_contains_request_metadata() -> None:
+async def test_agent_inbox_contains_metadata_of_request() -> None:
     """The inbox has the distribution, network and trace; a client cannot set keys with the prefix `aion:`."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
@@ -91,7 +91,7 @@ async def test_seed_agents_inbox_contains_request_metadata() -> None:
     assert read[-1] == {"traceId": "t-1", "hops": 2}
 
 
-async def test_seed_agent_returns_message_and_task_patch(dialect: str) -> None:
+async def test_message_and_task_changes_in_outbox_reach_client(dialect: str) -> None:
     """The client receives the message, with an id from the server, and its task changed by the task patch."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)

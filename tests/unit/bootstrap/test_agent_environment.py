@@ -73,7 +73,9 @@ class Variables:
         return str(raised.value).splitlines()
 
 
-def test_each_kind_of_secret_sets_its_variable(tmp_path: Path, aws: SecretStore, clock: ManualClock) -> None:
+def test_each_secret_notation_sets_its_environment_variable(
+    tmp_path: Path, aws: SecretStore, clock: ManualClock
+) -> None:
     name, password = unique(), unique()
     arn = aws.put("secret", name, f"whole-{name}\n")
     aws.put("secret", f"{name}/db", json.dumps({"password": password, "port": 5432, "é": "ü"}))
@@ -102,7 +104,7 @@ def test_each_kind_of_secret_sets_its_variable(tmp_path: Path, aws: SecretStore,
     }
 
 
-def test_secret_of_several_variables_is_read_once(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_used_by_several_environment_variables_is_read_once(tmp_path: Path, clock: ManualClock) -> None:
     asked: list[tuple[str, str]] = []
 
     def read(service: str, name: str) -> str:
@@ -188,7 +190,7 @@ def test_failed_secret_refresh_keeps_value_and_is_retried(
     assert variables.environ["KEY"] == second
 
 
-def test_secret_unreadable_for_long_is_logged_as_error(
+def test_secret_refresh_that_fails_for_long_is_logged_as_error(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = iter(["value-of-long"])
@@ -267,7 +269,7 @@ def test_error_of_missing_secret_names_remedy(tmp_path: Path, aws: SecretStore, 
     ]
 
 
-def test_error_of_forbidden_secret_names_template_parameter(
+def test_error_for_secret_without_permission_names_template_parameter(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique()
@@ -313,7 +315,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("sentence", REFUSALS)
-def test_error_distinguishes_kms_refusal_from_secret_refusal(
+def test_error_tells_missing_kms_permission_from_missing_secret_permission(
     tmp_path: Path, aws: SecretStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
     with answering(400, {"__type": "AccessDeniedException", "Message": sentence, "message": sentence}) as endpoint:

@@ -58,7 +58,7 @@ async def test_changed_secret_with_users_is_read_after_five_minutes(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_error_names_invalid_users_secret_without_text(tmp_path: Path, aws: SecretStore, kind: str) -> None:
+def test_error_names_invalid_basic_auth_secret_but_not_its_value(tmp_path: Path, aws: SecretStore, kind: str) -> None:
     arn = aws.put(kind, "spoilt", '{"alice": "hunter2-in-the-clear"}')
     for text in ('{"alice": "hunter2-in-the-clear"}', '{"alice": "hunter2-in-the-clear"'):
         aws.put(kind, "spoilt", text)
@@ -95,7 +95,7 @@ def test_binary_secret_with_users_is_refused(tmp_path: Path, aws: SecretStore) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_forbidden_users_secret_names_missing_permission(
+def test_error_names_missing_permission_for_basic_auth_secret(
     tmp_path: Path, aws: SecretStore, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arn = aws.put(kind, "closed", "{}")
@@ -109,7 +109,7 @@ def test_forbidden_users_secret_names_missing_permission(
     assert "secretsmanager:GetSecretValue or ssm:GetParameter" in str(raised.value)
 
 
-def test_error_of_users_secret_names_unreachable_aws(
+def test_error_reports_unreachable_aws_when_reading_basic_auth_secret(
     tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")

@@ -72,6 +72,6 @@ def test_first_send_imports_no_unused_module(imported: set[str]) -> None:
     assert imported & UNUSED == set()
 
 
-def test_first_send_imports_few_own_modules(imported: set[str]) -> None:
+def test_first_message_imports_few_modules_of_aion_core(imported: set[str]) -> None:
     own = {name for name in imported if name.startswith("aion_core")}
     assert len(own) <= 152, len(own)

@@ -137,7 +137,7 @@ def values(metrics: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: line[name] for name in units}
 
 
-def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
+def test_log_lines_of_turn_contain_task_and_context_ids(output: FunctionOutput, moto: LocalStack) -> None:
     """The agent's own log lines have the ids too. No line contains the message's text."""
     head = asyncio.run(waiting(moto, SAID))
     answer, request_id = call("run_task", body_of(WakeUp(head.context)))
@@ -166,7 +166,7 @@ def test_log_lines_of_turn_have_ids(output: FunctionOutput, moto: LocalStack) ->
     assert again != request_id
 
 
-def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) -> None:
+def test_error_logged_by_failed_turn_contains_task_id(output: FunctionOutput, moto: LocalStack) -> None:
     """Fail a turn in a second invocation: its log lines have the ids, and state that it is no cold start."""
     call("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0"))))
     head = asyncio.run(orphan(moto, f"explode {SAID}", agent="one"))
@@ -179,7 +179,7 @@ def test_log_of_failed_turn_has_ids(output: FunctionOutput, moto: LocalStack) ->
     assert values(metrics).keys() == {"Turns", "TurnsFailed", "TurnRetries", "TurnDuration"}, "it was begun before"
 
 
-def test_unreadable_queue_message_is_logged_with_id(output: FunctionOutput) -> None:
+def test_unreadable_sqs_message_is_logged_with_its_id(output: FunctionOutput) -> None:
     answer, request_id = call("run_task", "poison")
     assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
     lines, _ = output.lines()
@@ -188,7 +188,9 @@ def test_unreadable_queue_message_is_logged_with_id(output: FunctionOutput) -> N
     assert "UnreadableWakeUp" in told["exception"]
 
 
-async def test_log_lines_of_delivery_have_ids(output: FunctionOutput, moto: LocalStack) -> None:
+async def test_log_lines_of_push_notification_contain_task_and_context_ids(
+    output: FunctionOutput, moto: LocalStack
+) -> None:
     """Deliver push notifications: no line contains the webhook's URL, and each outcome is counted."""
     head = await waiting(moto, SAID)
     push = build_stores(Settings.from_environ(), SystemClock()).push
@@ -228,7 +230,7 @@ def test_sweep_emits_its_counts_as_metrics(output: FunctionOutput) -> None:
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
 
 
-async def test_queued_turn_continues_trace_of_message(
+async def test_queued_turn_continues_trace_given_in_message(
     output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client's trace continues in TaskFunction and PushFunction; a delivery has a span of its own."""
@@ -254,7 +256,7 @@ async def test_queued_turn_continues_trace_of_message(
     assert lines
 
 
-async def test_functions_continue_trace_of_request(
+async def test_lambda_functions_continue_trace_of_request_without_traceparent(
     output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Send a message without `traceparent`: TaskFunction and PushFunction continue the trace of its request."""

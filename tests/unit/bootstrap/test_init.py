@@ -60,7 +60,7 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("program", [API, pytest.param(TASK, marks=pytest.mark.deep)], ids=["api", "task"])
-def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str) -> None:
+def test_startup_on_lambda_imports_framework_of_agent(tmp_path: Path, program: str) -> None:
     """Test it in a new process, because the test process has already imported the frameworks."""
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH)}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environ, check=True, capture_output=True)
@@ -68,7 +68,7 @@ def test_startup_on_lambda_imports_agents_framework(tmp_path: Path, program: str
     assert "langgraph.graph.state" in imported
 
 
-def test_snapstart_snapshot_has_v03_models_imported(tmp_path: Path) -> None:
+def test_startup_with_snapstart_imports_v03_protocol_models(tmp_path: Path) -> None:
     environ = {**os.environ, **on_lambda(tmp_path, GRAPH), "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
     done = subprocess.run([sys.executable, "-c", API], cwd=ROOT, env=environ, check=True, capture_output=True)
     (imported,) = json.loads(done.stdout.splitlines()[-1])

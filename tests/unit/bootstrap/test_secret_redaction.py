@@ -67,7 +67,7 @@ def test_replaced_secret_is_still_redacted(tmp_path: Path, clock: ManualClock) -
     assert lines_of(f"{first} {second}") == "It says [redacted] [redacted]\n"
 
 
-def test_secret_of_environment_is_redacted(tmp_path: Path, clock: ManualClock) -> None:
+def test_secret_value_already_in_environment_is_redacted_from_log(tmp_path: Path, clock: ManualClock) -> None:
     value = unique()
     AgentEnvironment(declared(tmp_path, KEY="k"), clock, None, environ={"KEY": value}).apply()
     assert lines_of(value) == "It says [redacted]\n"

@@ -82,7 +82,7 @@ def content(part: dict[str, Any]) -> dict[str, Any]:
 
 @dialects
 @pytest.mark.parametrize("kind", ["message", "reaction", "command", "card-action"])
-async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -> None:
+async def test_event_router_calls_handler_of_event_kind_with_payload(kind: str, old: bool) -> None:
     ran: list[Any] = []
 
     def handler(name: str) -> Any:
@@ -107,7 +107,7 @@ async def test_source_event_reaches_handler_with_payload(kind: str, old: bool) -
         assert (message, messages) == (None, [])
 
 
-async def test_documented_request_is_read_as_command() -> None:
+async def test_command_request_in_documentation_is_read_as_command_event() -> None:
     page = (Path(__file__).parents[3] / "docs" / "aion-extensions.md").read_text()
     (body,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     context, _ = await seen(json.loads(body))
@@ -116,7 +116,7 @@ async def test_documented_request_is_read_as_command() -> None:
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"], ids=["v1", "v0.3"])
-async def test_command_reaches_handler_over_rest(path: str) -> None:
+async def test_command_event_sent_over_rest_reaches_its_handler(path: str) -> None:
     async def on_command(event: Any, thread: Any) -> None:
         await thread.reply(f"{event.payload['command']} for {thread.network}")
 
@@ -133,14 +133,14 @@ async def test_command_reaches_handler_over_rest(path: str) -> None:
     assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
 
 
-async def test_text_of_command_is_in_graph_messages() -> None:
+async def test_text_sent_with_command_is_in_graph_messages() -> None:
     context, state = await seen(request("command", text="/deploy service=api"))
     assert [message.content for message in state["messages"]] == ["/deploy service=api"]
     assert context.event.kind == "command"
 
 
 @dialects
-async def test_sender_and_conversation_are_of_source_network(old: bool) -> None:
+async def test_sender_and_thread_have_ids_from_source_network(old: bool) -> None:
     nested = {**PAYLOADS["message"], "contextId": "C-thread", "parentContextId": "C-room", "trajectory": "reply"}
     context, state = await seen(request("message", old=old, text="hi", payload=nested))
     thread = context.thread
@@ -163,7 +163,7 @@ async def test_distribution_extension_sets_sender_and_network() -> None:
     assert state["a2a_inbox"].metadata["aion:senderId"] == "sender-1"
 
 
-async def test_request_without_extensions_has_owner_and_context() -> None:
+async def test_sender_is_owner_if_request_uses_no_extension() -> None:
     context, state = await seen(send("hi", contextId="c-1"))
     assert context.message is not None
     assert (context.message.user.id, context.thread.id, context.thread.network) == ("anonymous", "c-1", None)
@@ -200,7 +200,7 @@ async def test_snake_case_names_null_values_and_old_uris_are_accepted() -> None:
     assert "later" not in context.event.payload
 
 
-async def test_distribution_may_be_in_message_metadata() -> None:
+async def test_distribution_extension_is_read_from_message_metadata() -> None:
     body = request("message", text="hi", metadata={}, extensions=[])
     body["params"]["message"]["metadata"][DISTRIBUTION] = THE_DISTRIBUTION
     context, _ = await seen(body)
@@ -264,7 +264,7 @@ async def test_malformed_payload_error_names_field_only(
     assert "s3cr3t" not in str(error) + caplog.text
 
 
-async def test_malformed_aion_payload_is_refused_in_v03_and_stream() -> None:
+async def test_malformed_aion_payload_is_refused_in_v03_and_when_streaming() -> None:
     body = request("reaction", old=True, payload=WITHOUT_KEY)
     assert (await refused(body))["code"] == -32602
     streamed = request("reaction", stream=True, payload=WITHOUT_KEY)
@@ -352,7 +352,9 @@ TARGETS = [
 
 @dialects
 @pytest.mark.parametrize(("payload", "action"), TARGETS, ids=["direct message", "thread reply", "mention"])
-async def test_reply_is_sent_to_target_of_message(payload: dict[str, Any], action: dict[str, Any], old: bool) -> None:
+async def test_reply_is_sent_to_conversation_of_received_message(
+    payload: dict[str, Any], action: dict[str, Any], old: bool
+) -> None:
 
     async def node(state: ExtensionState) -> dict[str, Any]:
         await get_aion_context().thread.reply("hello")
@@ -366,7 +368,7 @@ async def test_reply_is_sent_to_target_of_message(payload: dict[str, Any], actio
     assert message["metadata"]["aion:target"] == action["contextId"]
 
 
-async def test_reply_to_command_is_sent_to_its_conversation() -> None:
+async def test_reply_to_command_is_sent_to_conversation_of_command() -> None:
 
     async def on_command(thread: Any) -> None:
         await thread.reply("done")
@@ -401,7 +403,7 @@ async def test_thread_post_is_sent_to_target_chosen_by_agent(target: Any, action
 
 
 @dialects
-async def test_chat_card_action_resumes_interrupted_turn(old: bool) -> None:
+async def test_chat_card_action_answers_interrupt_of_graph(old: bool) -> None:
     """Answer an interrupt by a card action: `interrupt` returns the action, not the event of the source network."""
 
     def node(state: ExtensionState) -> dict[str, Any]:
@@ -450,14 +452,14 @@ async def test_client_without_extension_receives_no_extension_data() -> None:
     assert task["status"]["message"]["metadata"] == {"aion:target": "room-9"}
 
 
-async def test_returned_text_becomes_one_message_part() -> None:
+async def test_text_returned_by_node_becomes_one_message_part() -> None:
     """Return a text without a target: it is a single part, sent to the conversation of the request."""
     message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
     assert message["message"]["parts"] == [{"text": "ok"}]
 
 
 @dialects
-async def test_reaction_has_ids_of_source_network(old: bool) -> None:
+async def test_reaction_artifact_contains_message_id_from_source_network(old: bool) -> None:
     async def node(state: ExtensionState) -> dict[str, Any]:
         message = get_aion_context().message
         assert message is not None
@@ -478,7 +480,7 @@ async def test_reaction_has_ids_of_source_network(old: bool) -> None:
 # ── Traces, and the card ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_trace_context_comes_from_payload_or_headers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trace_context_comes_from_headers_unless_metadata_contains_it(caplog: pytest.LogCaptureFixture) -> None:
     headers = {"traceparent": TRACEPARENT, "tracestate": "v=1,w=2", "baggage": "tenant=a%20b;p=1, channel=cli"}
     log.install()
     with caplog.at_level(logging.INFO, "aion_core.tasks.runner"):
@@ -514,7 +516,7 @@ async def test_card_declares_optional_extensions() -> None:
 
 
 @dialects
-async def test_adk_agent_receives_aion_context_and_message_target(old: bool) -> None:
+async def test_adk_agent_receives_aion_context_and_replies_through_its_thread(old: bool) -> None:
     # Import ADK here, because the other tests of this file run without ADK.
     from google.adk.agents import BaseAgent
 

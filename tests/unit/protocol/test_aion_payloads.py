@@ -24,7 +24,7 @@ def of(kind: str = "", **given: Any) -> tuple[Message, dict[str, Any]]:
     return ParseDict(params["message"], Message()), params["metadata"]
 
 
-def test_payload_names_are_camel_case() -> None:
+def test_extension_uris_and_payload_schemas_have_expected_values() -> None:
     assert (
         extensions.DISTRIBUTION,
         extensions.MESSAGING,
@@ -43,7 +43,7 @@ def test_payload_names_are_camel_case() -> None:
     } == aion_requests.SCHEMAS
 
 
-def test_request_without_extensions_has_no_payload() -> None:
+def test_message_without_extensions_yields_no_extension_data() -> None:
     message, _ = of(text="hi")
     assert read(message, {}) == Inbound()
     assert (Inbound().sender_id, Inbound().network, answer_to(Inbound())) == (None, None, None)
@@ -57,7 +57,7 @@ def test_aion_payload_is_serialized_as_received(kind: str) -> None:
     assert event.payload.as_json() == PAYLOADS[kind]
 
 
-def test_reading_payloads_does_not_change_message() -> None:
+def test_reading_extension_payloads_does_not_change_message() -> None:
     message, metadata = of("message", text="hi")
     before = MessageToDict(message), json.dumps(metadata)
     read(message, metadata)
@@ -74,7 +74,7 @@ def test_payload_schema_is_read_under_both_extension_uris(uri: str) -> None:
     assert event.kind == "command"
 
 
-def test_payload_schema_must_match_event() -> None:
+def test_payload_of_other_schema_than_event_type_is_refused() -> None:
     message, metadata = of("command", payload=PAYLOADS["reaction"])
     message.metadata.fields[extensions.EVENT].struct_value.update({"type": "to.aion.distribution.reaction.1.0.0"})
     with pytest.raises(InvalidMessage, match="no data part holds its payload"):
@@ -106,7 +106,7 @@ def test_principal_identity_is_preferred_to_service_identity(kinds: tuple[str, .
     assert (identity.id if identity else None) == chosen
 
 
-def test_second_routing_action_does_not_replace_message_target() -> None:
+def test_second_target_for_message_does_not_replace_first_target() -> None:
     message = Message(parts=[Part(text="hi")], extensions=[extensions.MESSAGING])
     send(message, MessageAction(trajectory="timeline", context_id="T"))
     once = MessageToDict(message)
@@ -148,12 +148,12 @@ def test_stored_command_with_malformed_payload_becomes_plain_message() -> None:
     ],
     ids=["two", "none", "too long", "too many"],
 )
-def test_baggage_is_limited(baggage: str, carried: dict[str, str] | None) -> None:
+def test_baggage_above_w3c_limits_is_ignored(baggage: str, carried: dict[str, str] | None) -> None:
     """Ignore baggage that is longer or has more members than W3C Baggage 3.3.2 requires a server to pass on."""
     assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
 
 
-def test_traceparent_is_validated() -> None:
+def test_invalid_traceparent_is_ignored() -> None:
     assert traceparent_of({extensions.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
     for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
         assert traceparent_of({extensions.TRACEABILITY: other}) == ""

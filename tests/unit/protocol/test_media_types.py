@@ -110,9 +110,7 @@ def test_invalid_media_type_is_refused() -> None:
     ],
     ids=str,
 )
-def test_clients_accepted_modes_must_include_agents_output_mode(
-    accepted: list[str], gives: list[str], can: bool
-) -> None:
+def test_client_must_accept_an_output_mode_of_agent(accepted: list[str], gives: list[str], can: bool) -> None:
     """The client must accept an output mode of the agent; an empty list accepts every mode."""
     if can:
         check_accepted(accepted, gives)
@@ -121,7 +119,7 @@ def test_clients_accepted_modes_must_include_agents_output_mode(
             check_accepted(accepted, gives)
 
 
-def test_modes_of_skills_extend_default_modes_of_card() -> None:
+def test_media_types_of_skills_are_added_to_card_defaults() -> None:
     """A message names no skill, so the input modes of every skill are accepted."""
     card = AgentCard(
         default_input_modes=TEXT,

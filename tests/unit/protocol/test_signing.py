@@ -96,7 +96,7 @@ def check(algorithm: str, jwk: dict[str, str], signature: bytes, signed: bytes) 
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_both_served_card_documents_have_valid_signature(
+async def test_signature_of_agent_card_is_valid_in_both_protocol_versions(
     tmp_path: Path, pems: dict[str, str], algorithm: str
 ) -> None:
     """The SDK verifies the card that it has parsed, a plain verifier the JSON of both documents (A2A 8.4.3)."""
@@ -135,7 +135,7 @@ async def test_extended_card_is_signed_for_each_version(tmp_path: Path, pems: di
     assert verify_card(old, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
 
 
-async def test_sdk_of_v03_verifies_card(tmp_path: Path, pems: dict[str, str]) -> None:
+async def test_a2a_sdk_for_v03_verifies_card_signature(tmp_path: Path, pems: dict[str, str]) -> None:
     """Run the v0.3 SDK in an environment of its own: its resolver reads the card, its verifier checks it."""
     app = deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=key_file(tmp_path, pems["ES256"]))
     (jwk,) = (await read(app, KEYS))["keys"]
@@ -213,7 +213,7 @@ def test_changed_card_has_invalid_signature(path: tuple[Any, ...], value: Any) -
         verify_card(card, lambda _: [key])
 
 
-def test_verification_reports_change_in_v03_card_fields() -> None:
+def test_change_of_v03_card_field_invalidates_only_v03_signature() -> None:
     card, key = signed()
     card["url"] = "https://evil.example.com/"
     assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": ""}
@@ -284,7 +284,7 @@ def test_card_may_have_signatures_of_two_keys() -> None:
 
 
 @pytest.mark.parametrize(("field", "way"), [("supportedInterfaces", "v1.0"), ("url", "v0.3")])
-def test_card_signature_by_other_tool_is_valid(field: str, way: str) -> None:
+def test_card_signed_by_another_tool_is_verified(field: str, way: str) -> None:
     """Another tool signs a card with fields that we do not know: the signature covers them too."""
     card, key = signed()
     foreign = {name: card[name] for name in ("name", "description", "version", "capabilities", "skills", field)}
@@ -301,7 +301,7 @@ def test_card_signature_by_other_tool_is_valid(field: str, way: str) -> None:
         verify_card(foreign, lambda _: [key])
 
 
-def test_sdks_signature_verifier_refuses_changed_card() -> None:
+def test_a2a_sdk_refuses_signature_of_changed_card() -> None:
     """Change a signed card: the SDK must refuse it, or the tests above would prove nothing."""
     card, key = signed()
     parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)

@@ -39,7 +39,7 @@ def test_v03_whole_numbers_are_rendered_as_integers() -> None:
 
 
 @pytest.mark.parametrize("data", [[1, 2], "text", 7, True, None])
-def test_v03_data_other_than_object_is_wrapped(data: Any) -> None:
+def test_conversion_to_v03_wraps_data_that_is_no_object(data: Any) -> None:
     """Convert data such as a list to v0.3: only the author's metadata remains, without the SDK's marker."""
     (part,) = v03_json(conversions.to_compat_artifact(artifact(data)))["parts"]
     assert part == {"kind": "data", "data": {"value": data}, "metadata": {"row": 3}}
@@ -73,5 +73,5 @@ def test_number_in_data_part_keeps_its_value(number: float) -> None:
     [("é 😀", "é 😀"), ("\ud83d\ude00", "😀"), ("cut \ud83d", "cut ?"), ("\ude00\ud83d\ud83d\ude00", "??😀")],
     ids=ascii,
 )
-def test_halves_of_surrogate_pairs_are_joined_or_replaced(text: str, expected: str) -> None:
+def test_surrogate_pairs_are_joined_and_unpaired_surrogates_replaced(text: str, expected: str) -> None:
     assert utf8(text) == expected

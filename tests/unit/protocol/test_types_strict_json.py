@@ -33,7 +33,7 @@ def values_in(value: Any) -> int:
 
 
 @given(JSON)
-def test_json_value_limit_ignores_contents_of_texts(value: Any) -> None:
+def test_value_limit_counts_json_values_but_not_string_contents(value: Any) -> None:
     zeros = b",0" * (MAX_VALUES - values_in(value) - 1)
     check_values(b"[" + dumped(value) + zeros + b"]", *NAMED)
     with pytest.raises(InvalidParamsError, match="5000 values"):
@@ -46,7 +46,7 @@ def test_json_with_over_5000_values_is_refused(hostile: str) -> None:
         check_values(",".join([hostile] * (MAX_VALUES + 2)).encode(), *NAMED)
 
 
-def test_check_of_values_takes_little_memory() -> None:
+def test_check_of_json_value_limit_uses_little_memory() -> None:
     body = b"[" + b"{}," * 1_500_000 + b"{}]"
     tracemalloc.start()
     try:
@@ -77,7 +77,7 @@ def test_integers_too_large_for_doubles_are_refused_only_in_bodies() -> None:
         (b"[" * 60_000, "more than 5000 values: send fewer."),
     ],
 )
-def test_json_outside_of_limits_is_refused_with_name(text: bytes, problem: str) -> None:
+def test_error_for_invalid_json_names_problem_and_source(text: bytes, problem: str) -> None:
     with pytest.raises(A2AError) as refused:
         strict_json(text, "file")
     assert problem in str(refused.value)

@@ -50,7 +50,7 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("schema", [AsDataclass, AsModel, AsTypedDict])
 @pytest.mark.parametrize(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
-async def test_authors_context_schema_receives_configuration(
+async def test_context_schema_of_graph_receives_configuration_of_agent(
     schema: Any, configuration: dict[str, Any], provider: str
 ) -> None:
     def node(state: State, runtime: Runtime[Any]) -> State:
@@ -72,7 +72,7 @@ class ContextModel(ScriptedModel):
         return self
 
 
-async def test_tool_may_receive_turns_aion_context() -> None:
+async def test_tool_reads_aion_context_from_tool_runtime_parameter() -> None:
     """Declare a tool parameter of type `ToolRuntime[AionContext]`: its context is that of the turn."""
 
     @tool
@@ -109,14 +109,14 @@ asyncio.run(main())
 """
 
 
-def test_tool_runtime_without_type_argument_causes_no_warning() -> None:
+def test_tool_runtime_annotation_without_type_argument_causes_no_warning() -> None:
     ran = subprocess.run([sys.executable, "-W", "default", "-c", PLAIN], capture_output=True, text=True, check=True)
     assert "TASK_STATE_COMPLETED" in ran.stdout
     assert "AionContext" not in ran.stderr
     assert "Pydantic serializer" not in ran.stderr
 
 
-async def test_thread_has_network_and_metadata_keeps_integers() -> None:
+async def test_node_receives_network_of_thread_and_unchanged_integers_of_metadata() -> None:
     class ContextWithInbox(MessagesState):
         a2a_inbox: Any
 

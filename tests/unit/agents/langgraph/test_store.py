@@ -119,7 +119,7 @@ async def test_agent_reads_its_memory_in_another_context(graph: Callable[[Any], 
     ]
 
 
-async def test_entrypoint_and_langgraph_tasks_use_given_store() -> None:
+async def test_entrypoint_and_its_langgraph_tasks_use_one_store() -> None:
     @task
     async def keep(text: str) -> list[str]:
         store = get_store()
@@ -139,7 +139,7 @@ class StoreModel(ScriptedModel):
         return self
 
 
-async def test_langgraph_store_is_injected_into_prebuilt_agents_tools() -> None:
+async def test_tools_of_prebuilt_langgraph_agent_receive_store() -> None:
     @tool
     async def first(store: Annotated[Any, InjectedStore()]) -> str:
         """Store a value."""
@@ -178,7 +178,7 @@ async def test_langgraph_store_is_injected_into_prebuilt_agents_tools() -> None:
     assert seen == ["first", "second"]
 
 
-async def test_prebuilt_agents_tools_use_memory_store() -> None:
+async def test_prebuilt_agent_tool_reads_value_stored_by_earlier_turn() -> None:
     @tool
     async def look(store: Annotated[Any, InjectedStore()]) -> str:
         """Read the stored values, then store another one."""
@@ -201,7 +201,7 @@ async def test_graph_uses_store_that_its_author_configured() -> None:
     assert graph.store is own
 
 
-async def test_subgraph_uses_langgraph_store_of_served_graph() -> None:
+async def test_subgraph_with_own_store_uses_store_of_served_graph() -> None:
     """LangGraph itself passes a graph's store to its subgraphs."""
     own = InMemoryStore()
     graph = one_node(one_node(by_parameter).compile(store=own))
@@ -209,7 +209,7 @@ async def test_subgraph_uses_langgraph_store_of_served_graph() -> None:
     assert own.search(()) == []
 
 
-async def test_authors_graph_stays_unchanged() -> None:
+async def test_serving_graph_does_not_set_store_attribute_of_graph() -> None:
     graph = one_node(by_parameter).compile()
     await talk(graph, "red")
     assert graph.store is None
@@ -221,7 +221,7 @@ async def test_two_apps_serving_one_graph_share_no_memory() -> None:
         assert await talk(graph, "red") == [("TASK_STATE_COMPLETED", "[]")]
 
 
-async def test_blocking_store_call_names_async_method() -> None:
+async def test_error_of_blocking_store_call_suggests_async_method() -> None:
     raised: list[str] = []
 
     async def node(state: MessagesState, *, store: BaseStore) -> State:
@@ -255,7 +255,7 @@ async def test_parallel_nodes_write_memory_concurrently() -> None:
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
 
 
-async def test_memory_write_by_node_of_canceled_task_is_refused() -> None:
+async def test_node_of_canceled_task_cannot_write_to_store() -> None:
     """Cancel a synchronous node: its thread cannot be stopped, but its later memory write is refused."""
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
@@ -293,7 +293,7 @@ class StoredThing:
     x: int
 
 
-async def test_memory_value_unserializable_as_json_fails_task() -> None:
+async def test_task_fails_if_node_stores_value_without_json_form() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         await store.aput(NS, "k", {"x": object()})
         return {}
@@ -303,7 +303,7 @@ async def test_memory_value_unserializable_as_json_fails_task() -> None:
     assert "Type is not JSON serializable: object" in text
 
 
-async def test_graph_receives_owner_store_with_ttl_support() -> None:
+async def test_node_receives_owner_store_that_accepts_a_ttl() -> None:
     async def node(state: MessagesState, *, store: BaseStore) -> State:
         assert isinstance(store, OwnerStore)
         await store.aput(NS, "k", {"at": StoredThing(1)}, ttl=5)

@@ -42,14 +42,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["module_of_tasks", "names_of_tasks"])
-def test_stored_classes_include_those_of_imported_langgraph_tasks(name: str) -> None:
+def test_stored_classes_include_result_classes_of_imported_langgraph_tasks(name: str) -> None:
     """After an interrupt a LangGraph task does not run again: its result is restored from the checkpoint."""
     module = importlib.import_module(name)
     assert {"Plan", "Result"} <= {kind.__name__ for kind in stored_classes(module.flow, module)}
 
 
 @pytest.mark.usefixtures("folder")
-def test_stored_classes_are_found_without_given_module() -> None:
+def test_stored_classes_of_graph_are_found_without_its_module() -> None:
     flow: Any = importlib.import_module("names_of_tasks").flow
     assert "Plan" in {kind.__name__ for kind in stored_classes(flow, None)}
 
@@ -62,12 +62,12 @@ class Line(TypedDict):
     points: list[Point]
 
 
-def test_named_tuple_of_state_is_stored() -> None:
+def test_stored_classes_include_named_tuple_in_graph_state() -> None:
     graph: Any = StateGraph(Line).add_node("node", lambda state: {}).add_edge(START, "node").compile()
     assert Point in stored_classes(graph, None)
 
 
-def test_graph_without_own_classes_has_no_stored_classes() -> None:
+def test_graph_without_nodes_has_no_stored_classes() -> None:
     @entrypoint()
     def flow(given: Any) -> None: ...
 

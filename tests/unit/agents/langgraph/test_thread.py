@@ -14,7 +14,7 @@ def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
     return UnreturnedOutput(lambda: saver, config, returns=True)
 
 
-async def test_streamed_text_of_one_turn_is_hidden_from_next() -> None:
+async def test_turn_does_not_load_text_streamed_by_earlier_turn() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
     one.start(first)

@@ -88,7 +88,7 @@ async def test_graph_without_output_completes_without_message() -> None:
 
 
 @pytest.mark.parametrize("many", [3_000, pytest.param(100_000, marks=pytest.mark.deep)])
-async def test_emitted_chunks_retain_limited_python_memory(many: int, request: pytest.FixtureRequest) -> None:
+async def test_memory_use_is_limited_if_node_emits_many_chunks(many: int, request: pytest.FixtureRequest) -> None:
     if request.getfixturevalue("dialect") != "SendMessage":
         pytest.skip("the memory of a chunk is the same in both protocol versions")
 
@@ -130,7 +130,7 @@ async def test_lease_is_renewed_while_graph_blocks_event_loop() -> None:
     assert said(task) == "still here: [True, True, True]"
 
 
-async def test_emission_after_turn_end_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_message_emitted_after_end_of_turn_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     stray: list[asyncio.Task[None]] = []
     ended = asyncio.Event()
 
@@ -153,7 +153,7 @@ async def test_emission_after_turn_end_is_ignored_and_logged(caplog: pytest.LogC
     assert "after the end of its turn" in caplog.text
 
 
-async def test_data_artifact_is_identified_by_name(request: pytest.FixtureRequest) -> None:
+async def test_data_emitted_with_append_extends_artifact_of_given_name(request: pytest.FixtureRequest) -> None:
     """Emit data by name: `append` extends the last artifact of this name, or creates it."""
     other = [1, "two", None]
 
@@ -175,7 +175,7 @@ async def test_data_artifact_is_identified_by_name(request: pytest.FixtureReques
     assert task["artifacts"][2]["artifactId"] == "mine"
 
 
-async def test_custom_state_classes_survive_checkpoints() -> None:
+async def test_next_turn_reads_custom_state_classes_from_checkpoint() -> None:
     """The next turn reads models, dataclasses and enums of the state's annotations as objects of their classes."""
     seen: list[Any] = []
 
@@ -232,7 +232,7 @@ async def test_reply_of_parallel_branch_in_last_step_is_answer(other: Callable[.
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", "from a")
 
 
-async def test_graph_edges_run_once_although_replies_are_stored() -> None:
+async def test_conditional_edge_runs_once_after_node_that_replies() -> None:
     routed: list[str] = []
 
     def route(state: State) -> str:
@@ -246,7 +246,7 @@ async def test_graph_edges_run_once_although_replies_are_stored() -> None:
     assert routed == ["routed"]
 
 
-async def test_replies_are_added_only_to_state_with_reducer() -> None:
+async def test_replies_are_added_to_state_messages_only_with_reducer() -> None:
     seen: list[list[str]] = []
 
     class Plain(TypedDict):
@@ -340,7 +340,7 @@ async def test_parallel_models_stream_one_after_another() -> None:
     assert events[-1]["status"]["message"]["parts"][0]["text"] in {"alpha one two three ", "beta four five six "}
 
 
-async def test_model_called_within_reply_is_streamed_once() -> None:
+async def test_model_stream_sent_as_reply_reaches_client_only_once() -> None:
     """A reply is the stream of a model: its chunks are sent as the reply only."""
 
     class UnusualModel(ToolCaller):
@@ -366,7 +366,7 @@ async def test_model_called_within_reply_is_streamed_once() -> None:
         assert events[-1]["status"]["message"]["parts"][0]["text"] == "one two"
 
 
-async def test_retried_node_repeats_no_emission() -> None:
+async def test_retried_node_does_not_send_messages_or_data_twice() -> None:
     tries: list[int] = []
 
     async def flaky(state: State, runtime: Runtime[AionContext], writer: StreamWriter) -> State:
@@ -389,7 +389,7 @@ async def test_retried_node_repeats_no_emission() -> None:
     assert [part["data"] for part in task["artifacts"][0]["parts"]] == [{"n": 1}]
 
 
-async def test_outbox_artifacts_are_identified_by_name() -> None:
+async def test_outbox_artifacts_with_different_names_receive_different_ids() -> None:
     patch = Task(artifacts=[Artifact(name=name, parts=[Part(text=name)]) for name in ("x", "y")])
     graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
@@ -423,7 +423,7 @@ async def visiting(given: dict[str, Any]) -> str:
     return f"{answer}: {first.number}"
 
 
-async def test_functional_graph_reuses_results_of_finished_langgraph_tasks() -> None:
+async def test_finished_langgraph_task_does_not_run_again_after_interrupt() -> None:
     """Resume after an interrupt: the finished LangGraph task does not run again, and its result is unchanged."""
     async with http(parts(visiting).app()) as client:
         asked = await ask(client, message_id="m-1")
@@ -431,7 +431,7 @@ async def test_functional_graph_reuses_results_of_finished_langgraph_tasks() -> 
         assert said(await ask(client, "yes", message_id="m-2", taskId=asked["id"])) == "yes: 7"
 
 
-async def test_answer_to_interrupt_with_only_files_is_refused() -> None:
+async def test_interrupt_refuses_answer_that_contains_only_files() -> None:
     def asks(state: State) -> State:
         return {"messages": [AIMessage(interrupt("?"))]}
 

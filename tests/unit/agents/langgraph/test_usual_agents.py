@@ -26,7 +26,7 @@ async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
     await check_streams(parts(case.agent()).app(), case, version)
 
 
-def test_documentation_page_lists_each_tested_langgraph_agent() -> None:
+def test_agents_page_of_documentation_lists_each_tested_langgraph_agent() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## LangGraph agents")[2].partition("\n## ")[0]
     rows = [row.replace("`", "") for row in re.findall(r"^\| ([^|]+?) \| ", section, re.MULTILINE)]
     assert [row for row in rows if row not in ("Agent", "---")] == list(CASES)
