@@ -75,7 +75,7 @@ async def test_agent_inbox_contains_task_and_all_message_parts(dialect: str) -> 
 
 
 async def test_agent_inbox_contains_metadata_of_request() -> None:
-    """The inbox has the distribution, network and trace; a client cannot set keys with the prefix `aion:`."""
+    """Send a request with metadata: the agent reads the same values in its inbox."""
     read.clear()
     async with http(parts(served(Reader(name="reader"))).app()) as client:
         request = {
