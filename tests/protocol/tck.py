@@ -14,7 +14,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-SEND-003": ("row SendMessage: media types: a file, where it takes text", "row SendMessage: media types: data, where it takes text"),
     # SendStreamingMessage, 3.1.2
     "CORE-STREAM-001": ("row SendStreamingMessage: a text", "unit/web/test_sse.py::test_sse_event_ids_number_the_task_events_and_their_chunks"),
-    "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_stream_of_message_reply_has_exactly_one_message",),
+    "CORE-STREAM-002": ("unit/agents/executor/test_message_replies.py::test_streamed_reply_without_task_is_exactly_one_message",),
     "CORE-STREAM-003": ("row SendStreamingMessage: a text", "protocol/test_compliance.py::test_golden_transcript_complies_with_a2a"),
     # GetTask and ListTasks, 3.1.3 and 3.1.4
     "CORE-GET-001": ("row GetTask: one that ended", "row GetTask: one that works", "row GetTask: one that asks"),

@@ -178,9 +178,7 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
         pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph", marks=pytest.mark.deep),
     ],
 )
-def test_deployment_imports_only_needed_framework_at_first_turn(
-    path: str, loads: str, never: str, tmp_path: Path
-) -> None:
+def test_first_turn_imports_only_framework_of_its_agent(path: str, loads: str, never: str, tmp_path: Path) -> None:
     """Compare `sys.modules` before and after the first turn: it loads the agent's own framework only."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{one: {{path: {ROOT / path}}}}}}}")
@@ -281,7 +279,7 @@ async def test_next_turn_starts_with_adk_agent_that_answered_last(dialect: str) 
     assert (answer_text(first), answer_text(second)) == ("I help.", "Still me.")
 
 
-async def test_session_provides_agent_configuration_without_storing_it(dialect: str) -> None:
+async def test_agent_configuration_fills_instruction_but_is_not_stored_in_session(dialect: str) -> None:
     """The instruction "Use {provider}" gets a value of the configuration; the stored session state stays empty."""
     sessions = InMemorySessionService()
     model = scripted_model(["Fine."], ["Fine."])
@@ -324,7 +322,7 @@ async def test_turn_without_an_answer_logs_a_warning(caplog: pytest.LogCaptureFi
     assert "Event with content" in record.getMessage()
 
 
-async def test_turn_with_an_artifact_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_agent_that_only_saves_artifact_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def save(callback_context: CallbackContext) -> None:
         await callback_context.save_artifact("notes.txt", genai.Part(text="one"))
 

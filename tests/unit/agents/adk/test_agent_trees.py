@@ -179,7 +179,7 @@ def current() -> CurrentAgent:
     return CurrentAgent()
 
 
-def test_generated_adk_agent_trees_stream_each_text_once(current: CurrentAgent) -> None:
+def test_random_adk_agent_trees_stream_each_text_once(current: CurrentAgent) -> None:
     app = parts(current).app()
 
     @settings(max_examples=EXAMPLES, deadline=None)

@@ -78,7 +78,7 @@ async def test_text_result_resumes_a_long_running_tool(dialect: str) -> None:
     assert texts(model.seen[-1])[-1] == "user: approve -> {'result': 'approved'}"
 
 
-async def test_data_result_resumes_a_long_running_tool(dialect: str) -> None:
+async def test_data_from_client_becomes_result_of_long_running_tool(dialect: str) -> None:
     """Answer with data: it is the result of the tool's call, and the model's earlier text is in the history."""
     root, model = expenses(500, ["Paid."])
     async with http(parts(served(root)).app()) as client:
@@ -164,7 +164,7 @@ async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
     assert (state(done), answer_text(done), history(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
 
 
-async def test_tool_call_of_canceled_interrupt_gets_a_result(dialect: str) -> None:
+async def test_open_tool_call_of_canceled_task_gets_a_result(dialect: str) -> None:
     """Cancel the interrupted task: the next turn's model receives the result "canceled" for the open tool call."""
     root, model = expenses(50, ["What else?"])
     async with http(parts(served(root)).app()) as client:
@@ -192,7 +192,7 @@ async def test_client_receives_question_that_remote_agent_asks(dialect: str, kin
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_task_mode_sub_agent_receives_answer_to_its_question(dialect: str, nested: bool) -> None:
+async def test_sub_agent_in_task_mode_receives_users_answer(dialect: str, nested: bool) -> None:
     """While the agent asks the user, its parent's call stays open, so the agent gets the user's next message."""
     finish = call("finish_task", result="Bob")
     scripts = ["Your name?"], ["Really?"], [finish]
@@ -218,7 +218,7 @@ async def test_answer_contains_result_of_adk_agent_in_task_mode(dialect: str) ->
     assert (state(task), data(task)) == ("COMPLETED", [{"result": "Bob"}])
 
 
-async def test_root_agent_answers_after_failed_task_mode_sub_agent(dialect: str) -> None:
+async def test_root_agent_answers_next_message_after_sub_agent_fails(dialect: str) -> None:
     clerk = llm_agent([ValueError()], name="clerk", mode="task", description="Asks for the name.")
     root = llm_agent([call("clerk", request="go")], ["What else?"], sub_agents=[clerk])
     async with http(parts(served(root)).app()) as client:
@@ -277,7 +277,7 @@ async def test_tool_runs_once_after_confirmation(dialect: str, tool: str) -> Non
 
 
 @pytest.mark.parametrize("given", ["yes", {"confirmed": True}])
-async def test_confirmation_schema_has_payload_as_default(dialect: str, given: Any) -> None:
+async def test_confirmation_schema_offers_payload_of_tool_as_default(dialect: str, given: Any) -> None:
     """A client's form can then show the payload that the tool proposes."""
     model = scripted_model([call("pay_after_confirmation", amount=5)], ["Done."])
     root = LlmAgent(name="root", model=model, tools=[pay_after_confirmation])
@@ -493,7 +493,7 @@ FORMS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("kind", "given"), [(kind, given) for kind, forms in FORMS.items() for given in forms])
-async def test_requested_credential_reaches_the_tool(
+async def test_credential_from_client_reaches_tool_but_not_log(
     dialect: str, kind: str, given: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Answer a task in AUTH_REQUIRED: no log line and no message has the credential or the agent's own secret."""

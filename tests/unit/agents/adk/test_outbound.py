@@ -74,7 +74,7 @@ async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
     assert (answer_text(task), history(task)) == ("All fine.", ["hi", "Let me see."])
 
 
-async def test_each_streamed_text_ends_with_one_last_chunk() -> None:
+async def test_only_final_chunk_of_streamed_text_is_marked_last() -> None:
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
         frames = await stream(client)
@@ -92,7 +92,7 @@ def look() -> str:
     return "a file"
 
 
-async def test_partial_text_without_final_event_is_the_answer(dialect: str) -> None:
+async def test_partial_texts_become_answer_if_final_event_is_missing(dialect: str) -> None:
     streamed = [text_event("One."), text_event("Tw", partial=True), text_event("o", partial=True)]
     async with http(parts(served(yielding_agent(*streamed))).app()) as client:
         task = await ask(client, dialect)
@@ -119,7 +119,7 @@ async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
     assert spoken in ("a1 a2 a3b1 b2 b3", "b1 b2 b3a1 a2 a3")
 
 
-async def test_message_completed_during_other_stream_is_recorded_first() -> None:
+async def test_message_completed_while_another_streams_is_recorded_first() -> None:
     """A message completed during another message's stream is streamed after that message, but recorded before it."""
     begun, told = asyncio.Event(), asyncio.Event()
 
@@ -160,7 +160,7 @@ def spoken(agent: BaseAgent, ctx: Any, text: str, *, partial: bool | None = None
     return Event(author=agent.name, branch=ctx.branch, partial=partial, content=content(genai.Part(text=text)))
 
 
-async def test_partial_text_of_ended_adk_agent_becomes_message(dialect: str) -> None:
+async def test_partial_text_becomes_message_when_its_adk_agent_ends(dialect: str) -> None:
     """An agent ends after partial events only: its text is a message; the next agent's text is the answer."""
     first = yielding_agent(text_event("On", partial=True), text_event("e.", partial=True))
     root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
@@ -251,7 +251,7 @@ async def test_missing_adk_artifact_is_not_sent(dialect: str) -> None:
     assert (answer_text(task), task.get("artifacts", [])) == ("Hm.", [])
 
 
-async def test_stream_announces_invoked_adk_sub_agents() -> None:
+async def test_stream_announces_each_adk_sub_agent_that_runs() -> None:
     """Announce each sub-agent that runs, also the agent of an AgentTool."""
     inner = llm_agent(["inner"], name="inner")
     second = llm_agent([call("inner", request="go")], ["second"], name="second", tools=[AgentTool(agent=inner)])
@@ -293,7 +293,7 @@ async def test_incomplete_answer_of_model_is_logged(caplog: pytest.LogCaptureFix
     assert "The model of 'root' stopped before the end of its answer: MAX_TOKENS." in caplog.text
 
 
-async def test_partial_stream_before_model_error_is_discarded(dialect: str) -> None:
+async def test_partial_answer_is_discarded_if_model_fails(dialect: str) -> None:
     """The model fails after half an answer: this half is not returned as the answer."""
     root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
     async with http(parts(served(root)).app()) as client:
@@ -315,7 +315,7 @@ async def test_messages_before_a_failure_are_recorded(dialect: str, last: Any) -
     assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "One.", "Two."])
 
 
-async def test_answer_before_failing_callback_is_recorded(dialect: str) -> None:
+async def test_answer_is_recorded_even_if_after_agent_callback_fails(dialect: str) -> None:
     async with http(parts(served(llm_agent(["All ", "fine."], after_agent_callback=fails))).app()) as client:
         task = await ask(client, dialect)
     assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "All fine."])
@@ -362,7 +362,7 @@ async def test_message_in_a2a_outbox_is_the_answer(dialect: str, form: str) -> N
     assert (answer["taskId"], answer["contextId"], bool(answer["messageId"])) == (task["id"], task["contextId"], True)
 
 
-async def test_outbox_task_is_merged_into_stored_task(dialect: str) -> None:
+async def test_task_in_a2a_outbox_is_merged_into_stored_task(dialect: str) -> None:
     """Append history and artifacts, and merge metadata, but keep the stored task's ids and reserved keys."""
     patch = Task(
         id="not-mine",
@@ -387,14 +387,14 @@ async def test_failed_task_in_a2a_outbox_fails_the_turn(dialect: str) -> None:
     assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", "No.")
 
 
-async def test_invalid_outbox_fails_the_turn(dialect: str) -> None:
+async def test_invalid_a2a_outbox_fails_the_turn(dialect: str) -> None:
     async with http(parts(served(yielding_agent(text_event(state_delta={"a2a_outbox": 7})))).app()) as client:
         task = await ask(client, dialect)
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert "a2a_outbox" in str(answer_text(task))
 
 
-async def test_outbox_is_not_stored_in_session_state(dialect: str) -> None:
+async def test_a2a_outbox_is_not_stored_in_session_state(dialect: str) -> None:
     """Set an outbox and other state: only the latter is stored, so the next turn does not send the outbox again."""
     sessions = InMemorySessionService()
     once = text_event(state_delta={"a2a_outbox": A2AOutbox(message=message("Once.")), "kept": 1})
@@ -448,7 +448,7 @@ async def test_thread_reply_replaces_model_text_as_answer(dialect: str, caplog: 
     assert answer_text(task) == "From the tool."
 
 
-async def test_reply_in_chunks_is_one_streamed_message() -> None:
+async def test_reply_sent_in_chunks_is_streamed_as_one_message() -> None:
     class ChunkedReplyAgent(BaseAgent):
         async def _run_async_impl(self, ctx: Any) -> AsyncGenerator[Event, None]:
             async def chunks() -> AsyncGenerator[str, None]:
@@ -466,7 +466,7 @@ async def test_reply_in_chunks_is_one_streamed_message() -> None:
     assert (ended["state"], ended["message"]["parts"]) == ("TASK_STATE_COMPLETED", [{"text": "Hello."}])
 
 
-async def test_synchronous_tool_replies_from_its_thread(dialect: str) -> None:
+async def test_tool_without_event_loop_can_send_reply(dialect: str) -> None:
     """ADK runs the tool in a thread without an event loop: the tool starts one for `thread.reply`."""
 
     def reply() -> str:

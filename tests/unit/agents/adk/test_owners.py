@@ -62,7 +62,9 @@ async def answer(client: httpx.AsyncClient, token: str, text: str, number: int, 
     return str(answer_text(task_of(result)))
 
 
-async def test_owners_with_same_context_id_are_separated(issuer: Issuer, dialect: str, tmp_path: Path) -> None:
+async def test_two_owners_with_equal_context_id_share_only_app_state(
+    issuer: Issuer, dialect: str, tmp_path: Path
+) -> None:
     """Two owners use one context id: they share only the state with the prefix `app:`, which belongs to the agent."""
     (tmp_path / "agent.py").write_text(AGENT)
     config = tmp_path / "aion.yaml"

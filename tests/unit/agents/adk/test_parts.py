@@ -148,7 +148,7 @@ async def test_data_part_of_remote_agent_reaches_client_as_data(dialect: str) ->
     assert [part.get("data") for part in task["status"]["message"]["parts"]] == [{"price": 3, "of": ["a"]}]
 
 
-async def test_tagged_file_without_json_stays_a_file() -> None:
+async def test_file_with_invalid_json_between_data_tags_stays_file() -> None:
     file = genai.Part(inline_data=genai.Blob(mime_type="text/plain", data=DATA_START + b"{" + DATA_END))
     async with http(parts(served(yielding_agent(text_event(parts=[file])))).app()) as client:
         task = await ask(client, "SendMessage")

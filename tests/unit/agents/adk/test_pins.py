@@ -36,7 +36,7 @@ def test_adk_invocation_context_method_keeps_its_signature() -> None:
     ]
 
 
-async def test_adk_events_of_turn_carry_invocation_id() -> None:
+async def test_adk_events_carry_turn_id_in_metadata() -> None:
     """The events also have the id of their turn, because the reply to a question continues an earlier turn's invocation."""
     sessions = CrashingSessions()
     async with http(parts(served(LlmAgent(name="root", model=scripted_model(["Hi."])), sessions)).app()) as client:
@@ -49,7 +49,7 @@ async def test_adk_events_of_turn_carry_invocation_id() -> None:
     )
 
 
-def test_adk_names_of_interrupt_calls_are_unchanged() -> None:
+def test_our_names_of_interrupt_calls_match_adk() -> None:
     """The adapter recognizes requests to the client by these names, and pending calls by `long_running_tool_ids`."""
     assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
@@ -70,11 +70,11 @@ def test_adk_validates_answers_by_schema() -> None:
         rehydration._validate_resume_response(42, {"type": "string"})
 
 
-def test_adk_cleanup_root_task_method_keeps_its_signature() -> None:
+def test_adk_method_cleanup_root_task_has_expected_parameters() -> None:
     assert list(inspect.signature(Runner._cleanup_root_task).parameters) == ["self", "task", "node_name"]
 
 
-def test_canceled_model_response_produces_abort_event() -> None:
+def test_adk_recognizes_our_canceled_response_as_abort() -> None:
     """ADK recognizes our "canceled" response as an abort, so it does not send that agent the next message."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))

@@ -46,7 +46,7 @@ def test_message_without_chunks_is_sent_while_another_message_streams() -> None:
     assert shown(streams.add(Chunk("2", "a"))) == ["a:2"]
 
 
-def test_message_without_chunks_keeps_order_of_completion() -> None:
+def test_message_without_chunks_is_recorded_in_order_of_completion() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -55,7 +55,7 @@ def test_message_without_chunks_keeps_order_of_completion() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "b:1", "b.", "B", "whole", "A"]
 
 
-def test_buffered_chunks_are_streamed_after_open_message_completes() -> None:
+def test_buffered_chunks_are_streamed_after_first_message_completes() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -72,11 +72,11 @@ def test_next_buffered_message_streams_after_current_message_is_aborted() -> Non
     assert shown(streams.abort("a")) == ["a!", "c:1"]
 
 
-def test_abort_of_unknown_message_streams_nothing() -> None:
+def test_aborting_unknown_message_sends_nothing() -> None:
     assert shown(MessageStreams().abort("")) == []
 
 
-def test_discarded_message_loses_its_buffered_chunks() -> None:
+def test_buffered_chunks_of_discarded_message_are_not_streamed() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []
@@ -84,7 +84,7 @@ def test_discarded_message_loses_its_buffered_chunks() -> None:
     assert shown(streams.complete(complete("a"))) == ["a.", "A"]
 
 
-def test_close_all_streams_each_buffered_message_once() -> None:
+def test_closing_sends_each_buffered_message_once() -> None:
     streams = MessageStreams()
     assert shown(streams.add(Chunk("1", "a"))) == ["a:1"]
     assert shown(streams.add(Chunk("1", "b"))) == []

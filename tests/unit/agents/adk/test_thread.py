@@ -257,7 +257,7 @@ async def test_resumed_turn_records_stored_session_events_in_task_log(
         assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
 
 
-async def test_repeated_event_ids_are_recorded_once_despite_crash() -> None:
+async def test_events_with_same_id_are_each_recorded_once_despite_crash() -> None:
     events = [text_event(text).model_copy(update={"id": "x1"}) for text in ("first", "second")]
     expected = ("COMPLETED", "last said.", ["hi", "first", "second"])
     for place in range(1, 6):
@@ -267,7 +267,7 @@ async def test_repeated_event_ids_are_recorded_once_despite_crash() -> None:
         assert outcome(await run_to_end(agent)) == expected, f"cut at event {place}"
 
 
-async def test_adk_outbox_is_sent_once_despite_crash() -> None:
+async def test_a2a_outbox_is_sent_once_despite_crash() -> None:
     """The session event stores the outbox in its metadata, so a resumed turn can still send it."""
     done = Message(role=Role.ROLE_AGENT, parts=[Part(text="Done!")])
 
@@ -347,7 +347,7 @@ async def test_interrupted_turn_of_workflow_agent_fails_after_agent_transfer(
     assert ends[6] == "FAILED"
 
 
-async def test_adk_app_without_resumability_resumes_llm_agents_only() -> None:
+async def test_only_llm_agent_resumes_if_adk_app_disables_resumability() -> None:
     for root, ended in (
         (paying_agent(), "COMPLETED"),
         (SequentialAgent(name="root", sub_agents=[paying_agent("two")]), "FAILED"),
@@ -359,7 +359,7 @@ async def test_adk_app_without_resumability_resumes_llm_agents_only() -> None:
         assert ran["pay"] == 1
 
 
-async def test_turn_resumed_after_final_event_calls_no_model() -> None:
+async def test_turn_resumed_after_its_answer_does_not_call_model() -> None:
     """Crash after the last event but before ADK's end marker: the resumed turn does not call the model."""
     model = scripted_model(["The answer."])
     task = await run_to_end(served(LlmAgent(name="root", model=model), CrashingSessions(2)))
@@ -403,7 +403,7 @@ async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
         assert ran["pay"] == 1
 
 
-async def test_resumed_turn_applies_each_answer_once() -> None:
+async def test_each_confirmed_tool_runs_once_despite_crash() -> None:
     """One message answers two parallel agents; crash after each stored event of the following turn."""
 
     def tree() -> ParallelAgent:
@@ -459,7 +459,9 @@ async def run_drained(served_agent: Any, monkeypatch: pytest.MonkeyPatch) -> tup
 
 
 @one_after_another
-async def test_drained_turn_resumes_after_its_last_stored_event(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_handed_to_another_process_resumes_after_stored_events(
+    tree: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each process stores one event before it hands the turn off; the client sees one uninterrupted turn."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]())))
     once = Counter(ran)

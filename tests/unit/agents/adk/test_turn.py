@@ -50,7 +50,7 @@ async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
     return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
 
 
-async def test_cancel_stops_adk_tools_and_answers_open_calls() -> None:
+async def test_cancel_stops_running_adk_tool_and_records_canceled_result() -> None:
     """Cancel during a tool call: the tool stops, and the next turn's model receives the result "canceled" for it."""
     running, stopped = asyncio.Event(), asyncio.Event()
 
@@ -81,7 +81,7 @@ async def test_cancel_stops_adk_tools_and_answers_open_calls() -> None:
     ]
 
 
-async def test_synchronous_tool_does_not_block_the_loop() -> None:
+async def test_blocking_tool_does_not_delay_cancel() -> None:
     """A tool that blocks its thread does not delay a cancel; its reply after the cancel is dropped."""
     running, go, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[str] = []
@@ -210,7 +210,7 @@ class InboxAgent(BaseAgent):
         yield text_event(f"{self.name} {inbox.task.id == get_aion_context().inbox.task.id} {files} {inbox.metadata}")
 
 
-async def test_agents_callbacks_and_tools_can_read_inbox(dialect: str) -> None:
+async def test_adk_callbacks_and_tools_can_read_a2a_inbox(dialect: str) -> None:
     seen: dict[str, str] = {}
 
     def before(callback_context: Any) -> None:
@@ -267,7 +267,7 @@ async def test_internal_adk_events_are_logged_but_not_streamed(caplog: pytest.Lo
     assert "internal:" not in str(frames)
 
 
-async def test_adk_agent_resumes_after_its_event_is_recorded() -> None:
+async def test_adk_agent_continues_only_after_its_event_is_recorded() -> None:
     """Yield an event: when the agent continues, the task's log already contains it."""
     seen: list[list[str]] = []
 

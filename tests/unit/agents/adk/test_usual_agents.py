@@ -33,13 +33,13 @@ def app_of(case: Case) -> Any:
 
 @both_versions
 @all_cases
-async def test_usual_agent_answers(case: Case, version: str) -> None:
+async def test_documented_adk_agents_answer(case: Case, version: str) -> None:
     await check_answers(app_of(case), case, version)
 
 
 @both_versions
 @all_cases
-async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
+async def test_documented_adk_agents_stream_their_answers(case: Case, version: str) -> None:
     await check_streams(app_of(case), case, version)
 
 

@@ -55,7 +55,7 @@ async def answer(app: Any) -> str:
         ("async def make():\n    return Greeter()", "agent.py:make"),
     ],
 )
-async def test_executor_may_be_instance_class_or_function_result(tmp_path: Path, more: str, path: str) -> None:
+async def test_agent_file_may_export_executor_instance_class_or_function(tmp_path: Path, more: str, path: str) -> None:
     assert await answer(app_of(tmp_path, f"{EXECUTOR}\n{more}\n", path)) == "Hello, you"
 
 
@@ -67,7 +67,7 @@ def test_executor_class_with_arguments_is_refused(tmp_path: Path) -> None:
         load_object("agent.py", tmp_path)
 
 
-async def test_executor_class_precedes_its_abstract_base_class(tmp_path: Path) -> None:
+async def test_executor_class_is_served_instead_of_its_abstract_base(tmp_path: Path) -> None:
     base = EXECUTOR.replace("class Greeter(", "class Base(").replace("    async def cancel", "    async def _cancel")
     made = f"{base}\n\nclass Greeter(Base):\n    async def cancel(self, context, event_queue): ...\n"
     assert await answer(app_of(tmp_path, made, "agent.py")) == "Hello, you"

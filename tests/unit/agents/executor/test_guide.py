@@ -51,7 +51,7 @@ async def test_executor_example_summarises_tables() -> None:
         assert summary(task) == "name: 2 different values\nage: 31 to 45, 38 on average\n"
 
 
-async def test_guides_executor_requests_name_and_greets() -> None:
+async def test_executor_in_guide_asks_for_name_and_greets() -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "executor.md").read_text(), re.M | re.S)
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/executor.md", "exec"), names)  # noqa: S102  # our own page

@@ -39,7 +39,7 @@ class BookingExecutor(AgentExecutor):
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_executor_resumed_by_answer_sees_task_with_question(method: str) -> None:
+async def test_executor_gets_task_with_its_question_when_user_answers(method: str) -> None:
     """The executor's `current_task` has the history, the artifacts and the question, in both protocol versions."""
     booking = BookingExecutor()
     made = served(booking)
@@ -67,7 +67,7 @@ async def test_executor_resumed_by_answer_sees_task_with_question(method: str) -
     assert (second.message.message_id, second.message.task_id) == ("m-2", asked["id"])
 
 
-async def test_request_context_contains_whole_request() -> None:
+async def test_executor_receives_metadata_output_modes_and_extensions_of_request() -> None:
     """Check metadata, output modes and extensions; referenced tasks must belong to this owner and agent."""
     executor = ScriptedExecutor(_completes)
     made = served(executor, configuration={"model": "small"})
@@ -128,7 +128,7 @@ async def test_executor_receives_task_owner_as_user_name() -> None:
     assert (user.is_authenticated, user.user_name) == (True, "owner")
 
 
-async def test_executor_turn_continues_during_out_of_band_authorization() -> None:
+async def test_executor_continues_after_asking_client_to_log_in() -> None:
     """The executor requires a login: the client sees this at once, the task stays working, and the turn continues."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

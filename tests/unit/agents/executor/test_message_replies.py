@@ -62,14 +62,14 @@ async def test_message_of_an_executor_is_the_response(version: str) -> None:
 
 
 @both_versions
-async def test_stream_of_message_reply_has_exactly_one_message(version: str) -> None:
+async def test_streamed_reply_without_task_is_exactly_one_message(version: str) -> None:
     async with http(agent_of(answers).app()) as client:
         (message,) = await streamed(client, METHODS[version][1])
     assert (message["kind"], texts_of(message)) == ("message", ["Hello World"])
 
 
 @both_versions
-async def test_reply_mode_task_returns_task_instead_of_message(version: str) -> None:
+async def test_executor_message_is_returned_as_task_if_configured(version: str) -> None:
     async with http(agent_of(answers, ReplyAs.TASK).app()) as client:
         task = await sent(client, METHODS[version][0])
         frames = await streamed(client, METHODS[version][1], message_id="m-2")
@@ -102,7 +102,7 @@ async def test_response_is_task_if_executor_updates_task_status(version: str) ->
     assert texts_of(frames[-1]["status"]["message"]) == ["Done."]
 
 
-async def test_task_is_streamed_while_its_executor_works() -> None:
+async def test_task_is_streamed_before_its_executor_ends() -> None:
     """A status update without content is not recorded, but makes the server stream the task."""
     go = asyncio.Event()
 
@@ -121,7 +121,7 @@ async def test_task_is_streamed_while_its_executor_works() -> None:
     assert kinds == ["Task", "TaskStatusUpdateEvent", "TaskStatusUpdateEvent"]
 
 
-async def test_executor_message_after_artifact_makes_response_a_task() -> None:
+async def test_response_is_task_if_executor_sends_artifact_before_message() -> None:
     async def saves(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("a file"), name="file")
         await answers(context, queue, updater)
@@ -133,7 +133,7 @@ async def test_executor_message_after_artifact_makes_response_a_task() -> None:
     assert [frame["kind"] for frame in frames] == ["task", "statusUpdate", "artifactUpdate", "statusUpdate"]
 
 
-async def test_executor_message_after_new_task_is_the_response() -> None:
+async def test_response_is_message_if_executor_sends_task_then_message() -> None:
     """The TCK's executor enqueues a new Task, then a Message: the response is the Message."""
 
     async def begins(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -199,7 +199,7 @@ root_agent = Says(name="says")
 
 
 @pytest.mark.parametrize(("source", "kind"), [(EXECUTOR, "message"), (ADK, "task")], ids=["executor", "adk"])
-async def test_agents_framework_decides_default_reply_mode(source: str, kind: str, tmp_path: Path) -> None:
+async def test_default_response_kind_depends_on_framework_of_agent(source: str, kind: str, tmp_path: Path) -> None:
     """Without `reply` in aion.yaml the framework decides, even before the agent's code is loaded."""
     (tmp_path / "agent.py").write_text(source)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    mine:\n      path: agent.py\n")

@@ -286,7 +286,7 @@ async def test_executor_events_after_final_state_are_ignored() -> None:
     assert (again.status.state, text_of(again.status.message), len(again.artifacts)) == (COMPLETED, "done", 0)
 
 
-async def test_send_returns_before_completed_executor_has_returned() -> None:
+async def test_completed_task_is_returned_before_execute_ends() -> None:
     go = asyncio.Event()
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -340,7 +340,7 @@ async def test_executor_error_fails_task() -> None:
     assert len(task.artifacts) == 1
 
 
-async def test_executors_client_error_text_is_shown_to_client() -> None:
+async def test_client_sees_text_of_invalid_params_error_from_executor() -> None:
     from a2a.utils.errors import InternalError, InvalidParamsError
 
     async def refuse(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -386,7 +386,7 @@ async def test_event_queue_refuses_objects_of_other_types() -> None:
     assert "a2a.compat.v0_3.types.Message" in errors[0]
 
 
-async def test_aion_context_reply_is_default_answer() -> None:
+async def test_reply_is_answer_if_executor_completes_without_message() -> None:
     """The executor replies, then completes without a message: the reply becomes the final status message."""
     seen: list[Any] = []
 
@@ -412,7 +412,7 @@ async def spoken(*words: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("method", ["SendStreamingMessage", "message/stream"])
-async def test_executors_concurrent_texts_do_not_interleave(method: str) -> None:
+async def test_texts_streamed_concurrently_by_executor_do_not_interleave(method: str) -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         async def delta() -> None:
             for number, word in enumerate(("one ", "two ", "three")):
@@ -431,7 +431,7 @@ async def test_executors_concurrent_texts_do_not_interleave(method: str) -> None
     assert {text_of(message) for message in folded.messages.values()} == {"four five six", "seven eight"}
 
 
-async def test_second_executor_text_begins_new_stream_delta() -> None:
+async def test_client_receives_two_texts_although_first_lacks_last_chunk() -> None:
     """Stream two texts without marking the first one's last chunk: the client receives two separate texts."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -446,7 +446,7 @@ async def test_second_executor_text_begins_new_stream_delta() -> None:
     assert folded.texts == ["One moment.", "The answer."]
 
 
-async def test_stream_delta_of_executor_is_not_stored_as_artifact() -> None:
+async def test_stream_delta_artifact_is_sent_but_not_stored() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.add_artifact(text("Hel"), "aion:stream-delta", append=False)
         await updater.add_artifact(text("lo"), "aion:streamDelta", append=True, last_chunk=True)

@@ -48,7 +48,7 @@ async def answer_of(executor: ScriptedExecutor, store: MemoryTaskStore) -> Task:
     return task
 
 
-async def test_executors_enqueue_returns_after_event_is_recorded() -> None:
+async def test_enqueue_event_returns_after_event_is_recorded() -> None:
     """When `enqueue_event` returns, the log contains the event; this includes the last event of a turn."""
     store = SlowTaskStore()
     seen: list[int] = []
@@ -194,7 +194,7 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
 
 
 @pytest.mark.parametrize("sending", [False, True], ids=["idle", "sending"])
-async def test_executors_cancel_is_called_before_execute_stops(sending: bool) -> None:
+async def test_cancel_method_of_executor_runs_before_execute_stops(sending: bool) -> None:
     """As in the SDK, `cancel()` runs first, while `execute()` still holds its resources."""
     begun, order = asyncio.Event(), list[str]()
 

@@ -87,7 +87,7 @@ async def test_restarted_executor_turn_records_each_event_once() -> None:
     assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
 
 
-async def test_restarted_executor_turn_records_only_new_messages() -> None:
+async def test_restarted_executor_adds_only_messages_not_yet_recorded() -> None:
     clock = ManualClock()
 
     async def other_words(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -104,7 +104,7 @@ async def test_restarted_executor_turn_records_only_new_messages() -> None:
     assert [part.text for part in task.artifacts[0].parts] == ["another"]
 
 
-async def test_restarted_executor_turn_replaces_lost_artifacts() -> None:
+async def test_restarted_executor_replaces_artifacts_of_first_try() -> None:
     """The restarted turn replaces artifacts of the first try, also those with equal or without opening chunks."""
     clock = ManualClock()
 
@@ -123,7 +123,7 @@ async def test_restarted_executor_turn_replaces_lost_artifacts() -> None:
         assert "".join(part.text for part in artifact.parts) == "same found", artifact.artifact_id
 
 
-async def test_restarted_executor_answer_keeps_its_message_id() -> None:
+async def test_answer_repeated_by_restarted_executor_is_recorded_once() -> None:
     clock = ManualClock()
 
     async def only_says(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
@@ -174,7 +174,7 @@ async def test_restarted_executor_appends_each_chunk_to_existing_artifact_once()
     assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
 
 
-async def test_executor_turn_stopped_by_deadline_is_not_repeated() -> None:
+async def test_executor_stopped_by_deadline_does_not_run_again() -> None:
     """A turn stopped by a deadline fails; a turn that was only queued until then starts its first try."""
     clock = ManualClock()
     crashing = CrashAfter(start_report)

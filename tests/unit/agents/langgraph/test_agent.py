@@ -72,7 +72,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-async def test_exported_graph_of_each_form_is_served_unchanged(name: str) -> None:
+async def test_exported_graph_answers_without_being_changed(name: str) -> None:
     """Serve each form in which a module may export its graph, without changing the author's objects."""
     graph = GRAPHS[name]()
     before = getattr(graph, "checkpointer", None)
@@ -143,7 +143,7 @@ async def test_turn_without_answer_does_not_repeat_previous_answer() -> None:
     assert seen == [["one"], ["one", "once", "two"], ["three"]]
 
 
-async def test_outbox_of_earlier_turn_is_not_sent_again() -> None:
+async def test_a2a_outbox_of_earlier_turn_is_not_sent_again() -> None:
     """A checkpoint contains the outbox of an earlier turn: the next turn ignores it."""
     outbox = A2AOutbox(message=Message(role=Role.ROLE_AGENT, parts=[Part(text="from the outbox")]))
 
@@ -165,7 +165,7 @@ OUTBOXES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", OUTBOXES)
-async def test_outbox_accepts_objects_and_json_of_both_versions(given: str) -> None:
+async def test_a2a_outbox_accepts_objects_and_json_of_both_a2a_versions(given: str) -> None:
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any
@@ -177,7 +177,7 @@ async def test_outbox_accepts_objects_and_json_of_both_versions(given: str) -> N
     assert task["status"]["message"]["taskId"] == task["id"]
 
 
-async def test_failed_task_in_a2a_outbox_fails_the_clients_task() -> None:
+async def test_task_fails_if_a2a_outbox_contains_failed_task() -> None:
     patch = Task(
         id="not-mine",
         context_id="not-mine",
@@ -220,7 +220,7 @@ async def test_sent_messages_are_added_to_graph_state() -> None:
     assert [entry["messageId"] for entry in first["history"]] == ["m-1"]
 
 
-async def test_client_cannot_replace_agents_message_by_its_id() -> None:
+async def test_client_cannot_replace_agent_message_by_reusing_its_id() -> None:
     seen: list[list[tuple[str, str]]] = []
 
     def answer(state: MessagesState) -> dict[str, Any]:
@@ -302,7 +302,7 @@ async def test_answer_to_interrupt_may_be_data() -> None:
         assert said((await client.post("/", json=answer)).json()["result"]["task"]) == "got 7"
 
 
-async def test_sub_agent_is_announced_without_its_internal_events(
+async def test_client_sees_name_of_sub_agent_but_no_internal_events(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     graph = StateGraph(MessagesState).add_node("researcher", inner).add_edge(START, "researcher")

@@ -84,7 +84,7 @@ async def test_answer_is_sent_once_if_parallel_branch_interrupts(method: str) ->
     assert texts(task) == ["A draft.", "May I?", "Sent."]
 
 
-async def test_emitted_answer_is_sent_once_before_interrupt(method: str) -> None:
+async def test_answer_emitted_before_interrupt_is_sent_once(method: str) -> None:
     def emits(state: State, writer: StreamWriter) -> State:
         message = AIMessage("A draft.")
         emit_message(writer, message)
@@ -127,7 +127,7 @@ async def test_model_text_sent_with_reviewed_tool_call_is_sent_once(method: str)
     assert texts(task)[-1] == "Paid."
 
 
-async def test_answer_before_breakpoint_is_sent(method: str) -> None:
+async def test_answer_of_node_before_breakpoint_is_sent(method: str) -> None:
     def second(state: State) -> State:
         return {"messages": [AIMessage("Two.")]}
 
@@ -172,7 +172,7 @@ async def test_messages_already_in_graph_state_are_not_recorded_again(method: st
     assert texts(first) == texts(second) == ["answer"]
 
 
-async def test_state_messages_beside_outbox_or_reply_are_not_recorded(method: str) -> None:
+async def test_reply_or_a2a_outbox_replaces_messages_from_graph_state(method: str) -> None:
     class OutboxState(MessagesState):
         a2a_outbox: A2AOutbox | None
 
@@ -199,7 +199,7 @@ async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None
     assert texts(task) == ["first", "second"]
 
 
-async def test_answer_both_emitted_and_returned_is_stored_once(method: str) -> None:
+async def test_answer_that_node_emits_and_returns_is_stored_once(method: str) -> None:
     """A node emits a message and also returns it: the task and the graph's state each contain it once."""
     seen: list[list[str]] = []
 
@@ -278,7 +278,7 @@ async def test_turn_without_answer_logs_warning(method: str, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("is_entrypoint", [False, True])
-async def test_warning_names_too_deeply_nested_output(
+async def test_warning_names_output_field_that_is_nested_too_deeply(
     is_entrypoint: bool, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def works(state: State) -> State:
@@ -330,7 +330,7 @@ class CountedMessages(MessagesState):
     count: int
 
 
-async def test_emitted_message_is_answer_despite_other_state_values() -> None:
+async def test_emitted_message_is_answer_even_if_state_has_other_values() -> None:
     def work(state: CountedMessages, writer: StreamWriter) -> State:
         emit_message(writer, AIMessage("Counted."))
         return {"count": 3}
@@ -368,7 +368,7 @@ async def test_structured_output_of_subagent_is_answer(method: str) -> None:
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_each_subgraph_call_reports_calling_node_as_invoked() -> None:
+async def test_stream_names_calling_node_for_each_subgraph_call() -> None:
     inner = in_a_row(says("inner"))
 
     async def researcher(state: State) -> State:
@@ -382,7 +382,7 @@ async def test_each_subgraph_call_reports_calling_node_as_invoked() -> None:
 
 
 @pytest.mark.parametrize("delta_id", ["aion:stream-delta", "aion:streamDelta"])
-async def test_stream_delta_in_outbox_is_removed(delta_id: str, method: str) -> None:
+async def test_stream_delta_artifact_is_removed_from_a2a_outbox(delta_id: str, method: str) -> None:
     class AnswerWithOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]
         a2a_outbox: Any
@@ -416,7 +416,7 @@ def test_files_sent_by_user_are_not_converted_for_answer() -> None:
     assert answer.parts[0].text == "hello"
 
 
-async def test_answer_from_langgraphs_node_cache_is_sent(method: str) -> None:
+async def test_answer_from_langgraph_cache_is_sent(method: str) -> None:
     """LangGraph's cache returns a message whose id the state already has: it is still the answer."""
     runs: list[int] = []
 

@@ -100,7 +100,7 @@ def reason(status: Values) -> str:
         (ScoreOnly, {}, None),
     ],
 )
-def test_message_text_fills_single_text_field_of_schema(schema: Any, options: Values, field: str | None) -> None:
+def test_message_text_fills_first_text_field_of_schema(schema: Any, options: Values, field: str | None) -> None:
     found = input_fields(graph_of(schema, **options).compile())
     assert found is not None
     assert found.text == field
@@ -145,7 +145,7 @@ def json_file(content: bytes) -> Values:
         (TripInput, json_file(b"[]," * 900_000), "a file (The file has more than 100000 values: send fewer.)"),
     ],
 )
-async def test_unreadable_part_fails_task_naming_accepted_fields(schema: Any, given: Values, part: str) -> None:
+async def test_error_for_unreadable_message_part_names_accepted_fields(schema: Any, given: Values, part: str) -> None:
     seen: list[Any] = []
     text = reason(await ask(graph_of(schema, seen), given))
     assert f"The agent cannot read {part} in this message." in text
@@ -164,12 +164,12 @@ async def test_graph_with_aion_context_accepts_any_message() -> None:
     assert status["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_message_text_copied_into_state_is_no_answer() -> None:
+async def test_users_text_in_graph_state_is_not_the_answer() -> None:
     status = await ask(graph_of(AnswerLater), {"text": "Hi"})
     assert (status["state"], "message" in status) == ("TASK_STATE_COMPLETED", False)
 
 
-def test_input_advice_names_modes_that_graph_can_read() -> None:
+def test_advice_names_input_modes_that_graph_can_read() -> None:
     agent = LangGraphAgent(graph_of(ScoreOnly))
     assert "Set `input_modes: [application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["application/json"]) == ""
@@ -179,12 +179,12 @@ def test_input_advice_names_modes_that_graph_can_read() -> None:
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
 
 
-def test_input_advice_names_first_of_several_text_fields() -> None:
+def test_advice_names_first_text_field_if_schema_has_several() -> None:
     assert "A text fills question, the first" in LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(None)
     assert LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(["application/json"]) == ""
 
 
-def test_input_advice_explains_missing_text_field() -> None:
+def test_advice_tells_author_if_schema_has_no_text_field() -> None:
     assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
     assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
 
@@ -214,7 +214,7 @@ async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
         (b"\x00\x01\x02\x03", "audio/pcm"),
     ],
 )
-def test_audio_output_has_media_type_of_its_bytes(audio: bytes, media_type: str) -> None:
+def test_media_type_of_audio_is_detected_from_its_bytes(audio: bytes, media_type: str) -> None:
     encoded = {"id": "audio-1", "data": base64.b64encode(audio).decode(), "transcript": "Hi."}
     for given, text in ((encoded, "Hi."), (audio, "")):
         message = message_of(AIMessage("", additional_kwargs={"audio": given}))
@@ -247,7 +247,7 @@ def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
         ({"type": "text-plain", "text": "A report", "mime_type": "text/plain"}, b"A report", "text/plain"),
     ],
 )
-def test_content_block_becomes_file_of_message(block: Values, raw: bytes, media_type: str) -> None:
+def test_langchain_content_block_becomes_file_part(block: Values, raw: bytes, media_type: str) -> None:
     [part] = message_of(AIMessage([block])).parts
     assert (part.raw, part.media_type) == (raw, media_type)
 
@@ -262,7 +262,7 @@ def append_count(state: Any) -> Any:
 @pytest.mark.parametrize(
     ("schema", "answers"), [(dict, ["1", "", "1"]), (Annotated[list, add_messages], ["1", "", "4"])]
 )
-async def test_graph_with_single_value_as_state_receives_messages(schema: Any, answers: list[str]) -> None:
+async def test_graph_whose_state_is_dict_or_list_receives_messages(schema: Any, answers: list[str]) -> None:
     graph = StateGraph(schema).add_node("node", append_count).add_edge(START, "node")
     received = []
     async with http(parts(graph).app()) as client:

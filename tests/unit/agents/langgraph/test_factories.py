@@ -156,7 +156,7 @@ async def test_context_manager_of_graph_factory_exits_after_failed_turn(kind: st
     assert log_of(tmp_path) == ["made", "node", "left"]
 
 
-async def test_context_manager_suppressing_error_still_fails_turn(tmp_path: Path) -> None:
+async def test_turn_fails_even_if_graph_context_manager_suppresses_error(tmp_path: Path) -> None:
     code = (
         "from contextlib import suppress\n@asynccontextmanager\nasync def graph(config):\n"
         "    with suppress(ValueError):\n        yield built('x', fails=True)\n"
@@ -185,7 +185,7 @@ async def test_failing_graph_factory_fails_its_turn(code: str, said_of_it: str, 
 # ── `configuration` in the config ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_agent_configuration_is_in_each_nodes_config(tmp_path: Path) -> None:
+async def test_each_node_finds_agent_configuration_in_its_config(tmp_path: Path) -> None:
     async with http(app_of(tmp_path, "graph = built('x')", "{language: de}")) as client:
         assert said(await ask(client, "hi")) == f"x de {THREAD_ID_LENGTH} 1"
 
@@ -193,7 +193,7 @@ async def test_agent_configuration_is_in_each_nodes_config(tmp_path: Path) -> No
 SERVER_KEYS = {"thread_id": "mine", "checkpoint_id": "c", "checkpoint_ns": "n", "__pregel_x": 1, "language": "de"}
 
 
-async def test_server_config_keys_override_authors_configuration(tmp_path: Path) -> None:
+async def test_agent_configuration_cannot_override_config_keys_of_server(tmp_path: Path) -> None:
     async with http(app_of(tmp_path, "graph = built('x')", json.dumps(SERVER_KEYS))) as client:
         first = await ask(client, "hi")
         again = await ask(client, "again", 2, contextId=first["contextId"])
@@ -272,7 +272,7 @@ async def last(agent: LangGraphAgent, asked: TurnRequest) -> Any:
     return [emission async for emission in agent.run(asked)][-1]
 
 
-async def test_turn_with_graph_factory_is_handed_off() -> None:
+async def test_turn_of_graph_from_factory_continues_in_next_invocation() -> None:
     saver, log, drain = InMemorySaver(), list[str](), asyncio.Event()
     first = LangGraphAgent(per_turn(row(saver, "a", "b", then=drain.set), log))
     assert isinstance(await last(first, asked_of(drain)), Paused)
@@ -324,7 +324,7 @@ async def until(holds: Callable[[], bool], rest: Callable[[], Awaitable[None]] =
         await rest()
 
 
-async def test_graph_factory_returning_wrong_type_is_named_in_error() -> None:
+async def test_error_names_wrong_type_returned_by_graph_factory() -> None:
     agent = LangGraphAgent(PerTurnFactory(lambda: 7, None))
     with pytest.raises(ConfigurationError, match="The graph factory returned a int"):
         await last(agent, asked_of())

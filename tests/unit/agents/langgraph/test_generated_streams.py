@@ -173,7 +173,7 @@ def asks(state: MessagesState) -> dict[str, Any]:
 @pytest.mark.timeout(900)
 @given(TURNS, st.sampled_from(["SendStreamingMessage", "message/stream"]))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_generated_graphs_stream_each_text_once(turns: list[Stages], method: str) -> None:
+def test_random_graphs_stream_each_text_once(turns: list[Stages], method: str) -> None:
     expected = [ExpectedStream() for _ in turns]
     for turn, body in zip(
         expected, asyncio.run(streams_of(graph_of(turns, expected), method, len(turns))), strict=True

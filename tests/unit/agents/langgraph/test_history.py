@@ -74,7 +74,7 @@ async def test_thread_history_before_message_excludes_that_message(with_this: bo
     assert ids(await seen(history, before="m-0")) == ""
 
 
-async def test_thread_history_without_reader_has_only_tasks_messages() -> None:
+async def test_history_has_only_task_messages_if_context_is_unavailable() -> None:
     assert ids(await seen(None)) == "456"
     assert ids(await seen(None, 1, before="m-6")) == "5"
 

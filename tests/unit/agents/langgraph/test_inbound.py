@@ -80,7 +80,7 @@ async def test_parts_become_content_of_human_message(method: str) -> None:
 
 
 @BOTH
-async def test_messages_of_graph_with_inbox_have_text_only(method: str) -> None:
+async def test_messages_contain_just_text_if_state_has_a2a_inbox(method: str) -> None:
     seen: list[AnyMessage] = []
 
     def node(state: HybridState) -> dict[str, Any]:
@@ -104,7 +104,7 @@ async def test_adjacent_text_parts_become_one_text(method: str) -> None:
 
 
 @BOTH
-async def test_data_only_message_becomes_json_text(method: str) -> None:
+async def test_message_with_only_data_becomes_json_text(method: str) -> None:
     seen: list[Any] = []
 
     def node(state: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ async def test_thread_reply_is_answer_if_node_returns_nothing(method: str) -> No
     assert message["metadata"] == {"mine": 1}
 
 
-async def test_aborted_reply_fails_the_turn() -> None:
+async def test_turn_fails_if_streamed_reply_raises_error() -> None:
     """A reply streams chunks and then raises: the chunks are not taken for a complete reply."""
 
     async def broken() -> AsyncIterator[str]:
@@ -200,7 +200,7 @@ async def test_partial_reply_is_dropped_if_node_handles_its_error() -> None:
     assert task["status"]["message"]["parts"] == [{"text": "Something went wrong; ask again."}]
 
 
-async def test_event_router_answers_by_event_kind() -> None:
+async def test_event_router_calls_handler_of_event_kind() -> None:
     """The router calls the handler of the event's kind with the parameters that the handler declares."""
 
     async def on_message(thread: Any, message: Any) -> None:

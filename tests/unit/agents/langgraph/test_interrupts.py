@@ -76,7 +76,7 @@ MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
 
 
 @MODES
-async def test_tool_call_review_has_text_and_data(mode: str) -> None:
+async def test_tool_call_review_asks_client_in_text_and_data(mode: str) -> None:
     async with http(parts(an_agent("hello", mode=mode)).app()) as client:
         task = await post(client, message_id="m-1")
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -156,7 +156,7 @@ async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) 
 @pytest.mark.parametrize(
     ("calls", "said"), [(1, "One decision is wanted. "), (2, "2 decisions, one for each call, are wanted. ")]
 )
-def test_error_states_wanted_number_of_decisions(calls: int, said: str) -> None:
+def test_error_states_how_many_decisions_are_required(calls: int, said: str) -> None:
     review = Review([{"name": "mail", "args": {}}] * calls, [["approve"]] * calls, one_by_one=False)
     with pytest.raises(InvalidResumeInput, match=f"^{said}"):
         review.decisions_of({"decisions": []})
@@ -197,7 +197,7 @@ async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
 
 
 @pytest.mark.parametrize("answer", ["I have told her.", "respond: I have told her."])
-async def test_tool_allowing_only_respond_decision_accepts_free_text(answer: str) -> None:
+async def test_free_text_is_accepted_if_tool_allows_only_respond(answer: str) -> None:
     only: Any = {"allowed_decisions": ["respond"]}
     agent = an_agent("hello", allowed=only)
     async with http(parts(agent).app()) as client:
@@ -218,7 +218,7 @@ def test_word_respond_is_removed_from_text_answer() -> None:
         assert review.decisions_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
 
 
-async def test_respond_with_text_answers_tool_call() -> None:
+async def test_text_after_respond_answers_call_instead_of_running_tool() -> None:
     async with http(parts(an_agent("hello")).app()) as client:
         asked = await post(client, message_id="m-1")
         task = await post(client, "Respond: she knows it", message_id="m-2", taskId=asked["id"])
@@ -261,7 +261,7 @@ class Plan(BaseModel):
     steps: list[str]
 
 
-def test_interrupt_with_pydantic_model_has_text_and_data() -> None:
+def test_interrupt_with_pydantic_model_becomes_text_and_data() -> None:
     required = input_required([Interrupt(Plan(prompt="Do it?", steps=["a"]), id="i-1")])
     text, data = required.message.parts
     assert (text.text, to_json(data.data)) == ("Do it?", {"steps": ["a"]})

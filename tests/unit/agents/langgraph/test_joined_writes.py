@@ -100,7 +100,7 @@ def functional() -> Any:
         "a task of a functional graph",
     ],
 )
-async def test_result_of_single_node_is_stored_with_checkpoint(graph: Any, expected: list[list[str]]) -> None:
+async def test_result_and_checkpoint_of_single_node_are_stored_together(graph: Any, expected: list[list[str]]) -> None:
     clock = ManualClock()
     others = memory_savers(clock)
     table = WrittenTable(others.table)

@@ -65,7 +65,7 @@ async def cut_after(graph: Any, node: str, given: Any, config: Any) -> None:
 # ── Run id of a turn ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_repeated_graph_call_resumes_unfinished_run() -> None:
+async def test_langgraph_resumes_unfinished_run_when_called_again() -> None:
     ran: list[str] = []
 
     def node(name: str) -> Any:
@@ -96,7 +96,7 @@ async def test_repeated_graph_call_resumes_unfinished_run() -> None:
     assert [message.content for message in state.values["messages"]] == ["hi", "a", "b"]
 
 
-async def test_langgraph_discards_unfinished_run_of_other_run_id() -> None:
+async def test_langgraph_discards_unfinished_run_when_run_id_changes() -> None:
     ran: list[str] = []
     graph = chain(ran, "ab").compile(InMemorySaver())
     await cut_after(graph, "a", {"trail": ["1"]}, turn("turn-1"))
@@ -118,7 +118,7 @@ async def test_turn_without_checkpoint_is_unfinished() -> None:
     assert (finished(state, "turn-1"), finished(state, "turn-2")) == (True, False)
 
 
-async def test_node_with_one_stored_write_counts_as_finished() -> None:
+async def test_langgraph_treats_node_with_partly_stored_writes_as_finished() -> None:
     """Our saver relies on this: it stores a LangGraph task's writes in one request, after recording its emissions."""
     ran: list[str] = []
     saver = InMemorySaver()
@@ -150,7 +150,7 @@ async def test_run_ends_immediately_if_next_node_was_renamed() -> None:
 # ── Stopping at a step boundary ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_langgraph_drain_stops_after_running_step() -> None:
+async def test_drain_request_stops_langgraph_after_current_step() -> None:
     ran: list[str] = []
     saver = InMemorySaver()
     handoffs = 0
@@ -185,7 +185,7 @@ async def test_langgraph_runs_no_node_if_drain_was_already_requested() -> None:
     assert (ran, (await graph.aget_state(turn("turn-1"))).next) == ([], ("__start__",))
 
 
-async def test_run_control_is_polled_before_each_step() -> None:
+async def test_langgraph_checks_drain_request_before_each_step() -> None:
     """The adapter relies on this: a drain request during a blocked event loop takes effect at the next step."""
     ran: list[str] = []
     looked: list[int] = []
@@ -215,7 +215,7 @@ async def test_checkpoint_is_stored_before_its_node_runs() -> None:
     assert order == ["step -1", "step 0", "a", "step 1", "b", "step 2"]
 
 
-async def test_checkpoint_event_precedes_run_of_its_nodes() -> None:
+async def test_langgraph_emits_checkpoint_event_before_its_nodes_run() -> None:
     """Our checkpointer relies on this: it must know how many nodes a step has before they write."""
     order: list[str] = []
     stream = (
@@ -229,7 +229,7 @@ async def test_checkpoint_event_precedes_run_of_its_nodes() -> None:
     assert order == ["next ['__start__']", "next ['a']", "a", "next ['b']", "b", "next []"]
 
 
-async def test_config_metadata_is_in_checkpoints() -> None:
+async def test_langgraph_stores_config_metadata_in_each_checkpoint() -> None:
     """The adapter relies on this: a resumed turn reads the graph's node names from the checkpoint."""
     config = {"configurable": {"thread_id": "t"}, "metadata": {"run_id": "turn-1", "aion:nodes": "a\nb"}}
     graph = chain([], "ab").compile(InMemorySaver())
@@ -246,7 +246,7 @@ class Tenant(TypedDict):
 
 
 @pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
-async def test_graph_copy_uses_the_given_saver(own: Any) -> None:
+async def test_copied_graph_uses_the_given_checkpointer(own: Any) -> None:
     async def a(state: TrailState, runtime: Any) -> Any:
         return {"trail": ["a"]}
 
@@ -267,7 +267,7 @@ async def test_graph_copy_uses_the_given_saver(own: Any) -> None:
     assert not isinstance(own, InMemorySaver) or "t" not in own.storage
 
 
-async def test_entrypoint_copy_uses_the_given_saver() -> None:
+async def test_copied_entrypoint_uses_the_given_checkpointer() -> None:
     @entrypoint()
     async def work(given: str) -> str:
         return given.upper()
@@ -297,7 +297,7 @@ async def questions(graph: Any, config: Any) -> dict[str, str]:
     return {asked.value: asked.id for asked in (await graph.aget_state(config)).interrupts}
 
 
-async def test_langgraphs_strict_resume_refuses_unknown_interrupt() -> None:
+async def test_langgraph_strict_resume_refuses_answer_without_known_interrupt() -> None:
     strict = {"configurable": {"thread_id": "t", "__pregel_strict_resume": True}}
     graph = asking("x", "y")
     await graph.ainvoke({"trail": []}, strict)
@@ -328,7 +328,7 @@ async def test_langgraph_applies_repeated_answer_to_next_interrupt() -> None:
     assert await graph.ainvoke(Command(resume={first["x?"]: "1"}), config) == {"trail": ["x11"]}
 
 
-async def test_interrupt_is_stored_in_subgraph_before_parent_graph() -> None:
+async def test_langgraph_stores_interrupt_in_subgraph_before_parent() -> None:
     """Because of this, the innermost interrupt counts after a crash: the parent's may already be answered."""
     order: list[str] = []
 

@@ -62,7 +62,7 @@ def test_thread_reply_is_buffered_while_model_streams() -> None:
     assert streamed == [("model", "m1 ", False), ("model", "m2", False), ("model", END, False)]
 
 
-def test_abort_drops_buffered_text_and_streams_next() -> None:
+def test_text_aborted_while_buffered_is_never_streamed() -> None:
     streams = ModelStreams({()})
     streamed = texts(
         list(streams.add_reply("r1 ", "reply", namespace="")),
@@ -75,7 +75,7 @@ def test_abort_drops_buffered_text_and_streams_next() -> None:
     assert streamed == [("reply", "r1 ", False), ("reply", "", True), ("model", "m1 ", False)]
 
 
-def test_last_completely_streamed_model_text_is_fallback_answer() -> None:
+def test_last_complete_text_of_model_is_fallback_answer() -> None:
     """The fallback answer is the last complete model text; a reply is an answer of its own."""
     streams = ModelStreams({()})
     list(streams.add(chunk("kept", "one", last=True)))
@@ -85,7 +85,7 @@ def test_last_completely_streamed_model_text_is_fallback_answer() -> None:
     assert streams.last_text()[1] == "kept"
 
 
-def test_text_beside_tool_call_is_answer_only_if_last() -> None:
+def test_text_sent_with_tool_call_is_answer_only_if_last() -> None:
     streams = ModelStreams({()})
     list(streams.add(chunk("Opening it.", "one", last=True, tool=True)))
     assert streams.last_text()[1] == "Opening it."
@@ -100,7 +100,7 @@ class Piece(TypedDict):
     slow: bool
 
 
-async def test_slower_of_two_node_runs_streams_whole_text() -> None:
+async def test_slower_of_two_parallel_runs_streams_its_whole_text() -> None:
     """`Send` runs one node several times; a run that ends does not close the stream of a slower run."""
     ended = asyncio.Event()
 
@@ -133,7 +133,7 @@ async def test_slower_of_two_node_runs_streams_whole_text() -> None:
 
 
 @pytest.mark.parametrize("functional", [True, False])
-async def test_text_of_langgraph_task_before_interrupt_is_recorded(functional: bool) -> None:
+async def test_text_that_langgraph_task_streams_before_interrupt_is_recorded(functional: bool) -> None:
     """A LangGraph task streams a text before an interrupt and does not run again: the A2A task keeps the text."""
     model = ScriptedModel(scripts=[["A ", "draft."]])
 
@@ -210,7 +210,7 @@ async def test_partial_text_is_dropped_after_node_times_out(retried: bool) -> No
 
 
 @pytest.mark.parametrize("returned", [True, False])
-async def test_surrogate_pair_split_between_chunks_becomes_its_character(returned: bool) -> None:
+async def test_emoji_split_between_two_chunks_is_restored(returned: bool) -> None:
     """A model streams the two halves of an emoji in two chunks: the turn answers with the emoji."""
     model = ScriptedModel(scripts=[["Fine \ud83d", "\ude00 \ud83d"]])
 

@@ -121,7 +121,7 @@ class Appended(TypedDict):
     [lambda: {"role": "assistant", "content": "the same"}, lambda: ("ai", "the same"), lambda: AIMessage("the same")],
     ids=["a dict", "a tuple", "an AIMessage"],
 )
-async def test_answer_may_have_any_langchain_form(schema: Any, answer: Any) -> None:
+async def test_answer_may_be_dict_tuple_or_langchain_message(schema: Any, answer: Any) -> None:
     """Answer in the same words in three turns: each turn's message is its answer."""
 
     def node(state: State) -> State:
@@ -201,7 +201,7 @@ RETURNED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-async def test_functional_return_value_is_the_answer(name: str) -> None:
+async def test_return_value_of_entrypoint_function_is_the_answer(name: str) -> None:
     """Return the same text in two turns: it is the answer of each."""
 
     @entrypoint()
@@ -280,7 +280,7 @@ async def test_texts_of_parallel_nodes_do_not_interleave() -> None:
 # ── Unusual emissions ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_repeated_message_id_with_new_text_is_new_message() -> None:
+async def test_message_with_used_id_but_new_text_is_new_message() -> None:
     """Emit one id with several texts: each different text is a message, under an id of its own."""
 
     def node(state: State, writer: StreamWriter) -> State:
@@ -307,7 +307,7 @@ async def test_empty_message_from_graph_sends_nothing() -> None:
     assert "message" not in events[-1]["status"]
 
 
-async def test_emission_outside_of_turns_stream_does_not_delay_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_message_emitted_to_nodes_own_list_does_not_delay_answer(caplog: pytest.LogCaptureFixture) -> None:
     """A node emits into its own list: the client does not get this, and the checkpoint does not wait for it."""
     elsewhere: list[Any] = []
 
@@ -321,7 +321,7 @@ async def test_emission_outside_of_turns_stream_does_not_delay_answer(caplog: py
     assert caplog.text.count("did not reach the turn's own stream") == 1
 
 
-async def test_emission_forwarded_by_calling_node_is_sent_once() -> None:
+async def test_message_forwarded_from_nested_graph_is_sent_once() -> None:
     """A node streams another graph itself, and forwards its emissions to the turn's stream."""
 
     def inner(state: State, writer: StreamWriter) -> State:
@@ -340,7 +340,7 @@ async def test_emission_forwarded_by_calling_node_is_sent_once() -> None:
     assert said(task) == "done"
 
 
-async def test_blocking_node_loses_no_emission() -> None:
+async def test_node_that_blocks_event_loop_loses_no_message() -> None:
     async def node(state: State, writer: StreamWriter) -> State:
         for number in range(3):
             emit_message(writer, AIMessage(f"m {number}"))
@@ -380,7 +380,7 @@ async def test_unserializable_value_fails_the_task(node: Any) -> None:
     assert "Hold plain data there" in str(said(task))
 
 
-async def test_text_before_interrupt_is_not_repeated_as_answer() -> None:
+async def test_reply_is_not_sent_again_when_interrupted_node_reruns() -> None:
     """After the client's answer the node runs again, and replies in other words: this reply is not sent."""
     runs: list[int] = []
 

@@ -56,7 +56,7 @@ async def conversation(agent: Agent, method: str, *texts: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_answer_fails_turn_if_checkpointer_lost_interrupt(method: str) -> None:
+async def test_answering_fails_if_checkpointer_has_lost_the_interrupt(method: str) -> None:
     """A new process does not have the interrupt: asking again would lose every further answer too."""
     _, status = await conversation(ServedBy(lambda: asks(InMemorySaver())), method, "book", "Monday")
     assert status["state"] in ("TASK_STATE_FAILED", "failed")
@@ -115,7 +115,7 @@ def charges(saver: Any, ran: list[str], *, emits: bool, dies: list[bool]) -> Any
 
 
 @pytest.mark.parametrize("emits", [True, False])
-async def test_interrupted_turn_fails_if_authors_checkpointer_lost_state(emits: bool) -> None:
+async def test_crashed_turn_fails_if_its_checkpointer_lost_the_state(emits: bool) -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))
@@ -128,7 +128,7 @@ async def test_interrupted_turn_fails_if_authors_checkpointer_lost_state(emits: 
     assert ran == ["charge"]
 
 
-async def test_turn_without_checkpoint_starts_over_with_persistent_checkpointer() -> None:
+async def test_turn_starts_over_if_persistent_checkpointer_has_no_checkpoint() -> None:
     clock, ran = ManualClock(), list[str]()
     savers = memory_savers(clock)
     turn = DrivenConversation.of(await begin(savers.tasks, clock))

@@ -8,7 +8,7 @@ from aion_core.agents.langgraph.turn import PendingEmissions
 from aion_core.errors import LeaseLost
 
 
-async def test_wait_without_pending_emissions_returns_immediately() -> None:
+async def test_wait_returns_immediately_if_nothing_is_pending() -> None:
     await PendingEmissions().wait_recorded()
 
 
@@ -23,7 +23,7 @@ async def test_wait_for_pending_emissions_ignores_later_emissions() -> None:
     await waiting
 
 
-async def test_pending_emissions_of_equal_value_are_tracked_separately() -> None:
+async def test_equal_pending_values_are_tracked_separately() -> None:
     pending, one, other = PendingEmissions(), [1], [1]
     pending.add(one)
     pending.add(other)
@@ -35,7 +35,7 @@ async def test_pending_emissions_of_equal_value_are_tracked_separately() -> None
     await waiting
 
 
-async def test_emission_absent_from_turns_stream_is_no_longer_pending(caplog: pytest.LogCaptureFixture) -> None:
+async def test_value_that_never_reaches_stream_stops_being_pending(caplog: pytest.LogCaptureFixture) -> None:
     pending = PendingEmissions()
     pending.add(lost := object())
     pending.reading = True
@@ -45,7 +45,7 @@ async def test_emission_absent_from_turns_stream_is_no_longer_pending(caplog: py
     pending.mark_recorded(lost)  # a late call, which has no effect
 
 
-async def test_pending_emission_is_not_dropped_during_recording() -> None:
+async def test_wait_lasts_until_received_value_is_recorded() -> None:
     pending, emission = PendingEmissions(), object()
     pending.add(emission)
     pending.reading = True
@@ -57,7 +57,7 @@ async def test_pending_emission_is_not_dropped_during_recording() -> None:
     await waiting
 
 
-async def test_aborted_wait_for_emissions_raises_lease_lost() -> None:
+async def test_abort_makes_wait_raise_lease_lost() -> None:
     pending = PendingEmissions()
     pending.add(object())
     waiting = asyncio.create_task(pending.wait_recorded())

@@ -110,7 +110,7 @@ async def test_turn_fails_if_redeployed_subgraph_lacks_node() -> None:
         await ending(row(saver, "a", "sub", sub=row(None, "x", "z")), asked("hi", 1))
 
 
-async def test_edited_graph_runs_new_turn_after_unfinished_turn() -> None:
+async def test_next_turn_runs_nodes_of_redeployed_graph() -> None:
     """A deployment replaces the graph during a turn: the next message's turn runs with the new nodes."""
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)

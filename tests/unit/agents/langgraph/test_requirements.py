@@ -50,7 +50,7 @@ def state(task: dict[str, Any]) -> str:
     return named.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-async def test_return_immediately_returns_working_task(version: str) -> None:
+async def test_send_with_return_immediately_returns_working_task(version: str) -> None:
     """The states submitted and working are recorded before the response; the turn continues after it."""
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -144,7 +144,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("given", GIVEN)
-async def test_parts_of_either_protocol_version_are_accepted(given: str, version: str) -> None:
+async def test_a2a_outbox_accepts_parts_of_either_protocol_version(given: str, version: str) -> None:
     graph = one_node(lambda state: {"a2a_outbox": GIVEN[given]}, RequestEnvelope)
     async with http(parts(graph).app()) as client:
         task = await post(client, send(method=METHODS[version][0]))
@@ -153,7 +153,7 @@ async def test_parts_of_either_protocol_version_are_accepted(given: str, version
     )
 
 
-async def test_thread_history_comes_from_task_log(version: str) -> None:
+async def test_thread_history_lists_oldest_message_first(version: str) -> None:
     """Call `history(limit=20, before=None)`: the oldest message is first, the message being answered is last."""
     seen: list[tuple[str, str]] = []
 

@@ -16,13 +16,13 @@ all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @both_versions
 @all_cases
-async def test_usual_agent_answers(case: Case, version: str) -> None:
+async def test_documented_langgraph_agents_answer(case: Case, version: str) -> None:
     await check_answers(parts(case.agent()).app(), case, version)
 
 
 @both_versions
 @all_cases
-async def test_usual_agent_streams_its_answer(case: Case, version: str) -> None:
+async def test_documented_langgraph_agents_stream_their_answers(case: Case, version: str) -> None:
     await check_streams(parts(case.agent()).app(), case, version)
 
 
