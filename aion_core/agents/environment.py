@@ -1,4 +1,4 @@
-"""Environment variables for agents on a developer's machine, and template parameters for their access to AWS.
+"""Environment variables of agents on a developer's machine, and template parameters for the agents' rights on AWS.
 
 This module does not call AWS.
 """

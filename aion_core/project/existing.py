@@ -66,7 +66,7 @@ def _frameworks(found: Discovered) -> tuple[str, ...]:
     frameworks: set[str] = set()
     for agent in found.agents.values():
         files = [file for file in agent_files(agent.path.partition(":")[0], roots) if file.is_file()]
-        # An agent path may match several files. Use the file with the fewest frameworks: its imports are the clearest.
+        # An agent path may match several files. The file that imports the fewest frameworks shows the agent's own.
         of_files = [frameworks_of(file, roots) for file in files]
         frameworks |= min(of_files, key=len, default=set(extras()))
     return tuple(sorted(frameworks))

@@ -45,7 +45,7 @@ _jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
 
 
 def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
-    """Return a copy of the card with a signature for each payload that its clients verify."""
+    """Return a copy of the card with signatures: clients of different protocol versions verify different payloads."""
     signed = AgentCard()
     signed.CopyFrom(card)
     if key.private is None:

@@ -58,8 +58,8 @@ class TableLongTermMemory:
             found |= {keys.memory_of(item[SORT]).namespace for item in page if self._reads.lives(item)}
             sort = page[-1][SORT]
             namespace = keys.memory_of(sort).namespace
-            # Continue after all items of the last namespace if it is already in the result. If not, its items read so
-            # far have expired, so continue with its next item.
+            # Skip the other items of the page's last namespace if this namespace is in the result. If it is not, all of
+            # its items on the page have expired, but its next item may be valid.
             first = keys.memory_sort(scope.agent, namespace, LAST) if namespace in found else f"{sort}\0"
         return list(found)
 

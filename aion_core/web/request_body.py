@@ -119,7 +119,7 @@ class StrictRequest(Request):
         return await asyncio.to_thread(function, *args) if self._is_large else function(*args)
 
     def _parse(self, body: bytes) -> None:
-        # Check the JSON after `read` is set, because an error response needs the `id` of the body.
+        # Store the JSON before the check: if the check fails, the error response needs the body's `id`.
         self.read = parse_json(body, "body", remedy=LARGE_DATA_REMEDY)
         check_json(self.read, "body")
 

@@ -55,7 +55,7 @@ class RecordingQueue(EventQueue):
         await self.send(event)
 
     async def send(self, event: ExecutorEvent) -> None:
-        """Enqueue an event of the SDK or a helper call. See `enqueue_event`."""
+        """Enqueue an event of the SDK, or the event of a helper function of `aion`. See `enqueue_event`."""
         if asyncio.get_running_loop() is not self._loop:
             # The executor runs another event loop, such as by `asyncio.run` in a thread: send the event in the turn's
             # loop. The turn's events have the order of their arrival there.

@@ -34,8 +34,8 @@ def test_refused_address_blocks_are_in_iana_registry() -> None:
 
 
 @pytest.mark.parametrize("block", SPECIAL_PURPOSE, ids=str)
-def test_addresses_beside_refused_block_are_public(block: Network) -> None:
-    """Check the addresses just before and after each block, unless they are in another refused block."""
+def test_addresses_next_to_refused_ip_range_are_public(block: Network) -> None:
+    """Check the addresses just before and after each range, unless they are in another refused range."""
     kind = type(block[0])
     for number in (int(block[0]) - 1, int(block[-1]) + 1):
         if 0 < number < 2**block.max_prefixlen:

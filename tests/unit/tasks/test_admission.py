@@ -247,7 +247,7 @@ def test_message_to_existing_task_starts_turn_or_is_queued_first(
 @pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
 @pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
 def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConfig | None) -> None:
-    """The queued message sets a timer, unless another task of the context requires input."""
+    """Queuing a message sets the timer that starts its turn, unless another task of the context requires input first."""
     followed = message(head(), push=push)
     asks = record.interrupted is not None
     only_if = contexts.HAS_ROOM if asks else contexts.MAY_WAIT

@@ -185,7 +185,7 @@ async def let_time_pass(clock: ManualClock, until: "asyncio.Task[object]", *, st
 
 
 async def let_all_end(made: ServiceParts, call: CallContext, clock: ManualClock) -> None:
-    """Move the clock until the process of the call and those of all wake-up messages have ended."""
+    """Move the clock until the turns that the call started, and all handlers of wake-up messages, have ended."""
     for work in list(call.background):
         await let_time_pass(clock, work)
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))

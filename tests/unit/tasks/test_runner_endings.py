@@ -107,7 +107,7 @@ async def test_wake_up_is_enqueued_for_queued_turn_at_deadline() -> None:
 
 @pytest.mark.parametrize("how", ["behind it", "again"])
 async def test_repeated_message_runs_turn_of_dead_lease_holder(how: str) -> None:
-    """Repeat the message after the lease has expired: it runs the turn without a wake-up message or sweep."""
+    """Repeat the message after the lease has expired: the request itself runs the turn, without any queue message."""
     clock = ManualClock()
     store = MemoryTaskStore(clock)
     agent = free(GatedAgent())

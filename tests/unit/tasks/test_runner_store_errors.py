@@ -67,7 +67,7 @@ class AgentWithRefusedCheckpoints:
 
 
 class HangingAgent:
-    """Agent that never ends after its first chunk; on request the store refuses its output."""
+    """Agent that never ends after its first chunk. If a test sets `refused`, it raises a store's error instead."""
 
     refused = False
 

@@ -25,7 +25,7 @@ THIS = message(6)
 
 
 def of_context(*, with_this: bool) -> History:
-    """Return a reader of the context's messages in the store; with or without the message of the current turn."""
+    """Return a function that reads the stored messages of the context; `with_this` adds the current turn's message."""
 
     async def history(limit: int, before: str | None) -> Sequence[Message]:
         said = [*SAID, THIS] if with_this else SAID
