@@ -12,7 +12,9 @@ from aion_core.ports import (
     FollowUp,
     Head,
     Interrupted,
+    Log,
     NewTask,
+    Numbered,
     PushConfig,
     PushEvents,
     TurnQueued,
@@ -20,7 +22,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.ports.table import Condition
-from aion_core.protocol.types import Message, Part, Role, Task, TaskState
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.tasks import admission, contexts, lifecycle
 from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.contexts import ContextRecord
@@ -258,6 +260,27 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
         contexts.queued(turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),
         (move,) if push else (),
     )
+
+
+@pytest.mark.parametrize(
+    ("base", "repeated", "task_id", "number"),
+    [
+        (1, "first", "", 0),
+        (1, "second", "t", 3),
+        (1, "second", "", 3),
+        (1, "waits", "t", 4),
+        (1, "waits", "", 0),
+        (2, "first", "t", 2),
+        (2, "second", "t", 3),
+    ],
+)
+def test_event_that_recorded_a_repeated_message_is_found(base: int, repeated: str, task_id: str, number: int) -> None:
+    """Search a log that begins with the task or with a snapshot, and a message that still waits for its turn."""
+    first = Numbered(base, Task(history=[Message(message_id="first")]))
+    between = [Numbered(each, TaskStatusUpdateEvent()) for each in range(base + 1, 3)]
+    recorded = Numbered(3, TaskStatusUpdateEvent(), message=Message(message_id="second"))
+    log = Log(head(generation=4), (first, *between, recorded, Numbered(4, TaskStatusUpdateEvent())))
+    assert admission.repeated_at(Message(message_id=repeated, task_id=task_id), log) == number
 
 
 @pytest.mark.parametrize(
