@@ -245,8 +245,12 @@ def _root_of_module(file: Path) -> Path:
 
 def _imported_names(file: Path) -> set[str]:
     """Return the first part of the name of each absolute import in the file."""
-    names = {alias.name for node in _imports(file) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module or "" for node in _imports(file) if isinstance(node, ast.ImportFrom) and not node.level}
+    names: set[str] = set()
+    for node in _imports(file):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif not node.level:
+            names.add(node.module or "")
     return {name.partition(".")[0] for name in names}
 
 
