@@ -5,13 +5,12 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from aion_core.auth.schemes.bearer import JwtScheme
 from aion_core.ports import Clock
 
 logger = logging.getLogger(__name__)
@@ -43,11 +42,27 @@ class KeysUnavailable(Exception):
     """Error: an issuer's keys are unknown or were read too long ago, and cannot be read now."""
 
 
+class TokenIssuer(Protocol):
+    """Issuer of tokens: where its public keys are."""
+
+    @property
+    def issuer(self) -> str:
+        """URL of the issuer, as in the claim `iss` of its tokens."""
+
+    @property
+    def keys_url(self) -> str:
+        """URL of the public keys; "" if the discovery document contains the URL."""
+
+    @property
+    def discovery_url(self) -> str:
+        """URL of an OpenID provider's discovery document."""
+
+
 class IssuerKeys:
     """Cache of one issuer's public keys, by key id. Concurrent requests wait for the same read of the keys."""
 
-    def __init__(self, scheme: JwtScheme, fetch: Fetch, clock: Clock) -> None:
-        self._scheme, self._fetch, self._clock = scheme, fetch, clock
+    def __init__(self, issuer: TokenIssuer, fetch: Fetch, clock: Clock) -> None:
+        self._issuer, self._fetch, self._clock = issuer, fetch, clock
         self._keys: dict[str, PyJWK] = {}
         self._read_at: datetime | None = None
         self._tried_at: datetime | None = None
@@ -88,10 +103,10 @@ class IssuerKeys:
         try:
             self._keys = _by_id(await self._fetch(await self._url()))
         except DocumentUnreadable as error:
-            logger.log(self._failure_level(), "The keys of %s cannot be read: %s", self._scheme.issuer, error)
+            logger.log(self._failure_level(), "The keys of %s cannot be read: %s", self._issuer.issuer, error)
         except Exception:
             told = "The keys of %s cannot be read: unexpected error."
-            logger.log(self._failure_level(), told, self._scheme.issuer, exc_info=True)
+            logger.log(self._failure_level(), told, self._issuer.issuer, exc_info=True)
         else:
             self._read_at = self._clock.now()
         finally:
@@ -105,13 +120,13 @@ class IssuerKeys:
         return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
-        if self._scheme.keys_url:
-            return self._scheme.keys_url
-        discovery = await self._fetch(self._scheme.discovery_url)
-        if not isinstance(discovery, dict) or discovery.get("issuer") != self._scheme.issuer:
+        if self._issuer.keys_url:
+            return self._issuer.keys_url
+        discovery = await self._fetch(self._issuer.discovery_url)
+        if not isinstance(discovery, dict) or discovery.get("issuer") != self._issuer.issuer:
             raise DocumentUnreadable("its discovery document is another issuer's")
         url = discovery.get("jwks_uri")
-        if not isinstance(url, str) or not url.startswith(self._scheme.issuer.partition("://")[0] + "://"):
+        if not isinstance(url, str) or not url.startswith(self._issuer.issuer.partition("://")[0] + "://"):
             raise DocumentUnreadable("its discovery document names no keys")
         return url
 
