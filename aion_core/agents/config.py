@@ -240,18 +240,8 @@ class DeploymentConfig(Struct, frozen=True):
     """Sources of secret values, by the name of the environment variable for the agents' code."""
 
 
-def read_deployment_config(path: Path) -> DeploymentConfig:
-    """Read an aion.yaml, or discover the agents of a folder, a langgraph.json or a Python file.
-
-    Raises ConfigurationError with the file, the invalid key and the remedy.
-    """
-    if path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name:
-        from aion_core.agents.discovery import discover
-
-        found = discover(path)
-        if found.config is not None:
-            return read_deployment_config(found.config)
-        return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
+def read_config_file(path: Path) -> DeploymentConfig:
+    """Read an aion.yaml. Raises ConfigurationError with the file, the invalid key and the remedy."""
     parsed = _read(path)
     folder = path.resolve().parent
     roots = [_existing_folder(folder / root, f"{path}: aion.python_path") for root in parsed.python_path]
@@ -269,11 +259,6 @@ def _existing_folder(folder: Path, key: str) -> Path:
     if not folder.is_dir():
         raise ConfigurationError(f"{key} names {folder}, which is not a folder. Fix the name, or create the folder.")
     return folder.resolve()
-
-
-def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents of an aion.yaml in the order of the file. Raises the errors of `read_deployment_config`."""
-    return read_deployment_config(path).agents
 
 
 def _read(path: Path) -> _Aion:

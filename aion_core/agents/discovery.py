@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.config import AgentConfig, read_config_file
 from aion_core.agents.source_scan import AgentFile, adk_root, agent_files_below, is_adk_folder
 from aion_core.errors import ConfigurationError
 from aion_core.ports import Limits
@@ -110,7 +110,7 @@ def _discover_folder(folder: Path) -> Discovered:
 
 
 def _discover_aion_yaml(file: Path) -> Discovered:
-    declared = read_deployment_config(file)
+    declared = read_config_file(file)
     return Discovered(
         declared.agents,
         declared.folder,

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config import DeploymentConfig
 from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.errors import ConfigurationError
 
 DOTENV = ".env"

@@ -12,7 +12,8 @@ from uuid import uuid4
 from msgspec import Struct
 
 from aion_core import log
-from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.loader import AgentReplies, LazyAgent
 from aion_core.bootstrap.agent_environment import agent_environment

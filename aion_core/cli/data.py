@@ -303,7 +303,7 @@ def declared_in(config: Path) -> DeclaredIssuers:
 
     Raises ConfigurationError for an invalid file.
     """
-    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.deployment import read_agent_configs
     from aion_core.auth.schemes.bearer import JwtScheme
 
     if config == options.DEFAULT_CONFIG and not config.is_file():

@@ -107,7 +107,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
     """Run the checks of `aion doctor`. Return the configuration of aion.yaml or, without one, of discovered agents."""
-    from aion_core.agents.config import read_deployment_config
+    from aion_core.agents.deployment import read_deployment_config
     from aion_core.cli.checks import local
     from aion_core.cli.doctor import of_project
 

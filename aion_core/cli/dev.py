@@ -225,7 +225,7 @@ def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[AgentsLoaded, str], str]":
     """Return a function that renders the server's start message and, on request, opens a browser."""
-    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.deployment import read_agent_configs
     from aion_core.dev.data_folder import STORE
     from aion_core.dev.greeting import greeting
 

@@ -129,7 +129,7 @@ def of_project(config: Path) -> Iterator[CheckResult]:
 async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
 ) -> AsyncIterator[CheckResult]:
-    from aion_core.agents.config import read_deployment_config
+    from aion_core.agents.deployment import read_deployment_config
     from aion_core.cli.checks import endpoint
     from aion_core.cli.checks.resources import check_agent_secrets, check_resources
 

@@ -62,7 +62,7 @@ def found_config(config: Path) -> Path:
 
 def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
     """Return the agents in the file of --config. Raises ConfigurationError if an id in `named` is not among them."""
-    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.deployment import read_agent_configs
     from aion_core.agents.load_errors import did_you_mean
 
     declared = read_agent_configs(found_config(config))

@@ -304,7 +304,7 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
 
 def _developer_header(config: Path) -> str:
     """Create an API key with access to every agent and return its HTTP header, or "" if no agent accepts API keys."""
-    from aion_core.agents.config import read_agent_configs
+    from aion_core.agents.deployment import read_agent_configs
     from aion_core.agents.security import read_auth_policies
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.bootstrap.operator import build_keys

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import aion_core
-from aion_core.agents.config import read_deployment_config
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.discovery import as_yaml, discover
 from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.agents.importing import agent_files, import_roots

@@ -19,7 +19,7 @@ import pytest
 from botocore.exceptions import ClientError
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.config import read_deployment_config
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.environment import template_parameters
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.basic import hash_password

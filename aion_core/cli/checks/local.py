@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aion_core import __version__
-from aion_core.agents.config import DeploymentConfig, default_agent, read_deployment_config
+from aion_core.agents.config import DeploymentConfig, default_agent
 from aion_core.agents.config_sections import variable_name
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
 from aion_core.agents.discovery import discover
 from aion_core.agents.environment import read_dotenv

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_deployment_config
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.errors import ConfigurationError
 from tests.unit.agents.test_load_errors import BROKEN, isolated, written  # noqa: F401  # a fixture
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import AgentConfig, read_agent_configs
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.deployment import read_agent_configs
 from aion_core.errors import ConfigurationError
 from tests.support.declared import AION_YAML
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushOptions, read_agent_configs
+from aion_core.agents.config import AgentConfig, Capabilities, LimitsConfig, PushOptions
 from aion_core.agents.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
+from aion_core.agents.deployment import read_agent_configs
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_deployment_config
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.discovery import Discovered, as_yaml, discover
 from aion_core.errors import ConfigurationError
 from tests.unit.agents.isolated import isolated_imports

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config import DeploymentConfig
 from aion_core.agents.config_sections import SecretSource
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.plan import BUILD_PLACE

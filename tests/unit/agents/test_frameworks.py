@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from aion_core.agents.config import AgentConfig, read_deployment_config
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies, Framework
 from aion_core.agents.missing_packages import missing_framework_remedy
 from aion_core.agents.objects import LoadedObject

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.agents.environment import bedrock_models, local_environment, template_parameters
 from aion_core.agents.frameworks import framework_of
 from aion_core.packaging.plan import BUILD_PLACE

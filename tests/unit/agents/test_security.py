@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_agent_configs
 from aion_core.agents.config_sections import SCHEME_TYPES
+from aion_core.agents.deployment import read_agent_configs
 from aion_core.agents.security import read_auth_policies
 from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.schemes.api_key import ApiKeyScheme

@@ -14,7 +14,8 @@ from uuid import uuid4
 import pytest
 
 from aion_core import log
-from aion_core.agents.config import DeploymentConfig, read_deployment_config
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.deployment import read_deployment_config
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_environment, read_from_aws
 from aion_core.errors import ConfigurationError

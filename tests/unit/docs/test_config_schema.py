@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from aion_core.agents.config import read_agent_configs
+from aion_core.agents.deployment import read_agent_configs
 from aion_core.errors import ConfigurationError
 from aion_core.project.files import OBJECTS, SCHEMA, Project, rendered
 from aion_core.project.origin import Origin

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import read_agent_configs
+from aion_core.agents.deployment import read_agent_configs
 from aion_core.packaging.plan import PackagePlan, plan
 from aion_core.packaging.programs import BuildError, find_uv, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_core.agents.config import read_agent_configs, read_deployment_config
+from aion_core.agents.deployment import read_agent_configs, read_deployment_config
 from aion_core.project.files import CONTENTS, OBJECTS, Project, block_of, build_rule, has_own_rule, rendered, with_block
 from aion_core.project.origin import Origin
 from aion_core.project.tools import PIP
