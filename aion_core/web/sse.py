@@ -35,8 +35,8 @@ from aion_core.web.errors import (
 )
 
 RequestId = str | int | None
-Encode = Callable[[Event], str]
-"""Function from an event to the JSON text of its SSE `data` field."""
+Encode = Callable[[Event, bool], str]
+"""Function from an event to the JSON text of its SSE `data` field; the flag is True if no recorded event follows."""
 
 
 class StreamFormat(Struct, frozen=True):
@@ -69,13 +69,13 @@ _HEADERS = [
 def jsonrpc_v1(request_id: RequestId) -> StreamFormat:
     """Return the stream format of v1.0's JSON-RPC binding. Each frame is a JSON-RPC response."""
 
-    def encode(event: Event) -> str:
+    def encode(event: Event, is_last: bool) -> str:
         return json_text({"result": _wrapped(event), "id": request_id, "jsonrpc": "2.0"})
 
     return StreamFormat(encode, lambda error: error_body(request_id, error))
 
 
-REST_V1 = StreamFormat(lambda event: json_text(_wrapped(event)), rest_error_body)
+REST_V1 = StreamFormat(lambda event, is_last: json_text(_wrapped(event)), rest_error_body)
 """Stream format of v1.0's HTTP+JSON binding. Each frame is a StreamResponse (A2A 11.7)."""
 
 
@@ -110,9 +110,13 @@ class Frames:
         self._task: Task | Resumed | None = None
         self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
 
-    def render(self, batch: list[StreamItem]) -> bytes:
-        """Return the SSE frames of a batch of events. Without frames return a comment, so that the headers are sent."""
-        frames = "".join([self._frame(item) for item in batch]) or COMMENT
+    def render(self, batch: list[StreamItem], last: StreamItem | None = None) -> bytes:
+        """Return the SSE frames of a batch of events. Without frames return a comment, so that the headers are sent.
+
+        `last` is the last of the recorded events and chunks; by default the last item of the batch.
+        """
+        last = last or (batch[-1] if batch else None)
+        frames = "".join([self._frame(item, item is last) for item in batch]) or COMMENT
         if not frames.isascii():
             frames = frames.translate(_LINE_ENDS)
         # Replace lone surrogates, because UTF-8 cannot encode them, and a model may emit one at the edge of a chunk.
@@ -123,7 +127,7 @@ class Frames:
         data = json_text(self._refuse(error)).translate(_LINE_ENDS)
         return f"event: error\ndata: {data}\n\n".encode("utf-8", "replace")
 
-    def _frame(self, item: StreamItem) -> str:
+    def _frame(self, item: StreamItem, is_last: bool) -> str:
         what = item.payload
         if isinstance(what, Delta):
             known = self._templates.get((what.append, what.last, what.reason)) if not what.speaker else None
@@ -133,7 +137,7 @@ class Frames:
             self._task = what
         if isinstance(what, Resumed):
             return COMMENT
-        data = f"data: {self._encode(what)}\n\n"
+        data = f"data: {self._encode(what, is_last)}\n\n"
         # Send no id with an event that is not stored, so that a client resumes after the last stored event.
         return f"id: {item.id}\n{data}" if item.id else data
 
@@ -143,7 +147,7 @@ class Frames:
         # Use a random marker, because the client controls the context id and the request id in the same frame.
         marker = token_hex(16)
         event = as_event(replace(delta, text=marker), self._task)
-        before, after = self._encode(event).split(marker)
+        before, after = self._encode(event, False).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
         if not delta.speaker:
             self._templates[delta.append, delta.last, delta.reason] = template
@@ -227,4 +231,4 @@ class EventStream(Response):
             yield frames
             return
         for item in batch:
-            yield self._frames.render([item])
+            yield self._frames.render([item], batch[-1])

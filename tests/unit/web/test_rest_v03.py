@@ -145,6 +145,18 @@ async def test_v03_rest_stream_ends_at_input_required() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
+@pytest.mark.parametrize("message", [old_body, lambda **more: body(**KINDS, **more)], ids=["proto", "kinds"])
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+async def test_v03_rest_replay_has_final_on_last_event_only(message: Any, accept: str) -> None:
+    """Repeat a message whose question is answered, in each form of v0.3's frames."""
+    async with http(parts(AskingAgent()).app()) as client:
+        for message_id in ("m-1", "m-2", "m-1"):
+            question = message(messageId=message_id, contextId="c-1")
+            answer = await client.post("/v1/message:stream", json=question, headers={"Accept": accept})
+    assert "really?" in answer.text, "the question is repeated"
+    assert answer.text.count('"final":true') == answer.text.splitlines()[-2].count('"final":true') == 1
+
+
 @pytest.mark.parametrize(
     ("status", "found"),
     [

@@ -24,7 +24,7 @@ from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
-from tests.support.agents.scripted import GatedAgent
+from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 from tests.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
@@ -181,6 +181,29 @@ async def test_text_of_each_model_call_is_streamed_separately() -> None:
         (True, True, ""),
     ]
     assert [result.get("final") for result in results if result["kind"] == "status-update"] == [False, True]
+
+
+def finals(answer: httpx.Response) -> list[bool]:
+    results = [json.loads(frame["data"])["result"] for frame in frames(answer)]
+    return [result["final"] for result in results if result["kind"] == "status-update"]
+
+
+async def test_v03_replay_marks_only_last_event_as_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay a task whose question is answered: a client closes the stream at `final: true`."""
+    question = send("cake", method="message/stream", contextId="c-1")
+    async with http(parts(AskingAgent()).app()) as client:
+        asked = await client.post("/", json=question)
+        assert finals(asked) == [False, True], "the question ends its own stream"
+        await client.post("/", json=send("yes", message_id="m-2", method="message/send", contextId="c-1"))
+        repeated = await client.post("/", json=question)
+        assert finals(repeated) == [False, False, False, True]
+        task_id = json.loads(frames(asked)[0]["data"])["result"]["id"]
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": task_id}}
+        resumed = await client.post("/", json=body, headers={"Last-Event-ID": "1"})
+        assert finals(resumed) == [False, False, False, True]
+        # Allow all frames but the last: the server then writes them one by one.
+        monkeypatch.setattr("aion_core.web.sse.MAX_STREAM_BYTES", len(repeated.content) - 1)
+        assert finals(await client.post("/", json=question)) == [False, False, False]
 
 
 async def test_sse_frame_contains_no_unicode_line_separator() -> None:
