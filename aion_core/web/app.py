@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
@@ -33,7 +32,7 @@ from aion_core.web.cards import (
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.console_api import DevelopmentConsole, console_routes
 from aion_core.web.cors import CorsPolicy
-from aion_core.web.errors import rest_error, rpc_error, v03_rest_error
+from aion_core.web.errors import rpc_error
 from aion_core.web.limits import RateLimitMiddleware, StreamLimits
 from aion_core.web.middleware import (
     AuthenticationMiddleware,
@@ -47,7 +46,7 @@ from aion_core.web.middleware import (
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
 from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.rest import RestV03, RestV1, extended_card_route, refuse_path
+from aion_core.web.rest import RestV03, RestV1, extended_card_route, http_refusal, refuse_path
 from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
 
 logger = logging.getLogger(__name__)
@@ -57,9 +56,6 @@ BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 Startup = Callable[[], Mapping[str, Any] | None]
 """Function of the app's startup. It returns the lifespan state for the server (ASGI lifespan protocol)."""
-
-_V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
-"""Matches the request paths of v0.3's HTTP+JSON binding."""
 
 
 class ServedAgent(Struct, frozen=True):
@@ -221,9 +217,7 @@ def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -
 
 def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
     """Return the error response for a refused request, in the format of the path's protocol binding."""
-    if path in rpc_paths:
-        return rpc_error(None, error)
-    return v03_rest_error(error) if _V03_PATH.match(path) else rest_error(error)
+    return rpc_error(None, error) if path in rpc_paths else http_refusal(path, error)
 
 
 async def _load(agents: list[Agent]) -> None:

@@ -1,5 +1,6 @@
 """HTTP+JSON binding of v1.0 and v0.3 (A2A 11): routes, requests, responses and refusals."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from aion_core.protocol.card import canonical_json
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params
 from aion_core.web.cards import card_document, reads_v1_only
 from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error
+from aion_core.web.middleware import route_path
 from aion_core.web.operations.discovery import extended_card
 from aion_core.web.operations.operation import AgentServices, Body, HttpRoute, Operation
 from aion_core.web.request_body import JSON, BodyRefused, StrictRequest, read_params, read_query
@@ -60,15 +62,14 @@ class HttpBinding(ABC):
 
     async def answer(self, request: StrictRequest, by_method: Mapping[str, tuple[Operation, HttpRoute]]) -> Response:
         """Return the response to a request. `by_method` has the operations at its path by HTTP method."""
-        headers: dict[str, str] = {}
+        path, headers = request.path_params, dict[str, str]()
+        if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
+            return http_refusal(route_path(request.scope), path_not_found())
         try:
-            path = request.path_params
-            if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
-                raise path_not_found()
             if request.method not in by_method:
                 # Report an unknown path instead of a wrong HTTP method for an unknown custom method, such as
                 # `/tasks/{id}:nothing`, although its path matches the route of `GET /tasks/{id}`.
-                raise path_not_found() if ":" in request.path_params.get("id", "") else method_not_allowed(by_method)
+                raise path_not_found() if ":" in path.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, operation.first_path)
             negotiated = negotiate(request, self._card)
@@ -130,11 +131,20 @@ def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
     return MethodNotAllowedError(f"This path accepts only {', '.join(by_method)}.")
 
 
-async def refuse_path(_: Request, error: Exception) -> Response:
+_V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
+"""Matches the request paths of v0.3's HTTP+JSON binding."""
+
+
+def http_refusal(path: str, error: Exception, http: int | None = None) -> JSONResponse:
+    """Return the error response in the format of the path's HTTP+JSON binding. `http` overrides the status."""
+    return v03_rest_error(error, http) if _V03_PATH.match(path) else rest_error(error, http)
+
+
+async def refuse_path(request: Request, error: Exception) -> Response:
     """Return the error response for a request that matches no route. This is an exception handler of Starlette."""
     allowed = (getattr(error, "headers", None) or {}).get("Allow")
     if not allowed:
-        return rest_error(path_not_found(), getattr(error, "status_code", None))
+        return http_refusal(route_path(request.scope), path_not_found(), getattr(error, "status_code", None))
     response = rest_error(method_not_allowed(dict.fromkeys(allowed.split(", "))))
     response.headers["Allow"] = allowed
     return response

@@ -371,7 +371,6 @@ async def test_request_fields_are_accepted_as_query_parameters(client: httpx.Asy
         "/%2e%2e/tasks",
         "/.well-known/nope",
         "/a%20b/tasks",
-        "/v1/v1/tasks",
         "/agents/nope",
         "/agents/nope/tasks",
         "/agents/nope/message:send",

@@ -426,8 +426,11 @@ async def test_v03_rest_configuration_without_blocking_field_does_not_block(
 
 
 async def test_unknown_v03_path_is_not_found() -> None:
+    """Expect v0.3's error below `/v1/`, and v1.0's for any other path."""
     app = parts(talking(1)).app()
-    for target in ("/v1/", "/v1/nope", "/v1/tasks//", "/V1/tasks", "/v1//tasks", "/v1/ten/tasks"):
+    below = ("/v1/nope", "/v1/tasks//", "/v1//tasks", "/v1/v1/tasks", "/v1/extendedAgentCard", "/agents/test/v1/nope")
+    for target in (*below, "/v1/", "/V1/tasks"):
         answer = await ask(app, "GET", target)
         assert answer.status_code == 404, target
-        assert json.loads(answer.content)["error"]["code"] == 404
+        error = json.loads(answer.content)
+        assert error["code"] == -32601 if target in below else error["error"]["code"] == 404, target
