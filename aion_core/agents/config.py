@@ -39,6 +39,7 @@ from aion_core.ports import AfterCrash, AnswerAs, Limits, PushEvents, ReplyAs, W
 from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 
 _TEXT = ["text/plain"]
+_ANY_INPUT = [*_TEXT, "application/json", "application/octet-stream"]
 
 
 class _Section(BaseModel):
@@ -94,18 +95,14 @@ class AgentConfig(_Section):
     """Abilities of the agent, in its card, with examples of messages. The default is one skill with the description."""
     extended_card: ExtendedCardConfig | None = None
     """Fields of the card for authenticated callers. It needs `capabilities.extended_agent_card: true`."""
-    input_modes: Annotated[list[MediaType], Field(min_length=1)] = [
-        *_TEXT,
-        "application/json",
-        "application/octet-stream",
-    ]
+    input_modes: Annotated[list[MediaType], Field(min_length=1)] = _ANY_INPUT
     """Accepted media types, by default those that reach the agent's code. `application/octet-stream` accepts any file."""
     output_modes: Annotated[list[MediaType], Field(min_length=1)] = _TEXT
     """Media types of the answers, such as `text/plain` or `application/json`."""
     capabilities: Capabilities = Capabilities()
     """Optional parts of A2A that the agent offers: streams, webhooks, an extended card, extensions."""
     push: PushOptions = PushOptions()
-    """Events for the clients' webhooks."""
+    """Events for the clients' webhooks. It needs `capabilities.push_notifications: true`, the default."""
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """A second message during a turn of its context: `enqueue` it, `reject` it, or `interrupt` the turn for it."""
     reply: ReplyAs = ReplyAs.AGENT
@@ -125,9 +122,11 @@ class AgentConfig(_Section):
         return self
 
     @model_validator(mode="after")
-    def _extended_card_is_enabled(self) -> Self:
-        if self.extended_card is not None and not self.capabilities.extended_agent_card:
-            raise ValueError("extended_card has no effect without capabilities.extended_agent_card: true")
+    def _sections_are_enabled(self) -> Self:
+        for section, capability in ("extended_card", "extended_agent_card"), ("push", "push_notifications"):
+            is_given = section in self.model_fields_set and getattr(self, section) is not None
+            if is_given and not getattr(self.capabilities, capability):
+                raise ValueError(f"{section} has no effect without capabilities.{capability}: true")
         return self
 
 

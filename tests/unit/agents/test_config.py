@@ -117,6 +117,10 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         ),
         ("      skills: [{id: s, name: s}]\n", "aion.agents.a.skills.0.description is missing."),
         ("      extended_card: {name: X}\n", "aion.agents.a: extended_card has no effect without capabilities."),
+        (
+            "      push: {events: all}\n      capabilities: {push_notifications: false}\n",
+            "aion.agents.a: push has no effect without capabilities.push_notifications: true.",
+        ),
         *(
             (
                 f"      capabilities: {{extensions: [{{uri: '{bad}'}}]}}\n",
