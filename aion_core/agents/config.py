@@ -24,6 +24,7 @@ from aion_core.agents.config_sections import (
     Extensions,
     MediaType,
     Provider,
+    RelativePath,
     Secret,
     SecretSource,
     SecurityConfig,
@@ -153,7 +154,7 @@ class _Aion(_Section):
     """Web pages that may call the agents from a browser."""
     limits: LimitsConfig | None = None
     """Limits for each caller. `null` turns a limit off."""
-    python_path: list[AgentMessage] = []
+    python_path: list[RelativePath] = []
     """Further folders for imports, relative to this file. The file's folder and its `src` need no entry."""
     environment: dict[Variable, Value] = {}
     """Environment variables for the agents' code, with values that may be public."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from msgspec import Struct
@@ -31,6 +32,16 @@ MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
 WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
 AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """Non-empty text for an agent card. The A2A specification requires these texts."""
+
+
+def _relative(path: str) -> str:
+    """Return the path unchanged. Raises ValueError if it is absolute, because a package has other absolute paths."""
+    if Path(path).is_absolute():
+        raise ValueError(f"the path {path!r} is absolute; write it relative to aion.yaml's folder")
+    return path
+
+
+RelativePath = Annotated[AgentMessage, AfterValidator(_relative)]
 
 
 def _as_requirement(require: object) -> object:

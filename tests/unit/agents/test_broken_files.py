@@ -35,6 +35,11 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
         ["aion.stremaing is not a key that aion knows."],
     ),
     "no agents": ("aion.yaml", "aion: {}\n", ["aion.agents is missing."]),
+    "absolute python_path": (
+        "aion.yaml",
+        "aion:\n  python_path: [/tmp]\n  agents: {a: {path: a.py}}\n",
+        ["aion.python_path.0: the path '/tmp' is absolute; write it relative to aion.yaml's folder."],
+    ),
     "python_path that is not there": (
         "aion.yaml",
         "aion:\n  python_path: [libs]\n  agents: {a: {path: a.py}}\n",
