@@ -5,7 +5,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import packages_distributions
@@ -53,15 +53,23 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     this name, the name is generated. Raises the exceptions of the file's code, and AgentLoadError if an import of the
     file gets a module of another folder instead of the one beside the file.
     """
+    beside = _modules_beside(file)
+    # Check also before sys.path changes, because functions of earlier agents would then import this folder's modules.
+    _check_modules_beside(beside, file, roots)
     put_on_path(roots)
     # Discard Python's cached folder listings, because the file may have been created after its folder was listed.
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     try:
-        return importlib.import_module(name) if name is not None else _import_alone(file)
+        module = importlib.import_module(name) if name is not None else _import_alone(file)
     finally:
         # Check also after an error, because the other folder's module may be its reason.
-        _check_modules_beside(file, roots)
+        _check_modules_beside(beside, file, roots)
+    if later := {name for name in beside if name not in sys.modules}:
+        later &= set[str]().union(*map(_names_in_functions, (file, *beside.values())))
+        # A package's folder is last on sys.path: another folder may have precedence for this name.
+        _IMPORTED_LATER.update({name: beside[name] for name in later if _is_found(name, beside[name])})
+    return module
 
 
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
@@ -209,44 +217,67 @@ class _LoadedModuleLoader(Loader):
 _SAME_FILE_FINDER = _SameFileFinder()
 
 
-def _check_modules_beside(file: Path, roots: Sequence[Path]) -> None:
-    """Raise AgentLoadError if the file imports a module beside it, but the process has another folder's module.
+_IMPORTED_LATER: dict[str, Path] = {}
+"""Files of the modules that functions of the loaded agents import when they run, by the modules' names."""
+
+
+def _modules_beside(file: Path) -> dict[str, Path]:
+    """Return the modules beside the file that it imports, also through another such module: their files by name."""
+    files, found = [file], dict[str, Path]()
+    for each in files:
+        for name in _imported_names(_parsed(each)):
+            places = (file.parent / f"{name}.py", file.parent / name / "__init__.py")
+            beside = next((place.resolve() for place in places if place.is_file()), None)
+            if beside is not None and beside not in files:
+                files.append(beside)
+                found[name] = beside
+    return found
+
+
+def _check_modules_beside(modules: Mapping[str, Path], file: Path, roots: Sequence[Path]) -> None:
+    """Raise AgentLoadError if the process has another folder's module instead of one of these, which the file imports.
 
     A process has one module of each name: of two agents with a `tools.py` each, the second would silently get the tools
     of the first. Equal copies of a file are permitted.
     """
     *_, folder = starts = [root.resolve() for root in roots]
-    files = [file]
-    for each in files:
-        for name in _imported_names(each):
-            places = (file.parent / f"{name}.py", file.parent / name / "__init__.py")
-            beside = next((place.resolve() for place in places if place.is_file()), None)
-            if beside is None or beside in files:
-                continue
-            files.append(beside)
-            other = _file_of(sys.modules[name]) if name in sys.modules else None
-            if other in (None, beside) or folder not in other.parents or "site-packages" in other.parts:
-                continue
-            # The folders in `roots` have precedence over a package's folder. A Lambda package has its installed modules there.
-            is_expected = _root_of_module(other) in starts and (
-                _is_package(file.parent) or name in packages_distributions()
+    for name, beside in modules.items():
+        other = _file_of(sys.modules[name]) if name in sys.modules else _IMPORTED_LATER.get(name)
+        if other in (None, beside) or folder not in other.parents or "site-packages" in other.parts:
+            continue
+        # The folders in `roots` have precedence over a package's folder. A Lambda package has its installed modules there.
+        is_expected = _root_of_module(other) in starts and (
+            _is_package(file.parent) or name in packages_distributions()
+        )
+        if not is_expected and other.read_bytes() != beside.read_bytes():
+            raise AgentLoadError(
+                f"the module {name!r} of this process is {other.relative_to(folder)}, not the file beside the agent",
+                where=str(beside),
+                do=f"Rename one of the two files. Or put an __init__.py into both folders, and write: from .{name} import …",
             )
-            if not is_expected and other.read_bytes() != beside.read_bytes():
-                raise AgentLoadError(
-                    f"the module {name!r} of this process is {other.relative_to(folder)}, not the file beside the agent",
-                    where=str(beside),
-                    do=f"Rename one of the two files. Or put an __init__.py into both folders, and write: from .{name} import …",
-                )
 
 
 def _root_of_module(file: Path) -> Path:
     return file.parent.parent if file.name == "__init__.py" else file.parent
 
 
-def _imported_names(file: Path) -> set[str]:
-    """Return the first part of the name of each absolute import in the file."""
+def _is_found(name: str, file: Path) -> bool:
+    """Return True if an import of this top-level module name would find exactly this file."""
+    spec = PathFinder.find_spec(name)
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
+
+
+def _names_in_functions(file: Path) -> set[str]:
+    """Return the first part of the name of each absolute import in the file's functions."""
+    nodes = ast.walk(_parsed(file))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return set[str]().union(*map(_imported_names, functions))
+
+
+def _imported_names(tree: ast.AST) -> set[str]:
+    """Return the first part of the name of each absolute import in the code."""
     names: set[str] = set()
-    for node in _imports(file):
+    for node in _imports(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif not node.level:
@@ -256,13 +287,16 @@ def _imported_names(file: Path) -> set[str]:
 
 def _has_relative_imports(file: Path) -> bool:
     """Return True if the file has relative imports, such as `from .tools import …`."""
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in _imports(file))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in _imports(_parsed(file)))
 
 
-def _imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
+def _parsed(file: Path) -> ast.Module:
+    """Return the file's syntax tree. It is empty if the file cannot be parsed: an import of the file raises the error."""
     try:
-        tree = ast.parse(file.read_bytes())
+        return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        # Ignore the error here: an import of the file raises it.
-        return []
+        return ast.Module([], [])
+
+
+def _imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

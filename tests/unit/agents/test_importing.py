@@ -88,6 +88,26 @@ def test_agent_with_another_folders_module_is_refused(tmp_path: Path) -> None:
     assert error.value.where == str(tmp_path / "two/tools_of_modules.py")
 
 
+@pytest.mark.parametrize("start", ["", "NAME = name()\n"], ids=["lazy", "eager"])
+def test_agent_is_refused_if_earlier_agents_function_imports_other_module(start: str, tmp_path: Path) -> None:
+    lazy = f"def name():\n    import tools_of_modules\n    return tools_of_modules.NAME\n{GRAPH}"
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/tools_of_modules.py", f"NAME = {folder!r}\n")
+        put(tmp_path, f"{folder}/agent.py", lazy + (start if folder == "two" else ""))
+    one = vars(load_object("one/agent.py:graph", tmp_path).module)
+    with pytest.raises(AgentLoadError, match=r"'tools_of_modules' of this process is one/tools_of_modules\.py"):
+        load_object("two/agent.py:graph", tmp_path)
+    assert one["name"]() == "one"
+
+
+def test_import_for_type_checking_reserves_no_module_name(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        put(tmp_path, f"{folder}/tools_of_modules.py", f"NAME = {folder!r}\n")
+        typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tools_of_modules\n"
+        put(tmp_path, f"{folder}/agent.py", typed + GRAPH)
+        load_object(f"{folder}/agent.py:graph", tmp_path)
+
+
 def test_equal_copies_of_module_are_permitted(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         put(tmp_path, f"{folder}/tools_of_modules.py", "NAME = 'both'\n")
@@ -96,12 +116,14 @@ def test_equal_copies_of_module_are_permitted(tmp_path: Path) -> None:
     assert [module.NAME for module in modules if module is not None] == ["both", "both"]
 
 
-def test_module_of_project_folder_precedes_packages_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("indent", ["", "def later():\n    "], ids=["eager", "lazy"])
+def test_module_of_project_folder_precedes_packages_own(indent: str, tmp_path: Path) -> None:
     put(tmp_path, "tools_of_modules.py", "NAME = 'project'\n")
-    put(tmp_path, "pkg_of_modules/__init__.py")
-    put(tmp_path, "pkg_of_modules/tools_of_modules.py", "NAME = 'package'\n")
-    put(tmp_path, "pkg_of_modules/agent.py", f"from tools_of_modules import NAME\n{GRAPH}")
-    assert vars(load_object("pkg_of_modules/agent.py:graph", tmp_path).module)["NAME"] == "project"
+    for package in ("one_of_modules", "two_of_modules"):
+        put(tmp_path, f"{package}/__init__.py")
+        put(tmp_path, f"{package}/tools_of_modules.py", f"NAME = {package!r}\n")
+        put(tmp_path, f"{package}/agent.py", f"{indent}from tools_of_modules import NAME\n{GRAPH}")
+        assert vars(load_object(f"{package}/agent.py:graph", tmp_path).module).get("NAME", "project") == "project"
 
 
 def test_second_package_of_a_name_is_explained(tmp_path: Path) -> None:
