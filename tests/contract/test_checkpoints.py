@@ -30,7 +30,7 @@ from aion_core.stores.retries import Fence
 from aion_core.tasks.contexts import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line, Savers, begin, fence_of, memory_savers, taken_over
+from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, begin, fence_of, memory_savers, taken_over
 from tests.support.stores import new_owner
 
 Node = Any
@@ -173,7 +173,7 @@ async def test_pending_checkpoint_writes_are_sorted_by_langgraph_task_path(saver
 async def test_many_checkpoint_writes_are_sent_in_one_request(table: DynamoDBSavers, config: Any) -> None:
     saver = table.saver()
     stored = await put(saver, config)
-    line = Line(table.client)
+    line = CuttableConnection(table.client)
     many = [(f"c{number}", number) for number in range(250)]
     await saver.aput_writes(stored, [*many, (INTERRUPT, "?")], "task-1")
     assert line.requests == {"TransactWriteItems": 1}
@@ -294,7 +294,7 @@ async def test_parallel_branches_write_checkpoints_without_conflict(
 
     table.client.meta.events.register("before-call.dynamodb", begins)
     table.client.meta.events.register("after-call.dynamodb", lambda **_: under_way.pop())
-    line = Line(table.client)
+    line = CuttableConnection(table.client)
     await asyncio.gather(*(saver.aput_writes(stored, [("x", n)], f"task-{n}") for n in range(10)))
     assert at_most == 1
     written = [request["TransactItems"][1]["Update"]["Key"]["sk"]["S"].split("#")[3] for _, request in line.bodies]
@@ -590,7 +590,7 @@ async def test_delete_thread_deletes_oldest_checkpoints_first(
     saver = table.saver()
     for number in range(60):
         await put(saver, config, x=number)
-    line = Line(table.client, cut_at=5)
+    line = CuttableConnection(table.client, cut_at=5)
     with pytest.raises(StoreUnavailable):
         await saver.adelete_thread(config["configurable"]["thread_id"])
     assert line.requests == {"Query": 3, "TransactWriteItems": 1}
@@ -664,7 +664,7 @@ async def test_turn_with_checkpoints_makes_limited_number_of_dynamodb_requests(
     reads: int,
 ) -> None:
     saver = table.saver(fence=fence_of(await begin(table.tasks, clock)))
-    line = Line(table.client)
+    line = CuttableConnection(table.client)
     await graph.compile(saver).ainvoke({"trail": []}, config, durability="sync")
     assert line.writes <= writes, line.requests
     assert line.requests["Query"] <= reads, line.requests
@@ -676,13 +676,13 @@ async def test_newest_checkpoint_is_read_with_one_request(table: DynamoDBSavers,
     for turn in range(4):
         this_turn: Any = {**config, "metadata": {"run_id": f"turn-{turn}"}}
         await graph.ainvoke({"trail": []}, this_turn)
-    line = Line(table.client)
+    line = CuttableConnection(table.client)
     assert len((await graph.aget_state(config)).values["trail"]) == 8
     assert line.requests == {"Query": 1}
 
 
 async def test_every_checkpoint_read_is_strongly_consistent(table: DynamoDBSavers, config: Any) -> None:
-    line = Line(table.client)
+    line = CuttableConnection(table.client)
     saver = table.saver()
     stored = await put(saver, config)
     await saver.aget_tuple(config)

@@ -46,7 +46,7 @@ from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line
+from tests.support.savers import CuttableConnection, DynamoDBSavers
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, table_of
 
@@ -182,7 +182,7 @@ async def test_next_run_completes_killed_deletion_of_owners_data(stack: Stack, e
     in_small_pages = await erasure(client, s3=s3).find(alice.owners, (), ignored)
     assert len(whole.rows) == len(in_small_pages.rows)
     assert set(whole.versions) == set(in_small_pages.versions)
-    line, kills = Line(client, cut=killed), 0
+    line, kills = CuttableConnection(client, cut=killed), 0
     for cut_at in itertools.count(2, 2):
         work = erasure(client)
         line.restart()

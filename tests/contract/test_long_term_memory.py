@@ -24,7 +24,7 @@ from aion_core.stores import long_term_memory
 from tests.contract.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import Line, begin, fence_of, taken_over
+from tests.support.savers import CuttableConnection, begin, fence_of, taken_over
 from tests.support.stores import new_owner
 
 NS = ("facts",)
@@ -209,7 +209,7 @@ async def test_namespace_list_reads_few_items_of_each_namespace(
     memory = memories.memory()
     for name in ("a", "b"):
         await memory.write(scope, *(MemoryWrite((name,), f"{n:02d}", "1") for n in range(30)))
-    line = Line(memories.client)
+    line = CuttableConnection(memories.client)
     assert sorted(await memory.namespaces(scope, ())) == [("a",), ("b",)]
     assert line.requests == {"Query": 3}
 

@@ -20,7 +20,7 @@ from tests.contract.driven import DrivenConversation
 from tests.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line, Savers, begin, memory_savers, taken_over
+from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, begin, memory_savers, taken_over
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +33,7 @@ class Cut(Protocol):
     def restart(self, cut_at: int | None = None) -> None: ...
 
 
-class WriteLine(Line):
+class WriteLine(CuttableConnection):
     """Connection that can be cut before a write of the savers or of the log, but not before a read."""
 
     def _before_call(self, model: Any, params: Any, **_: Any) -> None:

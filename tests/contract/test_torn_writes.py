@@ -29,7 +29,7 @@ from aion_core.stores.checkpoints import TableSaver
 from aion_core.stores.retries import Fence
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
-from tests.support.savers import DynamoDBSavers, Line, begin, fence_of, taken_over
+from tests.support.savers import CuttableConnection, DynamoDBSavers, begin, fence_of, taken_over
 
 KILLED = 7
 
@@ -141,7 +141,7 @@ async def test_turn_result_is_unchanged_if_process_dies_before_any_request(
     stack: Stack, clock: ManualClock, right: Any
 ) -> None:
     savers, others = DynamoDBSavers(stack, clock), DynamoDBSavers(stack, clock)
-    line = Line(savers.client)
+    line = CuttableConnection(savers.client)
     wrong: dict[int, list[str]] = {}
     for at in itertools.count(1):
         line.restart(at)
@@ -155,7 +155,7 @@ async def test_turn_result_is_unchanged_if_process_dies_before_any_request(
 
 
 async def cut_off(
-    savers: DynamoDBSavers, line: Line, others: DynamoDBSavers, clock: ManualClock, right: Any
+    savers: DynamoDBSavers, line: CuttableConnection, others: DynamoDBSavers, clock: ManualClock, right: Any
 ) -> list[str]:
     """Cut the connection during a turn and let another holder end it; return the differences from an uncut turn."""
     begun = await begin(others.tasks, clock)
@@ -211,7 +211,7 @@ async def die(stack: Stack, savers: DynamoDBSavers, clock: ManualClock, at: int)
 
 async def main(table: str, owner: str, fence: str, thread_id: str, at: str) -> None:
     client = boto3.client("dynamodb")
-    Line(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
+    CuttableConnection(client, cut_at=int(at), cut=lambda: os._exit(KILLED))
     saver = TableSaver(
         DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(4), client=client), name=table),
         MemoryBlobs(),

@@ -23,17 +23,17 @@ from aion.shared.types import A2AOutbox
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 
 
-class State(TypedDict):
+class RowState(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     trail: Annotated[list[str], operator.add]
     a2a_outbox: A2AOutbox | None
 
 
-class Structured(State):
+class Structured(RowState):
     structured_response: dict[str, int]
 
 
-class Bare(TypedDict):
+class TrailOnlyState(TypedDict):
     trail: Annotated[list[str], operator.add]
 
 
@@ -180,62 +180,62 @@ async def just_asks(_: StreamWriter) -> Any:
 
 
 def four_nodes(work: Work) -> Any:
-    return work.row(State, ("says", says), ("sends", sends), ("answers", answers), ("ends", None))
+    return work.row(RowState, ("says", says), ("sends", sends), ("answers", answers), ("ends", None))
 
 
 def replying(work: Work) -> Any:
-    return work.row(State, ("says", says), ("replies", replies), ("answers", answers))
+    return work.row(RowState, ("says", says), ("replies", replies), ("answers", answers))
 
 
 def streaming(work: Work) -> Any:
     """Return a graph whose streamed answer is not in the state: a model streams, then other nodes run."""
-    return work.row(Bare, ("streams", streams), ("ends", None), ("then", None))
+    return work.row(TrailOnlyState, ("streams", streams), ("ends", None), ("then", None))
 
 
 def streaming_into_messages(work: Work) -> Any:
-    return work.row(State, ("streams", streams), ("ends", None))
+    return work.row(RowState, ("streams", streams), ("ends", None))
 
 
 def streaming_twice(work: Work) -> Any:
     """Return a graph that streams two texts before its answer: one outside the state, one in the state."""
-    return work.row(State, ("streams", streams), ("answers", answers), ("then", None), ("ends", last_word))
+    return work.row(RowState, ("streams", streams), ("answers", answers), ("then", None), ("ends", last_word))
 
 
 def emitting_chunks(work: Work) -> Any:
-    return work.row(Bare, ("chunks", emits_chunks), ("ends", None))
+    return work.row(TrailOnlyState, ("chunks", emits_chunks), ("ends", None))
 
 
 def with_outbox(work: Work) -> Any:
-    return work.row(State, ("leaves", leaves_outbox), ("ends", None))
+    return work.row(RowState, ("leaves", leaves_outbox), ("ends", None))
 
 
 def nested(work: Work) -> Any:
-    inner = work.row(State, ("says", says), ("sends", sends), ("answers", answers))
-    return work.row(State, ("plans", None), ("sub", inner), ("ends", None))
+    inner = work.row(RowState, ("says", says), ("sends", sends), ("answers", answers))
+    return work.row(RowState, ("plans", None), ("sub", inner), ("ends", None))
 
 
 def streaming_within(work: Work) -> Any:
-    inner = work.row(Bare, ("streams", streams), ("then", None))
-    return work.row(Bare, ("sub", inner), ("ends", None))
+    inner = work.row(TrailOnlyState, ("streams", streams), ("then", None))
+    return work.row(TrailOnlyState, ("sub", inner), ("ends", None))
 
 
 def structured_within(work: Work) -> Any:
     """Return a graph whose answer is only in the state of its subgraph."""
     inner = work.row(Structured, ("structures", structures), ("then", None))
-    return work.row(State, ("sub", inner), ("ends", None))
+    return work.row(RowState, ("sub", inner), ("ends", None))
 
 
 def returning_together(work: Work) -> Any:
-    return work.row(State, ("returns", returns_together), ("ends", None))
+    return work.row(RowState, ("returns", returns_together), ("ends", None))
 
 
 def returning_within(work: Work) -> Any:
-    inner = work.row(State, ("returns", returns_together), ("then", None))
-    return work.row(State, ("sub", inner), ("ends", None))
+    inner = work.row(RowState, ("returns", returns_together), ("then", None))
+    return work.row(RowState, ("sub", inner), ("ends", None))
 
 
 def parallel(work: Work) -> Any:
-    builder: Any = StateGraph(State)
+    builder: Any = StateGraph(RowState)
     acts = {"a": says, "b": replies, "c": sends}
     for name, act in acts.items():
         builder.add_node(name, work.node(name, act))
@@ -270,16 +270,16 @@ def functional(work: Work) -> Any:
 
 
 def asking(work: Work) -> Any:
-    return work.row(State, ("says", says), ("asks", asks("which?")), ("sends", sends), ("ends", None))
+    return work.row(RowState, ("says", says), ("asks", asks("which?")), ("sends", sends), ("ends", None))
 
 
 def answering_then_asking(work: Work) -> Any:
     """Return a graph that answers, then interrupts in the same turn."""
-    return work.row(State, ("answers", answers), ("asks", just_asks), ("sends", sends), ("ends", None))
+    return work.row(RowState, ("answers", answers), ("asks", just_asks), ("sends", sends), ("ends", None))
 
 
 def answering_beside_asking(work: Work) -> Any:
-    builder: Any = StateGraph(State)
+    builder: Any = StateGraph(RowState)
     for name, act in {"a": answers, "x": just_asks}.items():
         builder.add_node(name, work.node(name, act))
         builder.add_edge(START, name)
@@ -289,23 +289,25 @@ def answering_beside_asking(work: Work) -> Any:
 
 
 def asking_within(work: Work) -> Any:
-    inner = work.row(State, ("asks", asks("which?", "sure?")), ("sends", sends))
-    return work.row(State, ("says", says), ("sub", inner), ("answers", answers))
+    inner = work.row(RowState, ("asks", asks("which?", "sure?")), ("sends", sends))
+    return work.row(RowState, ("says", says), ("sub", inner), ("answers", answers))
 
 
 def asking_then_streaming(work: Work) -> Any:
     """Return a graph that interrupts, then streams an answer that it does not add to its state."""
-    inner = work.row(Bare, ("asks", asks("which?")), ("streams", streams), ("ends", None))
-    return work.row(Bare, ("sub", inner), ("then", None))
+    inner = work.row(TrailOnlyState, ("asks", asks("which?")), ("streams", streams), ("ends", None))
+    return work.row(TrailOnlyState, ("sub", inner), ("then", None))
 
 
 def asking_deep_within(work: Work) -> Any:
-    return work.row(State, ("sub", work.row(State, ("inner", work.row(State, ("asks", asks("which?", "sure?")))))))
+    return work.row(
+        RowState, ("sub", work.row(RowState, ("inner", work.row(RowState, ("asks", asks("which?", "sure?"))))))
+    )
 
 
 def asking_in_a_tool(work: Work) -> Any:
     """Return a graph whose tool runs another graph with an interrupt; LangGraph does not see that interrupt."""
-    inner = work.row(State, ("asks", asks("which?", "sure?")), ("sends", sends))
+    inner = work.row(RowState, ("asks", asks("which?", "sure?")), ("sends", sends))
 
     async def weather() -> str:
         """Tell the weather."""
@@ -325,7 +327,7 @@ def reviewed(work: Work) -> Any:
 
 
 def asking_side_by_side(work: Work) -> Any:
-    builder: Any = StateGraph(State)
+    builder: Any = StateGraph(RowState)
     for name in ("x", "y"):
         builder.add_node(name, work.node(name, asks(f"{name}?")))
         builder.add_edge(START, name)

@@ -11,51 +11,51 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReceiverAnswer:
     """Response of the webhook, and its delay in seconds."""
 
     outcome: PostOutcome
     seconds: float = 0.05
 
 
-Receiver = Callable[["SimWorld", Mapping[str, str]], Answer]
+Receiver = Callable[["SimWorld", Mapping[str, str]], ReceiverAnswer]
 
 
-def fine(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def fine(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Accept everything at once."""
-    return Answer(Delivered())
+    return ReceiverAnswer(Delivered())
 
 
-def slow(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def slow(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Accept everything slowly."""
-    return Answer(Delivered(), 15.0)
+    return ReceiverAnswer(Delivered(), 15.0)
 
 
-def flaky(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def flaky(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Refuse each notification's first two attempts."""
     tries = sum(post.id == headers["id"] for post in world.history.posts)
-    return Answer(Delivered() if tries >= 2 else PostRefused(500))
+    return ReceiverAnswer(Delivered() if tries >= 2 else PostRefused(500))
 
 
-def forgetful(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def forgetful(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Accept everything, but lose the response to each first attempt."""
     first = all(post.id != headers["id"] for post in world.history.posts)
-    return Answer(Unreachable("the connection broke"), 3.0) if first else Answer(Delivered())
+    return ReceiverAnswer(Unreachable("the connection broke"), 3.0) if first else ReceiverAnswer(Delivered())
 
 
-def busy(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def busy(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Refuse the first notification with a Retry-After of 70 s."""
-    return Answer(Delivered() if world.history.posts else PostRefused(429, retry_after=70.0))
+    return ReceiverAnswer(Delivered() if world.history.posts else PostRefused(429, retry_after=70.0))
 
 
-def down(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def down(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Accept nothing."""
-    return Answer(Unreachable("no connection"), 10.0)
+    return ReceiverAnswer(Unreachable("no connection"), 10.0)
 
 
-def gone(world: "SimWorld", headers: Mapping[str, str]) -> Answer:
+def gone(world: "SimWorld", headers: Mapping[str, str]) -> ReceiverAnswer:
     """Accept two notifications, then answer with status 410: the endpoint no longer exists."""
-    return Answer(Delivered() if len(world.history.posts) < 2 else WebhookGone())
+    return ReceiverAnswer(Delivered() if len(world.history.posts) < 2 else WebhookGone())
 
 
 RECEIVERS: tuple[Receiver, ...] = (fine, fine, fine, slow, flaky, forgetful, busy, down, gone)

@@ -26,7 +26,7 @@ from tests.simulation.history import Did, History, Post
 from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, SimTask, no_logging
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
-from tests.simulation.receivers import Answer, Receiver, fine
+from tests.simulation.receivers import Receiver, ReceiverAnswer, fine
 from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
@@ -409,7 +409,7 @@ class SimWorld:
                 self.outside(seconds, thaw)
         self._overtaken = [waits for waits in self._overtaken if waits[0] is process]
 
-    def receives(self, process: Process, headers: Mapping[str, str]) -> Answer:
+    def receives(self, process: Process, headers: Mapping[str, str]) -> ReceiverAnswer:
         """Deliver a notification to its receiver, and record the post."""
         task = TaskKey(headers["owner"], headers["task"])
         answer = self.receiver(self, headers)

@@ -75,7 +75,7 @@ def fence_of(begun: TurnStarted) -> Fence:
     return Fence(begun.lease.context, begun.lease.fence)
 
 
-class Line:
+class CuttableConnection:
     """Connection of a client to DynamoDB; a test can let it fail at any request, until `restart`."""
 
     def __init__(self, client: Any, *, cut_at: int | None = None, cut: Callable[[], None] | None = None) -> None:

@@ -15,7 +15,7 @@ from tests.support.collector import exported_from_here
 from tests.support.service import http
 
 
-class Collector(SpanExporter):
+class SpanCollector(SpanExporter):
     """Collector that stores the attributes of spans, or fails."""
 
     def __init__(self) -> None:
@@ -49,20 +49,20 @@ class Collector(SpanExporter):
     ],
 )
 def test_exported_span_has_no_attribute_with_message_content(name: str) -> None:
-    collector = Collector()
+    collector = SpanCollector()
     RedactingExporter(collector).export([ReadableSpan("call", attributes={name: "Hello", "llm.model_name": "m"})])
     assert collector.attributes == [{"llm.model_name": "m"}]
 
 
 @pytest.mark.parametrize("name", ["http.url", "http.target", "url.full"])
 def test_exported_url_has_no_query(name: str) -> None:
-    collector = Collector()
+    collector = SpanCollector()
     RedactingExporter(collector).export([ReadableSpan("GET", attributes={name: "https://api.example.com/v1?key=K"})])
     assert collector.attributes == [{name: "https://api.example.com/v1"}]
 
 
 def test_failed_export_of_spans_pauses_later_exports() -> None:
-    collector, now = Collector(), [0.0]
+    collector, now = SpanCollector(), [0.0]
     exporter = RedactingExporter(collector, lambda: now[0])
     collector.result = SpanExportResult.FAILURE
     results = [exporter.export([ReadableSpan("first")]), exporter.export([ReadableSpan("second")])]

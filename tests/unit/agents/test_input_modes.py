@@ -29,7 +29,7 @@ class Question(TypedDict):
     question: str
 
 
-class Answer(Question):
+class AnsweredQuestion(Question):
     answer: str
 
 
@@ -46,11 +46,11 @@ def graph(schema, **options):
 
 
 messages = graph(MessagesState)
-question = graph(Answer, input_schema=Question)
-two_texts = graph(Answer)
+question = graph(AnsweredQuestion, input_schema=Question)
+two_texts = graph(AnsweredQuestion)
 order = graph(Order).compile()
 inbox = graph(Inbox)
-context = graph(Answer, context_schema=AionContext)
+context = graph(AnsweredQuestion, context_schema=AionContext)
 
 
 @entrypoint()

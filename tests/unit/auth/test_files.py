@@ -27,7 +27,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 
-class State(MessagesState):
+class FileState(MessagesState):
     a2a_inbox: Any
     a2a_outbox: Any
 
@@ -37,7 +37,7 @@ async def act(state):
     return {"a2a_outbox": state["a2a_inbox"].message}
 
 
-graph = StateGraph(State).add_node("act", act).add_edge(START, "act")
+graph = StateGraph(FileState).add_node("act", act).add_edge(START, "act")
 """
 
 AION_YAML = """

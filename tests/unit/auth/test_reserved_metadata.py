@@ -36,7 +36,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 
-class State(MessagesState):
+class MetadataState(MessagesState):
     a2a_inbox: Any
 
 
@@ -46,7 +46,7 @@ def echo(state):
     return {"messages": [AIMessage(json.dumps(received))]}
 
 
-graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
+graph = StateGraph(MetadataState).add_node("echo", echo).add_edge(START, "echo")
 """
 
 WIDE = str.maketrans({char: chr(ord(char) + 0xFEE0) for char in string.ascii_letters + ":"})

@@ -41,7 +41,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 
-class State(MessagesState):
+class SkillState(MessagesState):
     a2a_inbox: Any
 
 
@@ -49,7 +49,7 @@ def echo(state):
     return {"messages": [AIMessage(json.dumps(dict(state["a2a_inbox"].metadata)))]}
 
 
-graph = StateGraph(State).add_node("echo", echo).add_edge(START, "echo")
+graph = StateGraph(SkillState).add_node("echo", echo).add_edge(START, "echo")
 """
 
 

@@ -178,12 +178,12 @@ async def test_leaving_reader_does_not_cancel_read_shared_with_others() -> None:
     clock = ManualClock()
     gate = asyncio.Event()
 
-    class SlowStore(MemoryTaskStore):
+    class SlowDeltasStore(MemoryTaskStore):
         async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
             await gate.wait()
             return await super().deltas(key, since=since)
 
-    made = parts(Stepping(0, 0.0, clock), SlowStore(clock), clock)
+    made = parts(Stepping(0, 0.0, clock), SlowDeltasStore(clock), clock)
     task = await send_task(made.service, CallContext("owner", "test"), request())
     reads = made.service._reads
     two = [asyncio.create_task(reads.after(TaskKey("owner", task.id), 0, Cursor())) for _ in range(2)]

@@ -32,7 +32,7 @@ from tests.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 ODD = 'quote " backslash \\ newline \n tab \t emoji \U0001f600 rtl \u202eשלום\u202c lines \u2028\u2029\u0085 NUL \0 </script>'
 
 
-class Scripted:
+class ScriptedEvents:
     """Agent with chunks of two model calls, and an answer or a failure."""
 
     def __init__(self, *, fails: bool = False, replies: bool = True) -> None:
@@ -75,7 +75,7 @@ def frames(answer: httpx.Response) -> list[dict[str, str]]:
 @pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
 @pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
 async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: bool, request_id: int | str) -> None:
-    made = parts(Scripted(fails=fails))
+    made = parts(ScriptedEvents(fails=fails))
     body = {**send(method=method, contextId="c-1"), "id": request_id}
     async with http(made.app()) as ours:
         mine = await ours.post("/", json=body, headers={"A2A-Version": version})
@@ -159,7 +159,7 @@ async def test_idle_stream_sends_sse_comments_as_heartbeat(monkeypatch: pytest.M
 
 
 async def test_sse_event_ids_number_the_task_events_and_their_chunks() -> None:
-    made = parts(Scripted())
+    made = parts(ScriptedEvents())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="SendStreamingMessage"))
     assert [frame["id"] for frame in frames(answer)] == [
@@ -168,7 +168,7 @@ async def test_sse_event_ids_number_the_task_events_and_their_chunks() -> None:
 
 
 async def test_text_of_each_model_call_is_streamed_separately() -> None:
-    made = parts(Scripted())
+    made = parts(ScriptedEvents())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
     results = [json.loads(frame["data"])["result"] for frame in frames(answer)]
@@ -208,7 +208,7 @@ async def test_v03_replay_marks_only_last_event_as_final(monkeypatch: pytest.Mon
 
 async def test_sse_frame_contains_no_unicode_line_separator() -> None:
     """Stream texts with line ends of all kinds: clients that split lines by Python's rules read whole frames."""
-    made = parts(Scripted())
+    made = parts(ScriptedEvents())
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(ODD, method="SendStreamingMessage"))
     for line in answer.content.decode().splitlines():
@@ -216,7 +216,7 @@ async def test_sse_frame_contains_no_unicode_line_separator() -> None:
 
 
 async def test_stream_of_failed_turn_hides_exception_text() -> None:
-    made = parts(Scripted(fails=True))
+    made = parts(ScriptedEvents(fails=True))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/stream"))
     last = json.loads(frames(answer)[-1]["data"])["result"]
@@ -228,7 +228,7 @@ async def test_stream_of_failed_turn_hides_exception_text() -> None:
 
 
 async def test_development_server_returns_exception_text_of_agent() -> None:
-    made = parts(Scripted(fails=True), reveal_errors=True)
+    made = parts(ScriptedEvents(fails=True), reveal_errors=True)
     async with http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
     assert "secret of the agent" in answer.json()["result"]["metadata"]["error"]
@@ -239,7 +239,7 @@ class Unprintable(Exception):
         raise RuntimeError("no text")
 
 
-class FailsUnprintably(Scripted):
+class FailsUnprintably(ScriptedEvents):
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         raise Unprintable
         yield
@@ -254,7 +254,7 @@ async def test_task_fails_if_agent_exception_cannot_be_printed() -> None:
 
 
 async def test_agent_error_with_half_surrogate_pair_fails_the_task(caplog: pytest.LogCaptureFixture) -> None:
-    class FailsWithHalf(Scripted):
+    class FailsWithHalf(ScriptedEvents):
         async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
             raise ValueError("half \ud83d")
             yield
@@ -267,7 +267,7 @@ async def test_agent_error_with_half_surrogate_pair_fails_the_task(caplog: pytes
 
 
 async def test_agent_without_reply_completes_without_message() -> None:
-    made = parts(Scripted(replies=False))
+    made = parts(ScriptedEvents(replies=False))
     async with http(made.app()) as client:
         answer = await client.post("/", json=send())
     assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -281,7 +281,7 @@ def test_error_frame_escapes_unicode_line_ends() -> None:
     assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
 
 
-class Wordy(Scripted):
+class Wordy(ScriptedEvents):
     """Agent with many messages, chunks of text and an answer."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:

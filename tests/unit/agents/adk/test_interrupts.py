@@ -415,7 +415,7 @@ def asking(schema: Any) -> Workflow:
     return Workflow(name="root", edges=[("START", ask_client, show)])
 
 
-class City(BaseModel):
+class CityInput(BaseModel):
     """Schema of an answer."""
 
     name: str
@@ -427,8 +427,8 @@ class City(BaseModel):
         (int, "three", "3", "3"),
         (bool, "perhaps", "no", "False"),
         (list[str], "a", '["a"]', "['a']"),
-        (City, "Rome", {"name": "Rome"}, "{'name': 'Rome'}"),
-        (City, {"name": 5}, '{"name": "Rome"}', "{'name': 'Rome'}"),
+        (CityInput, "Rome", {"name": "Rome"}, "{'name': 'Rome'}"),
+        (CityInput, {"name": 5}, '{"name": "Rome"}', "{'name': 'Rome'}"),
         (str, {"a": 1}, "42", "'42'"),
     ],
 )

@@ -256,19 +256,19 @@ def test_interrupt_text_comes_from_prompt_question_query_or_message(key: str) ->
     assert to_json(data.data) == {"to": "ada"}
 
 
-class Plan(BaseModel):
+class PlanQuestion(BaseModel):
     prompt: str
     steps: list[str]
 
 
 def test_interrupt_with_pydantic_model_becomes_text_and_data() -> None:
-    required = input_required([Interrupt(Plan(prompt="Do it?", steps=["a"]), id="i-1")])
+    required = input_required([Interrupt(PlanQuestion(prompt="Do it?", steps=["a"]), id="i-1")])
     text, data = required.message.parts
     assert (text.text, to_json(data.data)) == ("Do it?", {"steps": ["a"]})
 
 
 def test_interrupt_data_may_contain_objects() -> None:
-    held = {"prompt": "Do it?", "plan": Plan(prompt="p", steps=[]), ("a", 1): AIMessage("hi").text}
+    held = {"prompt": "Do it?", "plan": PlanQuestion(prompt="p", steps=[]), ("a", 1): AIMessage("hi").text}
     _, data = input_required([Interrupt(held, id="i-1")]).message.parts
     assert to_json(data.data) == {"plan": {"prompt": "p", "steps": []}, "a,1": "hi"}
 

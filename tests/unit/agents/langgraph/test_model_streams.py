@@ -104,7 +104,7 @@ async def test_slower_of_two_parallel_runs_streams_its_whole_text() -> None:
     """`Send` runs one node several times; a run that ends does not close the stream of a slower run."""
     ended = asyncio.Event()
 
-    class Slow(ScriptedModel):
+    class PausingModel(ScriptedModel):
         async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
             async for generated in super()._astream(*args, **kwargs):
                 yield generated
@@ -112,7 +112,7 @@ async def test_slower_of_two_parallel_runs_streams_its_whole_text() -> None:
                 for _ in range(100):  # let the server handle the end of the other run
                     await asyncio.sleep(0)
 
-    slow, quick = Slow(scripts=[["slow ", "and ", "whole"]]), ScriptedModel(scripts=[["quick"]])
+    slow, quick = PausingModel(scripts=[["slow ", "and ", "whole"]]), ScriptedModel(scripts=[["quick"]])
 
     async def work(state: Piece) -> State:
         await (slow if state["slow"] else quick).ainvoke("go")
@@ -225,11 +225,11 @@ async def test_emoji_split_between_two_chunks_is_restored(returned: bool) -> Non
     assert task["status"]["message"]["parts"][0]["text"] == "Fine \U0001f600 ?"
 
 
-class Panic(BaseException):
+class ModelPanic(BaseException):
     """Error that is no Exception, like the panics of libraries in Rust."""
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), Panic("bad")], ids=["exception", "panic"])
+@pytest.mark.parametrize("error", [ValueError("bad"), ModelPanic("bad")], ids=["exception", "panic"])
 async def test_text_streamed_before_failing_node_is_in_history(error: BaseException) -> None:
     model = ScriptedModel(scripts=[["A ", "draft."]])
 

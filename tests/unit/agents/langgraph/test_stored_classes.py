@@ -58,12 +58,12 @@ class Point(NamedTuple):
     x: int
 
 
-class Line(TypedDict):
+class LineState(TypedDict):
     points: list[Point]
 
 
 def test_stored_classes_include_named_tuple_in_graph_state() -> None:
-    graph: Any = StateGraph(Line).add_node("node", lambda state: {}).add_edge(START, "node").compile()
+    graph: Any = StateGraph(LineState).add_node("node", lambda state: {}).add_edge(START, "node").compile()
     assert Point in stored_classes(graph, None)
 
 

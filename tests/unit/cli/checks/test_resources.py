@@ -91,7 +91,7 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     ],
 )
 def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> None:
-    class Refusing(BaseHTTPRequestHandler):
+    class RefusingHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             body = json.dumps({"__type": code}).encode()
@@ -102,7 +102,7 @@ def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> Non
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), RefusingHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         run = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"})
         _, results = run_doctor(lambda *a: run("doctor", *a), "--table", "t", "--config", "/nowhere.yaml")
