@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aion_core.aws.client import AwsClient
+from aion_core.errors import StoreError
 from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 
 
@@ -77,3 +78,28 @@ async def parameter_arn(ssm: AwsClient, name: str) -> str:
     # Do not decrypt the parameter, because only its ARN is needed.
     arn: str = (await ssm("get_parameter", Name=name, WithDecryption=False))["Parameter"]["ARN"]
     return arn
+
+
+async def mapping_states(functions: AwsClient, function: str, queue_arn: str) -> dict[str, str]:
+    """Return the state, for example `Enabled`, of each event source mapping of the queue to the function, by its UUID.
+
+    Raises StoreError.
+    """
+    found = await functions("list_event_source_mappings", FunctionName=function, EventSourceArn=queue_arn)
+    return {each["UUID"]: each["State"] for each in found["EventSourceMappings"]}
+
+
+async def rule_state(events: AwsClient, rule: str) -> str:
+    """Return the state of the EventBridge rule, for example `ENABLED`, or "" if it does not exist. Raises StoreError."""
+    try:
+        state: str = (await events("describe_rule", Name=rule))["State"]
+    except StoreError as error:
+        if not str(error).endswith("ResourceNotFoundException"):
+            raise
+        return ""
+    return state
+
+
+async def rule_targets(events: AwsClient, rule: str) -> list[str]:
+    """Return the ARNs that the EventBridge rule calls. Raises StoreError."""
+    return [each["Arn"] for each in (await events("list_targets_by_rule", Rule=rule))["Targets"]]

@@ -1,6 +1,8 @@
-"""Reader of a deployed CloudFormation stack: returns its outputs and parameters as environment variables."""
+"""Readers of a deployed CloudFormation stack: its outputs and parameters as environment variables, and its resources."""
 
 from collections.abc import Mapping
+
+from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import ConfigurationError, StoreError
@@ -28,6 +30,33 @@ RIGHTS = {"AgentSecrets": "AION_AGENT_SECRETS"}
 
 DOMAIN = "DomainName"
 """Stack parameter with the custom domain. It determines the base URL unless BaseUrl is set."""
+
+
+class StackResources(Struct, frozen=True):
+    """Names of a stack's resources, without those of its nested stacks."""
+
+    stack_id: str
+    """ARN of the stack."""
+    physical_ids: Mapping[str, str]
+    """AWS's name of each resource, by its logical id in the template."""
+
+    def physical_id(self, logical_id: str) -> str:
+        """Return AWS's name of the resource. Raises ConfigurationError if the stack has no resource of this id."""
+        if found := self.physical_ids.get(logical_id):
+            return found
+        raise ConfigurationError(f"The stack has no resource {logical_id}.")
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource in the account and region of the stack."""
+        _, partition, _, region, account, _ = self.stack_id.split(":", 5)
+        return f"arn:{partition}:{service}:{region}:{account}:{resource}"
+
+
+async def read_resources(cloudformation: AwsClient, name: str) -> StackResources:
+    """Return the resources of the stack with this name. Raises StoreError."""
+    found = (await cloudformation("describe_stack_resources", StackName=name))["StackResources"]
+    ids = {each["LogicalResourceId"]: each.get("PhysicalResourceId", "") for each in found}
+    return StackResources(found[0]["StackId"], ids)
 
 
 def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:

@@ -132,6 +132,7 @@ async def _deployed(
     from aion_core.agents.deployment import read_deployment_config
     from aion_core.cli.checks import endpoint
     from aion_core.cli.checks.resources import check_agent_secrets, check_resources
+    from aion_core.cli.checks.triggers import check_triggers
 
     environ = deployment.named_environ
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
@@ -143,6 +144,9 @@ async def _deployed(
             yield check
     if environ.get("AION_TABLE"):
         async for check in check_resources(environ):
+            yield check
+    if deployment.stack:
+        async for check in check_triggers(deployment.stack, environ):
             yield check
     if deployment.stack and agents:
         async for check in check_agent_secrets(read_deployment_config(config), environ):

@@ -58,14 +58,18 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
             ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key)),
         ]
         for name, variable, check in checks:
-            yield await _checked(name, environ.get(variable, ""), variable, check)
+            yield await checked(name, environ.get(variable, ""), variable, check)
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
                 secret = client("ssm" if ":ssm:" in arn else "secretsmanager")
-                yield await _checked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
+                yield await checked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
 
 
-async def _checked(name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
+async def checked(name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
+    """Return the result of a check of the resource `value`, or a result that explains why AWS refused the check.
+
+    A resource without a name was not found in the environment variable `variable`, and is reported as not checked.
+    """
     from aion_core.aws.client import NoSuchObject
 
     if not value:

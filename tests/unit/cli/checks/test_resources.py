@@ -33,7 +33,11 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     run = operating.runs(operating.environ_of(own))
 
     def checked() -> tuple[int, dict[str, dict[str, str]]]:
-        return run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml")
+        code, found = run_doctor(
+            lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", "/nowhere.yaml"
+        )
+        # Leave out the triggers, because this stack has no functions. test_triggers.py checks them.
+        return code, {each: found[each] for each in found if "'s function" not in each and "schedule" not in each}
 
     code, results = checked()
     assert {each: results[each]["status"] for each in results} == {
