@@ -18,6 +18,7 @@ AionError
 │   └── TooManyRequests          the caller has reached a limit of the deployment
 ├── StoreError                   the queue delivers the message again; the log has the details
 │   ├── StoreUnavailable         throttled, unreachable or timed out; a retry may help
+│   ├── TableMissing             the table was deleted; the operator must restore it
 │   ├── StoreCorrupt             the log has a gap or an unreadable record
 │   └── UnreadableWakeUp         the queue message is not a wake-up message, or has another version
 ├── WebhookBlocked               the webhook's address is not allowed
@@ -129,6 +130,10 @@ class StoreError(AionError):
 
 class StoreUnavailable(StoreError):
     """The store or queue is throttled or unreachable, or the request timed out. A retry may succeed."""
+
+
+class TableMissing(StoreError):
+    """The deployment's table does not exist. The text names the table."""
 
 
 class StoreCorrupt(StoreError):

@@ -11,7 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TableMissing
 from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused, canceled
 
 WORKERS = 16
@@ -69,10 +69,20 @@ class AwsClient:
     """boto3 client of one AWS service with awaitable calls. By default, the first call creates the client."""
 
     def __init__(
-        self, service: str, executor: ThreadPoolExecutor, *, client: Any = None, timeout: float = TIMEOUT
+        self,
+        service: str,
+        executor: ThreadPoolExecutor,
+        *,
+        client: Any = None,
+        timeout: float = TIMEOUT,
+        table: str = "",
     ) -> None:
-        """Make the calls in threads of `executor`, because an agent's nodes may block asyncio's default executor."""
+        """Make the calls in threads of `executor`, because an agent's nodes may block asyncio's default executor.
+
+        `table` is the name in the error for a missing table, as AWS's own error does not name it.
+        """
         self._service, self._executor, self._client, self._timeout = service, executor, client, timeout
+        self._table = table
 
     async def __call__(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation of the AWS service, such as `get_item`, in the executor. Return AWS's response.
@@ -99,7 +109,7 @@ class AwsClient:
     def blocking(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Call an operation of the AWS service in this thread, and return AWS's response."""
         # Create the client within `_call`, which also converts the errors of its creation, such as a missing region.
-        return _call(operation, lambda: self._operation(operation)(**parameters))
+        return _call(operation, lambda: self._operation(operation)(**parameters), self._table)
 
     def _operation(self, operation: str) -> Callable[..., dict[str, Any]]:
         if self._client is None:
@@ -116,23 +126,28 @@ def client_of(service: str, *, timeout: float = TIMEOUT) -> Any:
     return boto3.session.Session().client(service, config=config)  # type: ignore[call-overload]
 
 
-def _call(method: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _call(method: str, call: Callable[[], dict[str, Any]], table: str = "") -> dict[str, Any]:
     operation = method.title().replace("_", "")
     try:
         return call()
     except ClientError as error:
-        raise _error_of(operation, error) from error
+        raise _error_of(operation, error, table) from error
     except ParamValidationError as error:
         raise StoreError(f"{operation}: {type(error).__name__}") from error
     except BotoCoreError as error:
         raise StoreUnavailable(f"{operation}: {type(error).__name__}") from error
 
 
-def _error_of(operation: str, error: ClientError) -> Exception:
+def _error_of(operation: str, error: ClientError, table: str) -> Exception:
     """Convert boto3's exception to aion's error. Its text, for the log, has the operation and AWS's error codes."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     text = f"{operation}: {code or status}"
+    if code == "ResourceNotFoundException" and table:
+        # End the text with the code, because the operator's commands explain errors by their code.
+        return TableMissing(
+            f"The table {table} does not exist. `aion doctor` prints the commands that restore it. {operation}: {code}"
+        )
     if code in _REASONS:
         return WriteRefused((_REASONS[code],))
     if code == "TransactionCanceledException":

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aion_core.aws.client import AwsClient
-from aion_core.errors import StoreError, StoreUnavailable
+from aion_core.errors import StoreError, StoreUnavailable, TableMissing
 from aion_core.local.stack import client_of
 from aion_core.ports.table import TokenReused, WriteRefused
 from tests.support.answers import answers
@@ -58,3 +58,13 @@ async def test_invalid_request_raises_store_error() -> None:
     with pytest.raises(StoreError) as caught:
         await calls("put_item", TableName="Table", Item={"pk": "not an attribute"})
     assert caught.type is StoreError
+
+
+async def test_error_for_missing_table_names_table() -> None:
+    client = client_of("dynamodb", "http://127.0.0.1:9")
+    answers(client, 400, json.dumps({"__type": "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}).encode())
+    calls = AwsClient("dynamodb", ThreadPoolExecutor(1), client=client, table="my-table")
+    with pytest.raises(
+        TableMissing, match=r"^The table my-table does not exist\. .*GetItem: ResourceNotFoundException$"
+    ):
+        await calls("get_item", TableName="my-table", Key={"pk": {"S": "1"}})

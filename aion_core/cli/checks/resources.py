@@ -21,6 +21,11 @@ AGAIN = "Correct this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
 # Name AWS's own commands for settings that somebody has changed in the template's resources: CloudFormation does not
 # compare its resources with an unchanged template, so a deployment does not restore the settings.
+_RESTORE = (
+    "Run `aws dynamodb list-backups --backup-type SYSTEM --table-name {0}`, then `aws dynamodb restore-table-from-backup "
+    "--target-table-name {0} --backup-arn ARN` with the ARN of the last backup. When the table is ACTIVE, run `aion doctor` "
+    "again."
+)
 _SET_TTL = (
     "Run `aws dynamodb update-time-to-live --table-name {} "
     f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."
@@ -30,6 +35,8 @@ _SET_RECOVERY = (
     "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true`."
 )
 _SET_VERSIONING = "Run `aws s3api put-bucket-versioning --bucket {} --versioning-configuration Status=Enabled`."
+_DELETED = "does not exist: all requests and turns fail."
+"""End of the message about a deleted table."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -57,8 +64,13 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
             ),
             ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key)),
         ]
+        is_deleted = False
         for name, variable, check in checks:
-            yield await checked(name, environ.get(variable, ""), variable, check)
+            # Report a deleted table only once.
+            if not (is_deleted and variable == "AION_TABLE"):
+                result = await checked(name, environ.get(variable, ""), variable, check)
+                is_deleted = is_deleted or result.message.endswith(_DELETED)
+                yield result
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
                 secret = client("ssm" if ":ssm:" in arn else "secretsmanager")
@@ -89,7 +101,13 @@ async def checked(name: str, value: str, variable: str, check: Callable[[str], A
 async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
     from aion_core.aws.health import table_problems
 
-    if found := await table_problems(dynamodb, name):
+    try:
+        found = await table_problems(dynamodb, name)
+    except StoreError as error:
+        if not is_missing(error):
+            raise
+        return failed("table", f"The table {name} {_DELETED}", _RESTORE.format(name))
+    if found:
         return failed("table", f"{name}: {'; '.join(found)}.", DEPLOY)
     return ok("table", f"{name} exists, with its indexes.")
 

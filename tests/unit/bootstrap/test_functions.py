@@ -22,7 +22,7 @@ from aion_core.bootstrap.stores import build_stores
 from aion_core.bootstrap.telemetry import build_telemetry
 from aion_core.local.lambda_events import LambdaContext, sqs_event
 from aion_core.local.stack import LocalStack
-from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, SystemClock, TurnQueued, WakeUp
+from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, SystemClock, TaskKey, TurnQueued, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
@@ -186,6 +186,34 @@ def test_unreadable_sqs_message_is_logged_with_its_id(output: FunctionOutput) ->
     (told,) = (line for line in lines if "exception" in line)
     assert (told["queue_message_id"], told["correlation_id"]) == ("q-0", request_id)
     assert "UnreadableWakeUp" in told["exception"]
+
+
+@pytest.mark.parametrize(
+    ("function", "body"),
+    [
+        ("run_task", body_of(WakeUp(ContextKey("nobody", "one", "c-0")))),
+        ("deliver_push", push_body_of(PushWakeUp(TaskKey("nobody", "t-0"), 2))),
+    ],
+)
+def test_function_logs_error_with_name_of_deleted_table(
+    output: FunctionOutput, monkeypatch: pytest.MonkeyPatch, function: str, body: str
+) -> None:
+    monkeypatch.setenv("AION_TABLE", "deleted-table")
+    answer, _ = call(function, body)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
+    (failed,) = (line for line in output.lines()[0] if line["level"] == "ERROR")
+    assert failed["message"].startswith("The table deleted-table does not exist. `aion doctor` prints the commands ")
+
+
+async def test_api_logs_error_with_name_of_deleted_table(
+    output: FunctionOutput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AION_TABLE", "deleted-table")
+    settings = replace(Settings.from_environ(), auth=False)
+    async with http(build_app(settings, build_telemetry(settings))) as client:
+        await client.post("http://127.0.0.1/", json=send(SAID), headers={"A2A-Version": "1.0"})
+    (failed,) = (line for line in output.lines()[0] if line["level"] == "ERROR")
+    assert "The table deleted-table does not exist. `aion doctor` prints the commands " in failed["message"]
 
 
 async def test_log_lines_of_push_notification_contain_task_and_context_ids(

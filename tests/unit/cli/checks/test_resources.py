@@ -86,6 +86,17 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     assert "aion dlq list" in results["task queue"]["next"]
 
 
+def test_doctor_reports_deleted_table_once_and_how_to_restore_it() -> None:
+    with LocalStack.start("template.yaml") as stack:
+        table = stack.physical_id("Table")
+        stack.client("dynamodb").delete_table(TableName=table)
+        run = operating.runs(operating.environ_of(stack))
+        _, results = run_doctor(lambda *a: run("doctor", *a), "--table", table, "--config", "/nowhere.yaml")
+    assert [name for name in results if "table" in name] == ["table"]
+    assert results["table"]["message"] == f"The table {table} does not exist: all requests and turns fail."
+    assert f"`aws dynamodb restore-table-from-backup --target-table-name {table} " in results["table"]["next"]
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [
