@@ -3,6 +3,7 @@
 A message contains only ids, and no content of tasks.
 """
 
+import asyncio
 import hashlib
 import json
 import math
@@ -71,6 +72,12 @@ HIDDEN_SECONDS = 60
 _BATCH = 10
 """Maximum number of messages in one request or response of SQS."""
 
+_ATTEMPTS = 3
+"""Number of requests to release a dead letter."""
+
+READERS = 10
+"""Number of concurrent requests to a queue with many dead letters."""
+
 
 class QueueState(Struct, frozen=True):
     """Approximate numbers of a queue's messages: waiting to be received, received but not deleted yet, and delayed."""
@@ -97,32 +104,52 @@ class SQSDeadLetters:
 
     async def read(self, limit: int) -> list[DeadLetter]:
         """Receive up to `limit` dead letters, without duplicates. See `ports.DeadLetters.read`."""
-        url, found = await self.url(), dict[str, DeadLetter]()
-        while len(found) < limit:
-            response = await self._sqs(
-                "receive_message",
-                QueueUrl=url,
-                MaxNumberOfMessages=min(_BATCH, limit - len(found)),
-                VisibilityTimeout=HIDDEN_SECONDS,
-                # Use long polling. It queries all servers of SQS, so that an empty response means an empty queue.
-                WaitTimeSeconds=1,
-                MessageSystemAttributeNames=["SentTimestamp"],
-            )
-            letters = [_letter(message) for message in response.get("Messages", [])]
+        url, found, requests = await self.url(), dict[str, DeadLetter](), 1
+        while limit > len(found):
+            left = limit - len(found)
+            sizes = [min(_BATCH, left - start) for start in range(0, min(left, requests * _BATCH), _BATCH)]
+            responses = await asyncio.gather(*(self._receive(url, size) for size in sizes))
+            letters = {letter.id: letter for response in responses for letter in response}
             # Stop also if all letters are known: a read longer than HIDDEN_SECONDS receives its first letters again.
-            if all(letter.id in found for letter in letters):
+            if letters.keys() <= found.keys():
                 break
-            found.update((letter.id, letter) for letter in letters)
+            found.update(letters)
+            # Send one request after a response that is not full: more of them would wait for messages in vain.
+            requests = READERS if all(len(response) == _BATCH for response in responses) else 1
         return list(found.values())
 
-    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
+    async def _receive(self, url: str, size: int) -> list[DeadLetter]:
+        response = await self._sqs(
+            "receive_message",
+            QueueUrl=url,
+            MaxNumberOfMessages=size,
+            VisibilityTimeout=HIDDEN_SECONDS,
+            # Use long polling. It queries all servers of SQS, so that an empty response means an empty queue.
+            WaitTimeSeconds=1,
+            MessageSystemAttributeNames=["SentTimestamp"],
+        )
+        return [_letter(message) for message in response.get("Messages", [])]
+
+    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
         """Make received dead letters visible to other readers again. See `ports.DeadLetters.give_back`."""
-        for start in range(0, len(letters), _BATCH):
+        batches = [letters[start : start + _BATCH] for start in range(0, len(letters), _BATCH)]
+        return sum(await asyncio.gather(*map(self._release, batches)))
+
+    async def _release(self, letters: Sequence[DeadLetter]) -> int:
+        """Release up to _BATCH letters, and return the number of those that SQS refuses to release in each attempt."""
+        url = await self.url()
+        for _ in range(_ATTEMPTS):
             entries = [
                 {"Id": str(number), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
-                for number, letter in enumerate(letters[start : start + _BATCH])
+                for number, letter in enumerate(letters)
             ]
-            await self._sqs("change_message_visibility_batch", QueueUrl=await self.url(), Entries=entries)
+            answer = await self._sqs("change_message_visibility_batch", QueueUrl=url, Entries=entries)
+            # A message that is not in flight is visible already, or deleted.
+            refused = [each for each in answer.get("Failed", []) if not each["Code"].endswith("MessageNotInflight")]
+            letters = [letters[int(each["Id"])] for each in refused]
+            if not letters:
+                break
+        return len(letters)
 
     async def redrive(self) -> None:
         """Start SQS's redrive of all dead letters to the queue. It runs in the background."""

@@ -87,10 +87,10 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
 
         return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
     from aion_core.aws.client import AwsClient
-    from aion_core.aws.queues import SQSDeadLetters
+    from aion_core.aws.queues import READERS, SQSDeadLetters
 
     url = settings.task_queue_url if queue == "task" else settings.push_queue_url
-    return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(1)), queue_url=url)
+    return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(READERS)), queue_url=url)
 
 
 def build_keys(settings: Settings) -> ApiKeys:

@@ -1,5 +1,6 @@
 """`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -248,10 +249,22 @@ async def read_letters(
     for queue in queues:
         letters = _letters(deployment, queue)
         read = await letters.read(limit)
-        await letters.give_back(read)
+        await _give_back(letters, read)
         chosen = [letter for letter in read if is_chosen(letter, queue)]
-        found += [QueuedLetter(queue, letter, await meaning_of(letter.body, operator, queue)) for letter in chosen]
+        # Read the table concurrently; the operator's executor limits the number of requests at once.
+        meanings = await asyncio.gather(*(meaning_of(letter.body, operator, queue) for letter in chosen))
+        found += [QueuedLetter(queue, *each) for each in zip(chosen, meanings, strict=True)]
     return found
+
+
+async def _give_back(letters: "DeadLetters", read: "Sequence[DeadLetter]") -> None:
+    """Release the dead letters. If some stay hidden, print their number at the end of the command."""
+    from aion_core.aws.queues import HIDDEN_SECONDS
+
+    if count := await letters.give_back(read):
+        text = f"SQS did not release {count} messages. They stay hidden for up to {HIDDEN_SECONDS} seconds."
+        # Print at the end, because a spinner is shown now.
+        click.get_current_context().call_on_close(lambda: click.echo(text, err=True))
 
 
 async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
@@ -269,7 +282,7 @@ async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
                     await letters.drop(letter)
                     count += 1
         finally:
-            await letters.give_back([letter for letter in read if letter.id not in wanted])
+            await _give_back(letters, [letter for letter in read if letter.id not in wanted])
     return count
 
 

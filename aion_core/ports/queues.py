@@ -76,8 +76,8 @@ class DeadLetters(Protocol):
         """Return up to `limit` dead letters, without duplicates. Other readers may not see them until `give_back`."""
         ...
 
-    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """Make dead letters from `read` visible to other readers again."""
+    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
+        """Make dead letters from `read` visible to other readers again. Return the number of those that stay hidden."""
         ...
 
     async def redrive(self) -> None:

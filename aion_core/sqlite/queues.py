@@ -184,8 +184,9 @@ class SQLiteQueue:
             for message in map(QueueMessage._make, rows)
         ]
 
-    async def give_back(self, letters: Sequence[DeadLetter]) -> None:
-        """Do nothing, because `read` hides no dead letters from other readers in SQLite."""
+    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
+        """Return 0, because `read` hides no dead letters from other readers in SQLite."""
+        return 0
 
     async def redrive(self) -> None:
         """See `ports.DeadLetters.redrive`."""

@@ -1,7 +1,9 @@
 """`aion dlq` on the command line, with emulated queues."""
 
 import asyncio
+import itertools
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +209,71 @@ def test_dlq_list_ends_though_messages_reappear(
     monkeypatch.setattr("aion_core.aws.queues.HIDDEN_SECONDS", 0)
     sent = {dead(moto, "not of ours") for _ in range(3)}
     assert set(listed(run)) == sent
+
+
+def test_dlq_list_prints_each_of_many_messages_once(
+    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Send more messages than one round of concurrent requests receives."""
+    monkeypatch.setattr("aion_core.aws.queues.READERS", 2)
+    sent = {dead(moto, f"not of ours {number}") for number in range(37)}
+    for limit, printed in ((37, 37), (33, 33), (500, 37)):
+        ids = [line.split("\t")[0] for line in run("list", "--queue", "task", "--limit", limit).stdout.splitlines()]
+        assert len(ids) == len(set(ids)) == printed
+        assert set(ids) <= sent
+    assert messages_in(moto, "TaskDeadLetters") == 37, "all are visible again"
+
+
+def test_dlq_list_reads_full_queue_by_concurrent_requests(
+    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hold the second response until a third request has arrived."""
+    for number in range(31):
+        dead(moto, f"not of ours {number}")
+    made, count, concurrent = boto3.session.Session.client, itertools.count(1), threading.Event()
+
+    def holding(*arguments: Any, **options: Any) -> Any:
+        client = made(*arguments, **options)
+
+        def hold(**_: object) -> None:
+            match next(count):
+                case 2:
+                    assert concurrent.wait(60)
+                case 3:
+                    concurrent.set()
+
+        client.meta.events.register("before-call.sqs.ReceiveMessage", hold)
+        return client
+
+    monkeypatch.setattr(boto3.session.Session, "client", holding)
+    assert len(listed(run)) == 31
+
+
+@pytest.mark.parametrize(("refusals", "hidden"), [(2, 0), (3, 1)])
+def test_dlq_list_retries_release_and_reports_hidden_messages(
+    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, refusals: int, hidden: int
+) -> None:
+    dead(moto, "not of ours")
+    dead(moto, "nor this")
+    made, count = boto3.session.Session.client, itertools.count(1)
+
+    def refusing(*arguments: Any, **options: Any) -> Any:
+        """Return a client for which SQS does not release the first message of the first batches."""
+        client = made(*arguments, **options)
+
+        def refuse(parsed: dict[str, Any], **_: object) -> None:
+            if next(count) <= refusals:
+                parsed["Failed"] = [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]
+
+        client.meta.events.register("after-call.sqs.ChangeMessageVisibilityBatch", refuse)
+        return client
+
+    monkeypatch.setattr(boto3.session.Session, "client", refusing)
+    shown = run("list", "--queue", "task")
+    assert len(shown.stdout.splitlines()) == 2
+    text = "SQS did not release 1 messages. They stay hidden for up to 60 seconds.\n"
+    assert shown.stderr == (text if hidden else "")
+    assert next(count) == 4, "three requests were sent"
 
 
 def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
