@@ -4,7 +4,7 @@ import json
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.ports import SystemClock
 
 if TYPE_CHECKING:
-    from aion_core.ports import ApiKeys
+    from aion_core.ports import ApiKeys, KeyRecord
 
 MAX_NAME = 256
 
@@ -45,6 +45,7 @@ Examples:
 @click.option("--tenant", default="", help="Tenant of the key.  [default: the caller chooses]")
 @click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: never]")
 @options.config
+@options.as_json
 @options.deployment
 def create(
     principal: str,
@@ -54,6 +55,8 @@ def create(
     days: int | None,
     config: Path,
     deployment: Deployment,
+    *,
+    as_json: bool,
 ) -> None:
     """Create an API key for PRINCIPAL, the owner of its tasks. Print it once, because the table holds only its hash.
 
@@ -80,15 +83,22 @@ def create(
         expires=now + timedelta(days=days) if days else None,
     )
     result_of(_keys(deployment).add(new.record), "Storing the key")
+    if as_json:
+        click.echo(json.dumps({"key": new.text, **_document(new.record)}, indent=2))
+        return
     click.echo(f"Key {new.record.id} of {principal}. It is not shown again:", err=True)
     click.echo(new.text)
 
 
 @key.command("list", short_help="Print the keys, without their secrets.")
+@options.as_json
 @options.deployment
-def list_keys(deployment: Deployment) -> None:
+def list_keys(deployment: Deployment, *, as_json: bool) -> None:
     """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
     keys = result_of(_keys(deployment).all(), "Reading the keys")
+    if as_json:
+        click.echo(json.dumps([_document(found) for found in keys], indent=2))
+        return
     if not keys:
         click.echo("No keys.", err=True)
     for found in keys:
@@ -112,6 +122,20 @@ def revoke(key_id: str, deployment: Deployment) -> None:
     if not result_of(_keys(deployment).revoke(found), "Revoking the key"):
         raise ConfigurationError(f"There is no key {found}. See `aion key list`.")
     click.echo(f"Key {found} is revoked.")
+
+
+def _document(record: "KeyRecord") -> dict[str, Any]:
+    """Return the key's record as a JSON object, without its hash. `agents` is null if the key allows every agent."""
+    return {
+        "id": record.id,
+        "principal": record.principal,
+        "last4": record.last4,
+        "created": record.created.isoformat(timespec="seconds"),
+        "agents": sorted(record.agents) if record.agents is not None else None,
+        "scopes": sorted(record.scopes),
+        "tenant": record.tenant,
+        "expires": record.expires.isoformat(timespec="seconds") if record.expires else None,
+    }
 
 
 def _keys(deployment: Deployment) -> "ApiKeys":

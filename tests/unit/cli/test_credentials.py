@@ -80,6 +80,19 @@ def test_created_api_key_is_limited_and_printed_once(run: RunCommand, stack: Loc
     assert "There is no key" in refusal(run("key", "revoke", other))
 
 
+def test_json_of_new_key_equals_its_json_in_list(run: RunCommand) -> None:
+    new = json.loads(
+        run("key", "create", "carol", "--scope", "write", "--scope", "read", "--days", "3", "--json").stdout
+    )
+    text = new.pop("key")
+    listed = run("key", "list", "--json").stdout
+    assert new in json.loads(listed)
+    assert (new["id"], new["last4"]) == (text.split("_")[1], text[-4:])
+    assert (new["principal"], new["agents"], new["scopes"], new["tenant"]) == ("carol", None, ["read", "write"], "")
+    assert new["created"] < new["expires"]
+    assert text.split("_", 2)[2] not in listed
+
+
 def test_api_key_create_refuses_invalid_names(run: RunCommand, tmp_path: Path) -> None:
     config = tmp_path / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
