@@ -158,8 +158,8 @@ class TaskStore(Protocol):
         place in the queue. For a running task the message is queued, and is recorded when its turn begins (TurnQueued).
         With INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored
         (ContextInUse). A push config with the same id is replaced; raises TooManyPushConfigs at the limit. For repeats,
-        see `create`. Raises ContextBusy if the queue is full, or if another turn runs in the context of an interrupted
-        task. Raises LeaseLost if the task has changed since `follow_up.head` was read: read it again.
+        see `create`. Raises ContextBusy if the queue is full. Raises LeaseLost if the task has changed since
+        `follow_up.head` was read: read it again.
         """
         ...
 

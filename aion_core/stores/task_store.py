@@ -160,8 +160,7 @@ class TableTaskStore:
             takes = admission.takes_over(follow_up, record, when_busy)
             rejects = not takes and when_busy is WhenBusy.REJECT
             is_full = not takes and admission.is_full(record)
-            another_runs = admission.another_runs(follow_up, record)
-            if attempt or rejects or is_full or another_runs:
+            if attempt or rejects or is_full or admission.another_runs(follow_up, record):
                 # Read the record last, so that this call finds its own write even if an earlier attempt arrives late.
                 head, known = await self._log.head(before.key), await self._known([message_key])
                 if known is not None and known.task_id == before.key.task_id:
@@ -170,12 +169,8 @@ class TableTaskStore:
                         return TransactionPlan(mine)
                 if known is not None:
                     return TransactionPlan(known.repeated(follow_up.content_hash))
-                if another_runs and not attempt:
-                    raise admission.another_turn_runs()
                 if admission.has_changed(before, head, takes=takes, subscribes=follow_up.push is not None):
                     raise admission.task_changed()
-                if another_runs:
-                    raise admission.another_turn_runs()
             if rejects:
                 return TransactionPlan(ContextInUse(before.key.task_id))
             if is_full:

@@ -118,7 +118,7 @@ def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) 
 
 
 def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
-    """Return True if the task requires input, but another turn of its context is running."""
+    """Return True if the task required input when it was read, but now a turn of its context is running."""
     return follow_up.head.state in lifecycle.INTERRUPTED and record.running is not None
 
 
@@ -351,11 +351,6 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
 def queue_is_full() -> ContextBusy:
     """Return the error for a message to a context with a full queue."""
     return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
-
-
-def another_turn_runs() -> ContextBusy:
-    """Return the error for an answer to an interrupted task while another turn runs in its context."""
-    return ContextBusy("Another message of this context is being answered. Send this one afterwards.")
 
 
 def task_changed() -> LeaseLost:

@@ -107,7 +107,7 @@ async def test_second_answer_to_interrupt_is_refused(chat: StoreConversation) ->
     turn = await chat.store.follow_up(await chat.more(head, "m-2"), holder="holder-2")
     assert isinstance(turn, TurnStarted)
     late = await chat.more(head, "m-3")
-    with pytest.raises(ContextBusy):
+    with pytest.raises(LeaseLost):
         await chat.store.follow_up(late, holder="holder-3")
     await chat.ends(turn)
     with pytest.raises(LeaseLost):

@@ -16,7 +16,7 @@ from aion_core.ports import ContextKey, StoppedBy, TaskKey, WhenBusy
 from aion_core.protocol.types import Task
 from aion_core.tasks.runner import LAST_STOP
 from tests.simulation.agents import text_of
-from tests.simulation.facts import ASKS, ENDS, expires_after, folded, happened, has_expired, texts_of
+from tests.simulation.facts import ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import Hold
 
@@ -54,10 +54,7 @@ def i20_refusal_has_a_cause(world: "SimWorld") -> Iterator[str]:
             case TaskFinished() | TaskNotCancelable():
                 just = bool(then) and then[-1] in ENDS
             case ContextBusy() if asking.what in ("send", "stream"):
-                # Accept the refusal if the deployment does not queue messages, or if the message may be a second answer
-                # to an interrupt.
-                asks = any(entry.state in ASKS for other in world.history.log.values() for entry in other)
-                just = asks or world.deployment.when_busy is not WhenBusy.ENQUEUE
+                just = world.deployment.when_busy is not WhenBusy.ENQUEUE
             case _:
                 just = False
         if not just:

@@ -178,7 +178,6 @@ def test_repeated_message_id_with_different_content_is_refused() -> None:
     ("error", "kind", "text"),
     [
         (admission.queue_is_full, ContextBusy, "20 messages already wait in this context."),
-        (admission.another_turn_runs, ContextBusy, "Another message of this context is being answered."),
         (admission.task_changed, LeaseLost, "The task has changed since it was read."),
         (admission.no_turn_waits, InvalidTransition, "No turn waits for the task:"),
     ],

@@ -1,13 +1,13 @@
 """Messages to a busy context: queued, refused, or replacing the running turn."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from aion_core.errors import ContextBusy
-from aion_core.ports import Log, SystemClock, TaskKey, WhenBusy
+from aion_core.ports import Emission, Log, SystemClock, TaskKey, TurnRequest, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
 from tests.support.agents.scripted import AskingAgent, GatedAgent
@@ -134,3 +134,42 @@ async def test_second_answer_without_task_id_creates_new_task() -> None:
     other = await send_task(made.service, call, request("another thing", message_id="m-3"))
     assert other.id != asking.id
     assert (await made.service.get(call, asking.id)).status.message.parts[0].text == "yes it is"
+
+
+@pytest.mark.parametrize("names_task", [True, False])
+async def test_second_answer_waits_while_first_answer_runs(names_task: bool) -> None:
+    """Begin the turn of another answer after this answer has found the task interrupted."""
+
+    class GatedAnswers(AskingAgent):
+        go = asyncio.Event()
+
+        async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
+            if asked.turn.message_generation > 1:
+                await self.go.wait()
+            async for emission in super().run(asked):
+                yield emission
+
+    class Overtaken(MemoryTaskStore):
+        """Task store that starts the other answer just before it stores this one."""
+
+        between: Callable[[], "asyncio.Task[object]"] | None = None
+
+        async def follow_up(self, *arguments: Any, **options: Any) -> Any:
+            if (between := self.between) is not None:
+                self.between = None
+                between()
+                await settle()
+            return await super().follow_up(*arguments, **options)
+
+    agent, store = GatedAnswers(), Overtaken(SystemClock())
+    made, call = parts(agent, store), CallContext("owner", "test")
+    asking = await send_task(made.service, call, request("a"))
+    first = send_task(made.service, CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
+    store.between = lambda: asyncio.create_task(first)
+    late = request("no", message_id="m-3", context_id=asking.context_id, task_id=asking.id if names_task else "")
+    second = asyncio.create_task(send_task(made.service, call, late))
+    await settle()
+    agent.go.set()
+    assert ((await second).id == asking.id) is names_task
+    said = [message.parts[0].text for message in (await made.service.get(call, asking.id)).history]
+    assert ("no" in said) is names_task
