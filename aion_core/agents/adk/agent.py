@@ -26,10 +26,10 @@ from aion_core.agents.adk.thread import (
     TRANSFER_NOT_RESUMABLE,
     agent_names,
     can_resume,
-    has_agents,
     has_transferred_workflow,
     is_finished,
     is_resumable,
+    missing_agents,
     missing_markers,
     planning_agents,
 )
@@ -210,8 +210,11 @@ class AdkAgent:
 
     def _check_agents(self, events: Sequence[Event]) -> None:
         """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
-        if not has_agents(self._root, events):
-            raise AgentFailed(REDEPLOYED)
+        if missing := missing_agents(self._root, events):
+            # Only the log and `aion dev` show a note: clients must not see the agent's structure.
+            failure = AgentFailed(REDEPLOYED)
+            failure.add_note(f"Missing agents: {', '.join(missing)}.")
+            raise failure
 
     def _is_resumable(self, author: str) -> bool:
         agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None

@@ -121,7 +121,7 @@ class TurnSessionService(BaseSessionService):
 AGENTS = "aion:agents"
 """Key in an ADK event's metadata for the names of all agents of the deployment at that time."""
 
-REDEPLOYED = "The agent was redeployed with other agents during this turn. Send the message again."
+REDEPLOYED = "The agent was deployed with other agents during this turn. Send the first message again with a new id."
 
 
 def agent_names(root: BaseNode) -> str:
@@ -129,13 +129,13 @@ def agent_names(root: BaseNode) -> str:
     return "\n".join(sorted(_paths(root)))
 
 
-def has_agents(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root agent still contains every agent that the session's events name.
+def missing_agents(root: BaseNode, events: Sequence[Event]) -> list[str]:
+    """Return the agents that the session's events name, and that the root agent does not contain.
 
     ADK does not report a missing agent: it starts the turn over, or ends it at once.
     """
     recorded = {name for event in events for name in str((event.custom_metadata or {}).get(AGENTS, "")).split("\n")}
-    return recorded <= {"", *_paths(root)}
+    return sorted(recorded - {"", *_paths(root)})
 
 
 def planning_agents(root: BaseNode) -> frozenset[str]:

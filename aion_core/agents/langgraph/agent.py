@@ -31,8 +31,8 @@ from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
     config_of,
     finished_values,
-    has_nodes,
     messages_of,
+    missing_nodes,
     needs_no_input_checkpoint,
     node_names,
 )
@@ -243,10 +243,13 @@ async def check_thread(
     """Raise AgentFailed if the stored state is missing, or if it names nodes that the graph no longer has."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
-    if not has_nodes(turn.nodes, state.metadata if state is not None else None):
+    if missing := missing_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
         if resumes and await turn.thread.has_pending_work():
-            raise AgentFailed(REDEPLOYED)
+            # Only the log and `aion dev` show a note: clients must not see the agent's structure.
+            failure = AgentFailed(REDEPLOYED)
+            failure.add_note(f"Missing nodes: {', '.join(missing)}.")
+            raise failure
 
 
 def _is_empty(state: StateSnapshot | None) -> bool:

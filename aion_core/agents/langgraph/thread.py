@@ -51,7 +51,7 @@ STRUCTURED = "structured_response"
 NODES = "aion:nodes"
 """Key in a checkpoint's metadata for the node names of the graph that wrote it."""
 
-REDEPLOYED = "The agent was deployed with other nodes in the middle of this turn; send the message again."
+REDEPLOYED = "The agent was deployed with other nodes during this turn. Send the first message again with a new id."
 
 
 def node_names(graph: Graph) -> str:
@@ -59,13 +59,13 @@ def node_names(graph: Graph) -> str:
     return "\n".join(sorted(_names(graph)))
 
 
-def has_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> bool:
-    """Return True if a graph with these nodes still has all nodes that a checkpoint's metadata names.
+def missing_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> list[str]:
+    """Return the nodes that a checkpoint's metadata names, and that a graph with the nodes `nodes` lacks.
 
     If a node to run next were missing in the deployed graph, LangGraph would silently end the resumed run.
     """
     written_by = (metadata or {}).get(NODES, "")
-    return set(written_by.split("\n")) <= {"", *nodes.split("\n")}
+    return sorted(set(written_by.split("\n")) - {"", *nodes.split("\n")})
 
 
 def needs_no_input_checkpoint(graph: Graph) -> bool:

@@ -88,7 +88,7 @@ async def test_added_agents_do_not_prevent_resume(place: int) -> None:
     assert ran == {"pay": 1, "notify": 1}
 
 
-async def test_answer_fails_if_interrupted_adk_agent_was_removed() -> None:
+async def test_answer_fails_if_interrupted_adk_agent_was_removed(caplog: pytest.LogCaptureFixture) -> None:
     """Answer an agent that no longer exists: no other agent gets the answer, and the next message begins a new turn."""
 
     def approve() -> None:
@@ -106,6 +106,7 @@ async def test_answer_fails_if_interrupted_adk_agent_was_removed() -> None:
         assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         task = await ask(client, "SendMessage", "yes", taskId=task["id"], message_id="m-2")
         assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_FAILED", REDEPLOYED)
+        assert "Missing agents: " in caplog.text
         following.model.scripts.pop(0)  # type: ignore[union-attr]
         task = await ask(client, "SendMessage", "and?", contextId=task["contextId"], message_id="m-3")
         assert answer_text(task) == "Next."

@@ -71,8 +71,9 @@ async def paused_before(names: tuple[str, ...], saver: Any) -> None:
 async def test_turn_fails_if_redeployed_graph_lacks_next_node(names: tuple[str, ...], tries: int) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)
-    with pytest.raises(AgentFailed, match="deployed with other nodes"):
+    with pytest.raises(AgentFailed, match="deployed with other nodes") as failed:
         await ending(row(saver, *names), asked("hi", 1, tries=tries))
+    assert failed.value.__notes__ == ["Missing nodes: b."], "the log names the node"
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["the same", "one more"])
