@@ -6,16 +6,15 @@ from typing import Any
 from urllib.parse import unquote
 
 from a2a.server.context import ServerCallContext
-from a2a.utils.errors import ExtensionSupportRequiredError, VersionNotSupportedError
+from a2a.utils.errors import ExtensionSupportRequiredError, TaskNotFoundError, VersionNotSupportedError
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
 from aion_core.auth.principal import Principal, owner_in
-from aion_core.errors import TaskNotFound
 from aion_core.ports import ANONYMOUS, PushVersion
-from aion_core.protocol.errors import invalid_params, to_wire
+from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 from aion_core.tasks.call import CallContext
@@ -231,7 +230,7 @@ class CallContextBuilder:
         caller = self._caller(request)
         own_tenant = caller.principal.tenant if caller else ""
         if tenant and own_tenant and tenant != own_tenant:
-            raise to_wire(TaskNotFound(""))
+            raise TaskNotFoundError("These credentials are for another tenant: name that tenant, or no tenant.")
         principal = owner_of(caller)
         tenant = tenant or own_tenant
         declared = negotiate(request, self._card).declared

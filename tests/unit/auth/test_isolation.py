@@ -90,7 +90,9 @@ async def test_token_of_one_tenant_cannot_reach_another_tenant(tmp_path: Path, i
                 {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "tenant": tenant}}
                 for tenant in ("blue", "red")
             )
-            assert (await client.post("/", json=in_blue)).json()["error"]["code"] == -32001, method
+            error = (await client.post("/", json=in_blue)).json()["error"]
+            assert error["code"] == -32001, method
+            assert error["message"].startswith("These credentials are for another tenant"), method
             assert "result" in (await client.post("/", json=in_red)).json()
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path
