@@ -1,7 +1,6 @@
 """Table port over a SQLite file."""
 
 import base64
-import itertools
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -62,7 +61,8 @@ CREATE INDEX tokens_by_age ON tokens (made_at)
 """
 
 CLEANING = 100
-"""Number of writes between two deletions of expired items and tokens, and largest number of items in one deletion."""
+"""Number of written items between two deletions of expired items and tokens. A deletion removes up to twice as many
+items, so that expired items cannot accumulate."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
 """Limits in seconds. As in DynamoDB, an item stays readable for a time after its TTL, and a very old TTL is ignored.
@@ -78,7 +78,8 @@ class SQLiteTable:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
         self._clock = clock
         self._database = Database(path, _SCHEMA, version=VERSION)
-        self._writes = itertools.count()
+        self._written = CLEANING
+        """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
 
     def close(self) -> None:
         """Close the SQLite file."""
@@ -219,7 +220,9 @@ class SQLiteTable:
         for write, before, each in zip(writes, befores, outcomes, strict=True):
             if not isinstance(write, ConditionCheck):
                 _store(connection, write.key, before, each.after)
-        if next(self._writes) % CLEANING == 0:
+        self._written += len(writes)
+        if self._written >= CLEANING:
+            self._written = 0
             self._clean(connection)
         return [(before, each.after) for before, each in zip(befores, outcomes, strict=True)]
 
@@ -228,7 +231,7 @@ class SQLiteTable:
         connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
         expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
         bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
-        for item in map(_unpacked, connection.execute(expired, (*bounds, CLEANING)).fetchall()):
+        for item in map(_unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):
             _store(connection, _key_of(item), item, None)
 
 

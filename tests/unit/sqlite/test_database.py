@@ -298,6 +298,17 @@ async def test_expired_sqlite_items_are_deleted_after_grace_period(table: SQLite
     assert await keys() == ["never"]
 
 
+async def test_expired_items_of_sqlite_transactions_do_not_accumulate(table: SQLiteTable, clock: ManualClock) -> None:
+    """Write ten items in each transaction, as the first write of a task does: the deletions keep up."""
+    for partition in ("first", "second"):
+        expires = int(clock.now().timestamp())
+        for start in range(0, 2 * CLEANING, 10):
+            sorts = [f"{number:03d}" for number in range(start, start + 10)]
+            await table.transact([Put(Key(partition, sort), {TTL_ATTRIBUTE: expires}) for sort in sorts])
+        clock.move(GRACE_SECONDS)
+    assert (await table.query("first", "0", "9")).items == []
+
+
 async def test_sqlite_blobs_are_deleted_after_retention_except_permanent(path: Path, clock: ManualClock) -> None:
     blobs = SQLiteBlobs(path, clock, retention=timedelta(days=7))
     await blobs.put(f"{ARTIFACTS}/a", b"1")
