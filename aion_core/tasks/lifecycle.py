@@ -11,6 +11,7 @@ from aion_core.errors import InvalidTransition, StoreCorrupt, TooManyPushConfigs
 from aion_core.ports import MAX_PUSH_CONFIGS, ContextKey, Head, Numbered, PushConfig, PushEvents, TaskKey
 from aion_core.ports.table import Absent, Both, Change, Condition, Either, Equals, Exists, Item, OneOf
 from aion_core.protocol.types import (
+    Artifact,
     Event,
     Message,
     Task,
@@ -117,63 +118,70 @@ def milliseconds(since: datetime, until: datetime) -> float:
 def fold(log: Iterable[Numbered]) -> Task:
     """Return the task resulting from a log's events. Raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
+    # Look messages and artifacts up by id, because a search would make each event of a long log slower than the last.
+    known: set[str] = set()
+    artifacts: dict[str, Artifact] = {}
     for entry in log:
         if isinstance(entry.event, Task):
             task = Task()
             task.CopyFrom(entry.event)
+            known = {message.message_id for message in task.history}
+            artifacts = {artifact.artifact_id: artifact for artifact in reversed(task.artifacts)}
         elif task is None:
             raise StoreCorrupt("A log begins with its task.")
         else:
-            _apply_to(task, entry)
+            _apply_to(task, entry, known, artifacts)
     if task is None:
         raise StoreCorrupt("A log is never empty.")
     return task
 
 
-def _apply_to(task: Task, entry: Numbered) -> None:
+def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, Artifact]) -> None:
+    """Apply the event to the task. `known` has the ids of its history's messages, `artifacts` its artifacts by id."""
     event = entry.event
     match event:
         case Message():
-            _add_message(task, event)
+            _add_message(task, event, known)
         case TaskStatusUpdateEvent():
             # Move the earlier message to `history`, because `status.message` is only the task's latest message.
             if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
-                _add_message(task, task.status.message)
+                _add_message(task, task.status.message, known)
             if entry.message is not None:
-                _add_message(task, entry.message)
+                _add_message(task, entry.message, known)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
                 # Remove the message from `history`: the last status may repeat a message of the turn as its answer.
-                _remove_message(task, event.status.message.message_id)
+                _remove_message(task, event.status.message.message_id, known)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
         case TaskArtifactUpdateEvent():
-            _put(task, event)
+            _put(task, event, artifacts)
 
 
-def _add_message(task: Task, message: Message) -> None:
-    if all(each.message_id != message.message_id for each in task.history):
+def _add_message(task: Task, message: Message, known: set[str]) -> None:
+    if message.message_id not in known:
+        known.add(message.message_id)
         task.history.append(message)
 
 
-def _remove_message(task: Task, message_id: str) -> None:
-    place = next((n for n, each in enumerate(task.history) if each.message_id == message_id), None)
-    if place is not None:
-        del task.history[place]
+def _remove_message(task: Task, message_id: str, known: set[str]) -> None:
+    if message_id in known:
+        known.remove(message_id)
+        del task.history[next(n for n, each in enumerate(task.history) if each.message_id == message_id)]
 
 
-def _put(task: Task, event: TaskArtifactUpdateEvent) -> None:
+def _put(task: Task, event: TaskArtifactUpdateEvent, artifacts: dict[str, Artifact]) -> None:
     """Add an artifact to the task. With the same id, replace it, or extend it if `append` is set (A2A 4.2.2)."""
-    for artifact in task.artifacts:
-        if artifact.artifact_id == event.artifact.artifact_id:
-            if event.append:
-                artifact.parts.extend(event.artifact.parts)
-                if event.artifact.HasField("metadata"):
-                    artifact.metadata.MergeFrom(event.artifact.metadata)
-            else:
-                artifact.CopyFrom(event.artifact)
-            return
-    task.artifacts.append(event.artifact)
+    artifact = artifacts.get(event.artifact.artifact_id)
+    if artifact is None:
+        task.artifacts.append(event.artifact)
+        artifacts[event.artifact.artifact_id] = task.artifacts[-1]
+    elif event.append:
+        artifact.parts.extend(event.artifact.parts)
+        if event.artifact.HasField("metadata"):
+            artifact.metadata.MergeFrom(event.artifact.metadata)
+    else:
+        artifact.CopyFrom(event.artifact)
 
 
 # ── The head of a task ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,9 +1,11 @@
 """Life cycle of a task: transitions, timestamps, and the head and the task after an event."""
 
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import cast
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -227,6 +229,30 @@ def test_folding_whole_log_equals_applying_its_events_one_by_one() -> None:
     for event in events:
         task = apply(task, event)
     assert task == fold([submitted(), *events])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [lambda text: entered(WORKING, text), lambda text: artifact(text, artifact_id=text)],
+    ids=["status", "artifact"],
+)
+def test_fold_of_long_log_takes_linear_work(event: Callable[[str], Event]) -> None:
+    def lines(number: int) -> int:
+        events, count, before = [submitted(), *(event(f"{each}") for each in range(number))], 0, sys.gettrace()
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            fold(events)
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert lines(400) < 5 * lines(100)
 
 
 @pytest.mark.parametrize(
