@@ -55,6 +55,14 @@ class TurnSessionService(BaseSessionService):
     def __init__(self, sessions: BaseSessionService, configuration: Mapping[str, Any] | None = None) -> None:
         self._sessions, self._configuration = sessions, configuration or {}
         self._closed = False
+        self._kept: Session | None = None
+
+    def keep(self, session: Session) -> None:
+        """Return this session object from the next `get_session` for all its events, instead of a second read.
+
+        The caller must hold the turn's lease, so that no other process changes the session before.
+        """
+        self._kept = session
 
     def close(self) -> None:
         """Ignore all later events, because the turn has ended here although the agent may still be running."""
@@ -91,6 +99,9 @@ class TurnSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """Return the session with the configuration in its state. See `BaseSessionService.get_session`."""
+        kept, self._kept = self._kept, None
+        if kept and config is None and (kept.app_name, kept.user_id, kept.id) == (app_name, user_id, session_id):
+            return kept
         session = await self._sessions.get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )

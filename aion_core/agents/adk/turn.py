@@ -242,13 +242,20 @@ class AdkTurn:
         return config is not None and config.is_resumable
 
     async def session(self) -> Session:
-        """Return the ADK session for the turn's context and owner. Create it if it does not exist."""
+        """Return the ADK session for the turn's context and owner. Create it if it does not exist.
+
+        ADK's Runner uses an existing session too. It would otherwise read all events of the conversation again.
+        """
         key: dict[str, Any] = {
             "app_name": self._request.context.agent,
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
         }
-        return await self._sessions.get_session(**key) or await self._sessions.create_session(**key)
+        session = await self._sessions.get_session(**key)
+        if session is None:
+            return await self._sessions.create_session(**key)
+        self._sessions.keep(session)
+        return session
 
     def events(self, session: Session) -> list[Event]:
         """Return the events that this turn has stored in the session."""

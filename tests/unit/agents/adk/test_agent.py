@@ -16,7 +16,7 @@ from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.adk.memory import InMemoryMemoryService
 from google.adk.plugins import BasePlugin
-from google.adk.sessions import InMemorySessionService
+from google.adk.sessions import InMemorySessionService, Session
 from google.adk.tools.exit_loop_tool import exit_loop
 from google.adk.tools.load_memory_tool import load_memory_tool as load_memory
 from google.genai import types as genai
@@ -224,6 +224,25 @@ async def test_next_turn_reads_session_events_of_all_adk_agents(dialect: str) ->
     seen = texts(again.seen[0])
     assert [line for line in seen if "first" in line]
     assert [line for line in seen if "second" in line]
+
+
+async def test_turn_reads_stored_adk_session_once(dialect: str) -> None:
+    class CountingSessions(InMemorySessionService):
+        found = 0
+
+        async def get_session(self, **arguments: Any) -> Session | None:
+            session = await super().get_session(**arguments)
+            self.found += session is not None
+            return session
+
+    sessions = CountingSessions()
+    model = scripted_model(["first"], ["second"])
+    async with http(parts(served(LlmAgent(name="root", model=model), sessions)).app()) as client:
+        first = await ask(client, dialect)
+        sessions.found = 0
+        await ask(client, dialect, "again", message_id="m-2", contextId=first["contextId"])
+    assert sessions.found == 1
+    assert texts(model.seen[1]) == ["user: hi", "model: first", "user: again"]
 
 
 async def test_stored_adk_events_keep_author_and_branch() -> None:
