@@ -171,9 +171,12 @@ class Payloads:
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
+        self._last = "", b""
+        """Name and content of the last read blob, until a write. A turn reads its first checkpoint twice."""
 
     async def attributes(self, payloads: Mapping[str, StoredPayload], *, folder: str) -> Item:
         """Return an item's attributes for the payloads. Store large payloads together as one blob in the folder."""
+        self._last = "", b""
         if sum([len(payload.body) for payload in payloads.values()]) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
         # Store the blob before the item, because an item must not refer to a missing blob. Unused blobs expire with
@@ -190,21 +193,25 @@ class Payloads:
     async def of(self, item: Item) -> dict[str, StoredPayload]:
         """Return an item's payloads by attribute name. Raises StoreCorrupt if a blob is missing."""
         payloads: dict[str, StoredPayload] = {}
-        blobs: dict[str, bytes | None] = {}
         for name, stored in item.items():
             if not isinstance(stored, dict):
                 continue
             if blob := stored.get("blob"):
-                if blob not in blobs:
-                    blobs[blob] = await self._blobs.get(blob)
-                content = blobs[blob]
-                if content is None:
-                    raise StoreCorrupt("A payload of a checkpoint or an ADK session is missing in the bucket.")
-                body = content[stored["at"] : stored["at"] + stored["size"]]
+                body = (await self._content(blob))[stored["at"] : stored["at"] + stored["size"]]
             else:
                 body = stored["body"]
             payloads[name] = StoredPayload(stored["type"], body, stored["channel"])
         return payloads
+
+    async def _content(self, blob: str) -> bytes:
+        name, content = self._last
+        if name == blob:
+            return content
+        found = await self._blobs.get(blob)
+        if found is None:
+            raise StoreCorrupt("A payload of a checkpoint or an ADK session is missing in the bucket.")
+        self._last = blob, found
+        return found
 
 
 def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:
