@@ -118,7 +118,8 @@ class PendingEmissions:
         with self._lock:
             awaited = dict(self._pending)
         idle = 0
-        while any(key in self._pending for key in awaited):
+        # Look for the newest emission first: the runner records them in order, so it is the last that is pending.
+        while any(key in self._pending for key in reversed(awaited)):
             if self._aborted:
                 raise LeaseLost("The turn was cut before its last emissions were recorded.")
             self._changed.clear()

@@ -1,6 +1,9 @@
 """Emissions before a checkpoint: the checkpoint waits until each is recorded, or found to be of another stream."""
 
 import asyncio
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -65,3 +68,29 @@ async def test_abort_makes_wait_raise_lease_lost() -> None:
     pending.abort()
     with pytest.raises(LeaseLost):
         await waiting
+
+
+async def test_waiting_for_many_emissions_takes_linear_work() -> None:
+    async def calls(number: int) -> int:
+        pending, emissions, count = PendingEmissions(), [object() for _ in range(number)], 0
+        for each in emissions:
+            pending.add(each)
+        waiting = asyncio.create_task(pending.wait_recorded())
+
+        def profile(frame: FrameType, event: str, arg: Any) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(profile)
+        try:
+            for each in emissions:
+                # Let the waiting task look once after each record.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                pending.mark_recorded(each)
+            await waiting
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert await calls(400) < 5 * await calls(100)
