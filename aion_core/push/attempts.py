@@ -9,6 +9,7 @@ from aion_core.ports import (
     Claim,
     Clock,
     Delivered,
+    Log,
     Notification,
     Numbered,
     PostOutcome,
@@ -38,6 +39,8 @@ class DeliveryAttempts:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
         self._clock, self._traces = clock, traces
         self._breaker = CircuitBreaker()
+        self._log: Log | None = None
+        """Log read for the last v0.3 notification, if it has later events. Their notifications need it next."""
 
     async def make(self, claim: Claim, entry: Numbered, *, may_be_skipped: bool) -> PostOutcome:
         """Post the event once to the webhook of the claimed config, and return the outcome.
@@ -79,11 +82,18 @@ class DeliveryAttempts:
 
     async def _snapshot(self, task: TaskKey, entry: Numbered) -> Task | None:
         """Return the task as of this event, or of the oldest stored event if this one has expired; None if missing."""
-        log = await self._tasks.log(task)
-        if log is not None and log.events[0].generation > entry.generation:
-            log = await self._tasks.every_event(task)
+        log = self._log
+        if (
+            log is None
+            or log.head.key != task
+            or not log.events[0].generation <= entry.generation <= log.head.generation
+        ):
+            log = await self._tasks.log(task)
+            if log is not None and log.events[0].generation > entry.generation:
+                log = await self._tasks.every_event(task)
         if log is None:
             return None
+        self._log = log if entry.generation < log.head.generation else None
         upto = [each for each in log.events if each.generation <= entry.generation]
         return lifecycle.fold(upto or log.events[:1])
 
