@@ -1,7 +1,7 @@
 """Log file of the development server: log records as JSON lines in its data folder, as deployed functions write them.
 
-`aion why` reads the file. At its start, the server renames the file if it has reached LARGEST_BYTES, and so replaces
-the log file renamed before.
+`aion why` reads the file. A worker renames the file when it has reached LARGEST_BYTES, and so replaces the log file
+renamed before.
 """
 
 import contextlib
@@ -29,27 +29,28 @@ SERVICE = "dev"
 
 
 def prepare(folder: Path, *, fresh: bool) -> Path:
-    """Return the path of the log file in this data folder. Rename a large file; with `fresh`, delete all log lines."""
+    """Return the path of the log file in this data folder. With `fresh`, delete all log lines."""
     path = folder / LOG
-    with contextlib.suppress(OSError):
-        if fresh:
+    if fresh:
+        with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
             (folder / EARLIER).unlink(missing_ok=True)
-        elif path.exists() and path.stat().st_size >= LARGEST_BYTES:
-            path.replace(folder / EARLIER)
     return path
 
 
 class _LogFile(logging.Handler):
-    """Log handler for an open file. It warns once while the file cannot be written, such as on a full disk."""
+    """Log handler for a file. It warns once while the file cannot be written, such as on a full disk."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: Path) -> None:
+        """Open the file, and create it if missing. Raises OSError."""
         super().__init__()
-        self._descriptor, self._fails = descriptor, False
+        self._path, self._descriptor, self._fails = path, _opened(path), False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append the record to the file."""
         try:
+            if os.fstat(self._descriptor).st_size >= LARGEST_BYTES:
+                self._rotate()
             # Append each record with a single `write` call, so that lines of two workers are not mixed.
             os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
             self._fails = False
@@ -62,6 +63,20 @@ class _LogFile(logging.Handler):
         except Exception:  # report any other error as logging's own handlers do
             self.handleError(record)
 
+    def _rotate(self) -> None:
+        """Rename the file, unless another worker has renamed it, and continue in a new file."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+                self._path.replace(self._path.with_name(EARLIER))
+        new = _opened(self._path)
+        os.dup2(new, self._descriptor, inheritable=False)
+        os.close(new)
+
+
+def _opened(path: Path) -> int:
+    # Only this user may read the file, because log messages may quote data of the project.
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
 
 def install(path: Path) -> None:
     """Write this process's log records to the file as well, if the file is writable."""
@@ -69,12 +84,10 @@ def install(path: Path) -> None:
     from aion_core.dev.console_log import is_wanted
 
     try:
-        # Only this user may read the file, because log messages may quote data of the project.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        handler = _LogFile(path)
     except OSError as error:
         logging.getLogger(__name__).warning("The log file cannot be written: %s", error.strerror)
         return
-    handler = _LogFile(descriptor)
     handler.setFormatter(formatter(SERVICE))
     handler.addFilter(is_wanted)
     log.handle_records(handler)

@@ -1,6 +1,5 @@
 """Log file of the development server: reading a task's lines, rotation, write errors."""
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,16 +39,21 @@ def test_log_file_returns_lines_of_task_and_its_context(tmp_path: Path, root: lo
     assert (tmp_path / LOG).stat().st_mode & 0o077 == 0, "messages may quote data of the project"
 
 
-def test_large_dev_log_file_is_renamed_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_file, "LARGEST_BYTES", 100)
-    line = {"timestamp": "2026-11-22T21:00:00.000Z", "task_id": "t-1", "context_id": "c-1", "message": "x" * 100}
+def test_large_dev_log_file_is_renamed_while_server_runs(
+    tmp_path: Path, root: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Log in two workers, as during a reload: each file has the lines of both, and only the oldest lines are deleted."""
+    monkeypatch.setattr(log_file, "LARGEST_BYTES", 2000)
     path = log_file.prepare(tmp_path, fresh=False)
-    path.write_text(json.dumps(line) + "\n")
-    assert log_file.prepare(tmp_path, fresh=False) == path
-    assert not path.exists()
-    path.write_text(json.dumps({**line, "message": "later"}) + "\n")
-    assert [each.fields["message"][:5] for each in log_file.read(tmp_path, "t-1", "c-1")] == ["xxxxx", "later"]
-    log_file.prepare(tmp_path, fresh=True)
+    for _ in range(2):
+        log_file.install(path)
+    with log.about(task_id="t-1", context_id="c-1"):
+        for number in range(50):
+            root.info(f"{number}")
+    found = [line.fields["message"] for line in log_file.read(tmp_path, "t-1", "c-1")]
+    assert found == [each for number in range(50) for each in [f"{number}"] * 2][-len(found) :]
+    assert 0 < path.stat().st_size < 3000 > (tmp_path / log_file.EARLIER).stat().st_size
+    assert log_file.prepare(tmp_path, fresh=True) == path
     assert log_file.read(tmp_path, "t-1", "c-1") == []
 
 
