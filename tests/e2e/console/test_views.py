@@ -203,6 +203,7 @@ def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path
         page.click("#access summary")
         send(page, "hello")
         ends(page)
+        page.click("#header")  # no bar of a panel covers the sheet
         answer(page, WHOLE)
         expect(show(page, "stored").locator("#entries")).to_contain_text("LangGraph thread")
         expect(show(page, "tasks").locator(".task")).to_have_count(1)
