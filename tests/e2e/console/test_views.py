@@ -178,6 +178,12 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
     console.click("#card-close")
 
 
+def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
+    console.set_viewport_size({"width": 801, "height": 800})
+    assert console.evaluate("document.documentElement.scrollWidth") <= 801
+    console.set_viewport_size({"width": 360, "height": 740})
+
+
 SECURED = """
 aion:
   security: {schemes: {key: {type: api-key}}, require: [{key: []}]}
