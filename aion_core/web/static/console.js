@@ -119,7 +119,8 @@ function inspect() {
 }
 
 function say(kind, ...nodes) {
-  const made = element("div", { class: `message ${kind}`, dir: "auto" }, ...nodes);
+  const speaker = { user: "You", agent: card?.name }[kind];
+  const made = element("div", { class: `message ${kind}`, dir: "auto", ...(speaker && { role: "article", "aria-label": speaker }) }, ...nodes);
   follow(() => {
     $("log").querySelector(":scope > .empty")?.remove();
     $("log").append(made);
@@ -177,7 +178,7 @@ async function stream(method, params, id, drawn = new Map()) {
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
-  for (const { shown } of answers.values()) shown.classList.remove("streaming");
+  for (const { shown } of answers.values()) shown.ariaBusy = "false";
   streams.delete(own);
   // A refused message has replaced the stream of its running task.
   if (isRunning && params.message) return stream("SubscribeToTask", { id: task }, task, answers);
@@ -228,7 +229,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (artifactUpdate) {
     const { artifact, append, lastChunk } = artifactUpdate;
     const { shown } = draw(answers, artifact.artifactId, artifact.parts, append);
-    shown.classList.toggle("streaming", !lastChunk);
+    shown.ariaBusy = String(!lastChunk); // a screen reader reads the whole text, not each chunk
   }
   const status = (statusUpdate ?? told)?.status;
   const whole = message ?? status?.message;

@@ -133,7 +133,7 @@ def test_console_cancels_running_task(console: Page) -> None:
     console.click("#cancel")
     ends(console, "canceled")
     expect(console.locator("#log .agent")).to_have_text([re.compile("^word0 .*word5"), "Canceled."])
-    expect(console.locator("#log .streaming")).to_have_count(0)
+    expect(console.locator("#log [aria-busy=true]")).to_have_count(0)
 
 
 def test_expanded_group_of_chunks_shows_chunks_that_arrive_later(console: Page, folder: Path, screen: Screen) -> None:
