@@ -213,9 +213,9 @@ function update(status) {
   if (hasEnded(status.state)) task = undefined;
 }
 
-function lost(cursor, closed) {
+function lost(cursor, closed, isReceived) {
   const place = cursor ? ` after event ${cursor}` : "";
-  timeline.note(`${closed ? "The stream ended" : "The connection is lost"}; subscribing again${place}.`);
+  timeline.note(`${closed ? "The stream ended" : "The connection is lost"}; ${isReceived ? `subscribing again${place}` : "sending the request again"}.`);
   show("reconnecting");
 }
 

@@ -17,6 +17,15 @@ export class ServerError extends Error {
   }
 }
 
+/** Fetch a URL. Throws an Error that names the cause if no answer comes. */
+async function reach(url, init) {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    throw init.signal?.aborted ? error : new Error(`The server cannot be reached (${error.message}).`);
+  }
+}
+
 /**
  * Client of one agent. `record` gets {direction, id, body} of each received message, and {direction, body, url, headers, secret}
  * of each request; `secret` is the name of the header with the credential. `extensions` are the URIs that the card requires.
@@ -36,22 +45,23 @@ export class Wire {
 
   /** Make a request of the console itself: GET, or POST with a body. The timeline does not show it. */
   async own(name, params, body) {
-    const response = await fetch(`${this.url}/console/${name}?${new URLSearchParams(params)}`, {
+    const response = await reach(`${this.url}/console/${name}?${new URLSearchParams(params)}`, {
       method: body ? "POST" : "GET",
       headers: { "Content-Type": "application/json", ...this.headers() },
       body: body && JSON.stringify(body),
     });
     const read = await response.json();
-    if (read?.error) throw new ServerError(response.status, read.error.message ?? read.error);
+    if (read?.error) throw new Error(read.error.message ?? read.error);
     return read;
   }
 
   /**
    * Call a streaming method and yield its events as {id, ...result}. After a lost connection, continue after the last event.
    * `connection()` gets an AbortController for each connection; aborting it drops the connection only. `signal` ends the stream.
+   * A message for a task is sent again until its first event has arrived: the server may not have received it.
    */
   async *converse(method, params, { connection, lost, signal }) {
-    let [cursor, task, failures] = [undefined, params.message?.taskId ?? params.id, 0];
+    let [cursor, task, failures, isReceived] = [undefined, params.message?.taskId ?? params.id, 0, false];
     for (;;) {
       const controller = new AbortController();
       connection(controller);
@@ -60,6 +70,7 @@ export class Wire {
         for await (const event of this.#stream(method, params, cursor, AbortSignal.any([controller.signal, signal]))) {
           if (signal.aborted) return;
           failures = 0;
+          isReceived = true;
           cursor = event.id ?? cursor;
           task = event.task?.id ?? event.statusUpdate?.taskId ?? task;
           yield event;
@@ -72,10 +83,10 @@ export class Wire {
         if (error instanceof ServerError || !task || (failures += 1) > ATTEMPTS) throw error;
       }
       if (closed && !task) return;
-      lost(cursor, closed);
+      lost(cursor, closed, isReceived);
       await new Promise((resolve) => setTimeout(resolve, 1000));
       if (signal.aborted) return;
-      [method, params] = ["SubscribeToTask", { id: task }];
+      if (isReceived) [method, params] = ["SubscribeToTask", { id: task }];
     }
   }
 
@@ -98,7 +109,7 @@ export class Wire {
     const body = { jsonrpc: "2.0", id: crypto.randomUUID(), method, params };
     if (this.extensions.length) headers = { "A2A-Extensions": this.extensions.join(), ...headers };
     this.record({ direction: "out", body, url: this.url, headers, secret: Object.keys(this.headers())[0] });
-    return fetch(this.url, {
+    return reach(this.url, {
       method: "POST",
       headers: { "Content-Type": "application/json", "A2A-Version": "1.0", ...this.headers(), ...headers },
       body: JSON.stringify(body),

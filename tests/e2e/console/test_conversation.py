@@ -115,6 +115,31 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     screenshot(console, "console", screen == (1280, "light"))
 
 
+def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:
+    """Let the connection fail twice before the server receives the answer."""
+    losses = [1, 2]
+
+    def fail(route: Route) -> None:
+        is_message = "SendStreamingMessage" in (route.request.post_data or "")
+        route.abort() if is_message and losses and losses.pop() else route.fallback()
+
+    send(console, "book")
+    ends(console, "input required")
+    console.route("**/agents/talk", fail)
+    console.locator("#question button").click()
+    ends(console)
+    answer(console, "Booked for Monday.")
+    assert "sending the request again" in rows(console)
+    console.unroute_all()
+
+
+def test_console_names_unreachable_server(console: Page) -> None:
+    console.route("**/agents/talk", lambda route: route.abort())
+    send(console, "hello")
+    expect(console.locator("#log .error")).to_have_text("The server cannot be reached (Failed to fetch).")
+    console.unroute_all()
+
+
 def test_console_repeat_button_creates_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
