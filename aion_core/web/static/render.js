@@ -57,15 +57,14 @@ export function markdown(text) {
       nodes.push(list);
     } else if (line.startsWith("|") && /^\|?[\s:|-]+$/.test(lines[0] ?? "")) {
       lines.shift();
-      const rows = [line, ...until(lines, (each) => !each.startsWith("|"))].map((each) => each.replace(/^\||\|\s*$/g, "").split("|"));
-      nodes.push(element("table", {}, ...rows.map((row, place) => element("tr", {}, ...row.map((each) => element(place ? "td" : "th", {}, ...inline(each.trim())))))));
+      const rows = [line, ...until(lines, (each) => !each.startsWith("|"))].map((each) => each.replace(/^\||(?<!\\)\|\s*$/g, "").split(/(?<!\\)\|/));
+      nodes.push(element("table", { tabindex: "0" }, ...rows.map((row, place) => element("tr", {}, ...row.map((each) => element(place ? "td" : "th", {}, ...inline(each.trim().replaceAll("\\|", "|"))))))));
     } else if (line.startsWith("> ")) {
       const quoted = [line, ...until(lines, (each) => !each.startsWith(">"))].map((each) => each.replace(/^> ?/, ""));
-      nodes.push(element("blockquote", {}, ...inline(quoted.join(" "))));
+      nodes.push(element("blockquote", {}, ...broken(quoted)));
     } else if (line.trim()) {
       const paragraph = [line, ...until(lines, (each) => !each.trim() || /^(\s*```|#{1,6} |> |\||\s*([-*+]|\d+[.)]) )/.test(each))];
-      const parts = paragraph.flatMap((each, place) => (place ? [element("br"), ...inline(each)] : inline(each)));
-      nodes.push(element("p", {}, ...parts));
+      nodes.push(element("p", {}, ...broken(paragraph)));
     }
   }
   return nodes;
@@ -76,16 +75,25 @@ function until(lines, ends) {
   return lines.splice(0, end < 0 ? lines.length : end);
 }
 
+// The lines of a paragraph, each on its own line as in the text.
+function broken(lines) {
+  return lines.flatMap((each, place) => (place ? [element("br"), ...inline(each)] : inline(each)));
+}
+
 function inline(text) {
   const nodes = [];
-  const pattern = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)\)/g;
+  const emphasis = /\\([!-/:-@[-`{-~])|`([^`]+)`|\*\*((?:[^*]|\*[^*]+\*)+)\*\*|\*([^*\s][^*]*)\*/;
+  const links = /!?\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s+"[^"]*")?\)|<?(https?:\/\/[^\s<>]*[\w/#=&%-])>?/;
+  const pattern = new RegExp(`${emphasis.source}|${links.source}`, "gi");
   let place = 0;
   for (const found of text.matchAll(pattern)) {
     nodes.push(text.slice(place, found.index));
-    const [whole, literal, strong, em, label, target] = found;
-    if (literal) nodes.push(element("code", {}, literal));
-    else if (strong) nodes.push(element("strong", {}, strong));
-    else if (em) nodes.push(element("em", {}, em));
+    const [whole, escaped, literal, strong, em, label, target, address] = found;
+    if (escaped) nodes.push(escaped);
+    else if (literal) nodes.push(element("code", {}, literal));
+    else if (strong) nodes.push(element("strong", {}, ...inline(strong)));
+    else if (em) nodes.push(element("em", {}, ...inline(em)));
+    else if (address) nodes.push(link(address, address));
     else if (/^https?:/i.test(target)) nodes.push(link(target, label));
     else nodes.push(whole);
     place = found.index + whole.length;

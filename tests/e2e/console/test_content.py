@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
 
@@ -108,6 +108,50 @@ def test_markdown_lists_keep_item_numbers_and_code_blocks(console: Page) -> None
     assert log.locator("li").evaluate_all("items => items.map((item) => item.value)") == [1, 2, 0, 3]
     expect(log.locator("pre")).to_contain_text("# comment")
     expect(log.locator("a")).to_have_attribute("href", "https://example.com/A_(b)")
+
+
+def draw(console: Page, text: str) -> Locator:
+    """Draw a Markdown text as the only message of the chat, and return the message."""
+    console.evaluate(
+        """async (text) => {
+          const [{ element, markdown }, log] = [await import("/console/render.js"), document.querySelector("#log")];
+          log.replaceChildren(element("div", { class: "message", dir: "auto" }, ...markdown(text)));
+        }""",
+        text,
+    )
+    return show(console, "chat").locator("#log .message")
+
+
+def test_markdown_shows_escapes_addresses_and_nested_emphasis(console: Page) -> None:
+    text = r"""2 \* 3 \* 4, ***both*** and **[docs](https://example.com/a "Title")**: see https://example.com/b?c=d. <https://example.com/e>
+> one
+> two"""
+    shown = draw(console, text)
+    expect(shown.locator("p")).to_have_text(
+        "2 * 3 * 4, both and docs: see https://example.com/b?c=d. https://example.com/e"
+    )
+    expect(shown.locator("strong em")).to_have_text("both")
+    expect(shown.locator("strong a")).to_have_attribute("href", "https://example.com/a")
+    assert hrefs(console)[1:] == ["https://example.com/b?c=d", "https://example.com/e"]
+    expect(shown.locator("blockquote br")).to_have_count(1)
+
+
+def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
+    heads, cells = " | ".join(["Quantity"] * 12), " | ".join([r"a \| b"] * 12)
+    shown = draw(console, f"| {heads} |\n|{'---|' * 12}\n| {cells} |")
+    expect(shown.locator("td")).to_have_text(["a | b"] * 12)
+    table = shown.locator("table")
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+    assert table.evaluate("table => table.rows[0].clientHeight < 2 * parseFloat(getComputedStyle(table).lineHeight)")
+
+
+def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
+    shown = draw(console, "\u05e9\u05dc\u05d5\u05dd\n\n- \u05d0\n  - \u05d1")
+    ends = shown.locator("li").evaluate_all("items => items.map((item) => item.getBoundingClientRect().right)")
+    box = shown.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] - ends[0] > 20, "the bullet is inside"
+    assert ends[1] < ends[0], "the nested item is indented"
 
 
 def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: Page) -> None:
