@@ -49,24 +49,26 @@ function objectOf(schema) {
 
 function fields(schema, secret) {
   const object = objectOf(schema);
-  if (!object) return [field("answer", { title: "Answer", ...resolved(schema, schema) }, true, secret)];
+  if (!object) return [field("answer", { title: "Answer", ...resolved(schema, schema) }, schema, true, secret)];
   // The properties have lost their order on the way: the required ones come first, in the order of their list.
   const { properties, required = [] } = object;
   const names = [...required.filter((name) => name in properties), ...Object.keys(properties).filter((name) => !required.includes(name))];
-  return names.map((name) => field(name, resolved(properties[name], schema), required.includes(name), secret));
+  return names.map((name) => field(name, resolved(properties[name], schema), schema, required.includes(name), secret));
 }
 
 const INPUTS = { date: "date", "date-time": "datetime-local", time: "time", email: "email", uri: "url" };
 
-function field(name, schema, isRequired, secret) {
+function field(name, schema, root, isRequired, secret) {
   const isNumber = /^(integer|number)$/.test(schema.type);
-  const many = schema.type === "array" && schema.items?.enum;
+  const many = schema.type === "array" && resolved(schema.items, root).enum;
   const choices = many || schema.enum || ("const" in schema && [schema.const]) || (schema.type === "boolean" && [true, false]);
   const isJson = schema.type === "object" || (schema.type === "array" && !many);
   let input;
   if (choices) {
     const shown = isRequired || many ? choices : [undefined, ...choices];
-    input = element("select", { multiple: Boolean(many) }, ...shown.map((each) => element("option", { value: each === undefined ? "" : JSON.stringify(each) }, shortOf(each))));
+    const defaults = (many ? schema.default ?? [] : [schema.default]).map((each) => JSON.stringify(each));
+    const option = (each) => element("option", { value: JSON.stringify(each) ?? "", selected: defaults.includes(JSON.stringify(each)) }, shortOf(each));
+    input = element("select", { multiple: Boolean(many) }, ...shown.map(option));
   } else if (isJson || schema.maxLength > 200) {
     input = element("textarea", { rows: 3, placeholder: isJson ? "JSON" : "" });
   } else {
@@ -77,7 +79,7 @@ function field(name, schema, isRequired, secret) {
     if (isNumber) input.step = schema.type === "number" ? "any" : "1";
   }
   const isInstant = input.type === "datetime-local";
-  if (schema.default !== undefined && schema.default !== null) input.value = choices || isJson ? JSON.stringify(schema.default) : isInstant ? local(schema.default) : schema.default;
+  if (!choices && schema.default !== undefined && schema.default !== null) input.value = isJson ? JSON.stringify(schema.default) : isInstant ? local(schema.default) : schema.default;
   input.name = name;
   input.required = isRequired && !choices;
   input.dataset.kind = many ? "many" : choices || isJson ? "json" : isNumber ? "number" : isInstant ? "instant" : "text";

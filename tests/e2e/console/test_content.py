@@ -154,6 +154,32 @@ def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
     assert ends[1] < ends[0], "the nested item is indented"
 
 
+def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> None:
+    name = "Name" * 40
+    schema = {
+        "type": "object",
+        "$defs": {"Color": {"enum": ["red", "green", "blue"]}},
+        "properties": {
+            "colors": {"type": "array", "items": {"$ref": "#/$defs/Color"}, "default": ["green", "blue"]},
+            "first": {"$ref": "#/$defs/Color", "default": "blue"},
+            name: {"type": "string"},
+        },
+    }
+    show(console, "chat")
+    answers, overflow = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.hidden = false;
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          return [answersOf(form, [{ schema }]), form.scrollWidth - form.clientWidth];
+        }""",
+        schema,
+    )
+    assert answers == [{"data": {"colors": ["green", "blue"], "first": "blue"}}]
+    assert overflow == 0, "a long name is wrapped"
+
+
 def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: Page) -> None:
     properties = {
         "code": {"type": "string", "pattern": "[0-9]{2}"},

@@ -219,6 +219,8 @@ def test_second_message_sent_while_task_runs_is_answered_once(console: Page, fol
     file = f"second-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
+    expect(console.get_by_role("article", name="Talk")).to_have_attribute("aria-busy", "true")
+    expect(console.get_by_role("article", name="You")).to_have_text(f"gate {file}")
     send(console, "book")
     expect(console.locator("#events > li", has_text="← task")).to_have_count(2)
     (folder / file).touch()

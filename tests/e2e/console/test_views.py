@@ -203,13 +203,13 @@ def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path
         key = re.search(r"aion_\S+?(?=')", "".join(server.printed))
         assert key is not None
         page.click("#access summary")
+        page.click("#header")  # no bar of a panel covers the sheet
         page.fill("#credential", key[0])
         page.keyboard.press("Tab")
         expect(page.locator("#task-list")).to_contain_text("No tasks yet")
         page.click("#access summary")
         send(page, "hello")
         ends(page)
-        page.click("#header")  # no bar of a panel covers the sheet
         answer(page, WHOLE)
         expect(show(page, "stored").locator("#entries")).to_contain_text("LangGraph thread")
         expect(show(page, "tasks").locator(".task")).to_have_count(1)
