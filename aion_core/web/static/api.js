@@ -90,10 +90,13 @@ function shownOperation(method, path, operation, document) {
 }
 
 function shownType(name, schema) {
-  const required = new Set(schema.required ?? []);
-  const rows = Object.entries(schema.properties ?? {}).map(([key, value]) => [key, typeOf(value), required.has(key), value.description]);
+  const rowsOf = ({ properties = {}, required = [] }) => Object.entries(properties).map(([key, value]) => [key, typeOf(value), required.includes(key), value.description]);
+  const choices = (schema.oneOf ?? []).flatMap(({ properties }) => rowsOf({ properties }));
+  const rows = rowsOf(schema);
   const shown = node("details", node("summary", node("code", name)), node("p", ...prose(schema.description)));
-  shown.append(rows.length ? fields(rows) : node("p", ...typeOf(schema)));
+  if (choices.length) shown.append(node("p", "Exactly one of:"), fields(choices));
+  if (choices.length && rows.length) shown.append(node("p", "With any of them:"));
+  if (rows.length || !choices.length) shown.append(rows.length ? fields(rows) : node("p", ...typeOf(schema)));
   shown.id = name;
   return shown;
 }

@@ -66,7 +66,7 @@ function field(name, schema, root, isRequired, secret) {
   let input;
   if (choices) {
     const shown = isRequired || many ? choices : [undefined, ...choices];
-    const defaults = (many ? schema.default ?? [] : [schema.default]).map((each) => JSON.stringify(each));
+    const defaults = (many ? [schema.default].flat() : [schema.default]).map((each) => JSON.stringify(each));
     const option = (each) => element("option", { value: JSON.stringify(each) ?? "", selected: defaults.includes(JSON.stringify(each)) }, shortOf(each));
     input = element("select", { multiple: Boolean(many) }, ...shown.map(option));
   } else if (isJson || schema.maxLength > 200) {

@@ -184,6 +184,24 @@ def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
     console.set_viewport_size({"width": 360, "height": 740})
 
 
+def test_api_page_lists_alternative_fields_of_type(console: Page, opened: Opened) -> None:
+    console.goto(f"{opened.url}/docs#Part")
+    part = console.locator("#Part")
+    expect(part.locator("dt")).to_have_text(
+        [
+            "text · string",
+            "raw · Base64",
+            "url · string",
+            "data · any JSON",
+            "metadata · object",
+            "filename · string",
+            "mediaType · string",
+        ]
+    )
+    expect(part).to_contain_text("Exactly one of:")
+    expect(console.locator("#StreamResponse dt").first).to_have_text("task · Task")
+
+
 SECURED = """
 aion:
   security: {schemes: {key: {type: api-key}}, require: [{key: []}]}
