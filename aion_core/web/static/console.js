@@ -7,7 +7,7 @@ import { element, part } from "./render.js";
 import { pytest } from "./save.js";
 import { TaskList } from "./tasks.js";
 import { Timeline } from "./timeline.js";
-import { Wire, hasEnded, isInterrupted, short } from "./wire.js";
+import { CREDENTIAL, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
 const timeline = new Timeline($("events"));
@@ -170,7 +170,7 @@ async function stream(method, params, id, drawn = new Map()) {
     }
     if (signal.aborted) return;
     const artifacts = [...answers.values()].flatMap(({ parts }) => parts).map(({ text }) => text ?? "").find(Boolean);
-    if (params.message) turns.push({ parts: params.message.parts, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
+    if (params.message) turns.push({ message: params.message, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
   } catch (error) {
     if (signal.aborted) return;
     say("error", error.message);
@@ -290,17 +290,19 @@ function ask(status) {
       say("error", error.message);
       return;
     }
-    say("user", ...(isSecret ? ["••••"] : parts.flatMap(part)));
     const [{ id }] = questions;
-    send(compose(parts, questions.length === 1 && id && { interruptId: id }));
+    const metadata = { ...(questions.length === 1 && id && { interruptId: id }), ...(isSecret && { [CREDENTIAL]: true }) };
+    say("user", ...visible({ parts, metadata }).flatMap(part));
+    send(compose(parts, metadata));
+    $("text").focus(); // the form that had the focus is gone
   };
   form.querySelector("[name]")?.focus();
 }
 
-function compose(parts, metadata) {
+function compose(parts, metadata = {}) {
   // Without a context id of its own, a repeated message would begin another context.
   contextId ??= crypto.randomUUID();
-  const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task, ...(metadata && { metadata }) };
+  const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task, ...(Object.keys(metadata).length && { metadata }) };
   const isNotified = isDevelopment && $("notified").checked && $("hook").value;
   return isNotified ? { message, configuration: { taskPushNotificationConfig: { url: $("hook").value } } } : { message };
 }
@@ -332,11 +334,11 @@ async function open(id, context) {
   task = newest;
   const answers = new Map();
   const seen = new Set();
-  for (const { role, messageId, parts } of [...(found.history ?? []), status?.message].filter(Boolean)) {
-    if (seen.has(messageId)) continue;
-    seen.add(messageId);
-    if (role === "ROLE_USER") say("user", ...parts.flatMap(part));
-    else draw(answers, messageId, parts, false);
+  for (const message of [...(found.history ?? []), status?.message].filter(Boolean)) {
+    if (seen.has(message.messageId)) continue;
+    seen.add(message.messageId);
+    if (message.role === "ROLE_USER") say("user", ...visible(message).flatMap(part));
+    else draw(answers, message.messageId, message.parts, false);
   }
   for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
   if (status) update(status);

@@ -1,5 +1,7 @@
 // A conversation as a pytest, which sends the same messages and expects the same states and answers.
 
+import { CREDENTIAL } from "./wire.js";
+
 /** Return a value as a Python literal. */
 function literal(value) {
   if (value === null || value === undefined) return "None";
@@ -9,17 +11,18 @@ function literal(value) {
   return JSON.stringify(value);
 }
 
-function turn({ parts, isAnswer, answer, state }) {
+function turn({ message: { parts, metadata }, isAnswer, answer, state }) {
   // The ids of interrupts differ in each conversation: the test takes them from the question.
-  const sent = parts.map(({ metadata, ...part }) => part);
+  const without = parts.map(({ metadata, ...part }) => part);
+  const sent = metadata?.[CREDENTIAL] ? `[${parts.map(() => '{"text": os.environ["AION_SECRET"]}').join(", ")}]` : literal(without);
   return [
-    `    task = ${isAnswer ? "answer(task, " : "send("}${literal(sent)}${isAnswer ? ")" : ", task)"}`,
+    `    task = ${isAnswer ? "answer(task, " : "send("}${sent}${isAnswer ? ")" : ", task)"}`,
     `    assert task["status"]["state"] == ${literal(`TASK_STATE_${state.toUpperCase().replaceAll(" ", "_")}`)}`,
     ...(answer ? [`    assert ${literal(answer)} in text(task)`] : []),
   ].join("\n");
 }
 
-/** Return the pytest of the turns of a conversation. A credential is read from the environment. */
+/** Return the pytest of the turns of a conversation. Credentials are read from the environment. */
 export function pytest(url, header, turns) {
   const key = header ? `, ${literal(header)}: os.environ["AION_KEY"]` : "";
   return `"""Conversation saved by the aion console. Start \`aion dev\`, then run pytest.

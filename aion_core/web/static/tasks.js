@@ -1,7 +1,7 @@
 // List of the stored tasks by context, newest first.
 
 import { element } from "./render.js";
-import { short } from "./wire.js";
+import { short, visible } from "./wire.js";
 
 export class TaskList {
   #list;
@@ -54,7 +54,7 @@ export class TaskList {
   }
 
   #item({ id, contextId, status, history = [] }) {
-    const text = [...history, status.message].flatMap((each) => each?.parts ?? []).map((each) => each.text ?? "").find(Boolean) ?? "";
+    const text = [...history, status.message].flatMap((each) => visible(each)).map((each) => each.text ?? "").find(Boolean) ?? "";
     const time = status.timestamp?.slice(5, 16).replace("T", " ") ?? "";
     const state = element("span", { class: "state", "data-state": short(status.state) }, short(status.state));
     const button = element("button", { class: "task", type: "button", title: id }, element("span", {}, text.slice(0, 200)), element("span", { class: "bar" }, state, element("small", {}, time)));

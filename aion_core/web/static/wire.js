@@ -7,6 +7,10 @@ const ATTEMPTS = 60; // one each second: longer than a lease, so that another wo
 export const hasEnded = (state) => ENDED.has(state);
 /** A state as in the texts of the console. */
 export const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
+/** Metadata key of a message that answers a request for a credential. */
+export const CREDENTIAL = "console.credential";
+/** Return the parts of a message to show: a credential is hidden. */
+export const visible = ({ parts = [], metadata } = {}) => (metadata?.[CREDENTIAL] ? [{ text: "••••" }] : parts);
 export const isInterrupted = (state) => INTERRUPTED.has(state);
 
 /** Error response of the server, with its JSON-RPC code or HTTP status. */

@@ -1,4 +1,4 @@
-"""Agents for the console's tests: an ADK agent, and agents that ask questions or return files or hostile markup."""
+"""Agents for the console's tests: an ADK agent, and agents that ask questions, request a token, or return files or hostile markup."""
 
 from tests.e2e.talking import AGENT
 from tests.support.agents.session_counting import ADK
@@ -110,6 +110,27 @@ def show(state: MessagesState) -> dict:
 graph = StateGraph(MessagesState).add_node("show", show).add_edge(START, "show")
 '''
 
+SIGNING = """
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+
+class Signing(AgentExecutor):
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if "token" in context.get_user_input():
+            await updater.complete(updater.new_agent_message([Part(text="Signed in.")]))
+        else:
+            await updater.requires_auth(updater.new_agent_message([Part(text="Which token?")]))
+
+    async def cancel(self, context, event_queue):
+        pass
+
+
+executor = Signing()
+"""
+
 CONFIG = """
 aion:
   agents:
@@ -121,6 +142,7 @@ aion:
       description: Books a table, and asks for the details.
       skills: [{id: book, name: Book, description: Books a table., tags: [tables], examples: [Book a table for four]}]
     showing: {path: "showing.py:graph", name: Showing}
+    signing: {path: "signing.py:executor", name: Signing}
     strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
@@ -129,5 +151,6 @@ FILES = {
     "counting.py": ADK,
     "asking.py": ASKING,
     "showing.py": SHOWING,
+    "signing.py": SIGNING,
     "aion.yaml": CONFIG,
 }

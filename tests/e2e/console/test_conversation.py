@@ -306,6 +306,7 @@ def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     console.keyboard.press("Enter")
     ends(console)
+    expect(console.locator("#text")).to_be_focused()
     answer(console, "Booked for Tuesday.")
 
 
@@ -393,3 +394,20 @@ def test_saved_test_answers_interrupt_and_passes(console: Page, tmp_path: Path, 
     ends(console)
     ran = run_test(saved(console, tmp_path))
     assert ran.returncode == 0, ran.stdout
+
+
+def test_credential_is_hidden_in_chat_list_and_saved_test(console: Page, tmp_path: Path) -> None:
+    choose(console, "signing")
+    send(console, "hello")
+    ends(console, "auth required")
+    console.fill("#question [name]", "my token")
+    console.click("#question button")
+    ends(console)
+    expect(console.locator("#log .user").last).to_have_text("••••")
+    file = saved(console, tmp_path)
+    assert "my token" not in file.read_text()
+    ran = run_test(file, AION_SECRET="another token")
+    assert ran.returncode == 0, ran.stdout
+    expect(tasks(console).first).not_to_contain_text("my token")
+    console.locator("#task-list .task", has_text="••••").first.click()
+    expect(show(console, "chat").locator("#log .user").last).to_have_text("••••")

@@ -32,7 +32,7 @@ from tests.support.server import aion_dev, serving
 
 
 def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
-    assert console.locator("#agent option").all_inner_texts() == ["asking", "counting", "showing", "strict", "talk"]
+    assert console.locator("#agent option").all_inner_texts() == ["asking", "counting", "showing", "signing", "strict", "talk"]
     expect(console).to_have_title("Talk · aion console")
     choose(console, "counting")
     send(console, "hello")
