@@ -151,7 +151,8 @@ class Answer:
 
     def _message(self, message: Any) -> None:
         self._message_begins()
-        self.text = "".join(part.text for part in message.parts)
+        # Each part of a question is a text of its own: a remark on the last answer, or one of several questions.
+        self.text = ("\n\n" if self.question else "").join(part.text for part in message.parts if part.text)
         self._keep(message.message_id, message.parts)
 
     def _keep(self, key: str, parts: Iterable["Part"]) -> None:

@@ -183,6 +183,16 @@ def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, 
     assert choices_of(Answer(parts={"1": part})) == []
 
 
+def test_parts_of_question_are_separate_paragraphs() -> None:
+    message = Message(parts=[Part(text="This is no number."), Part(text="How many?")])
+    status = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=status)))
+    assert answer.shown == "This is no number.\n\nHow many?"
+    status.state = TaskState.TASK_STATE_COMPLETED
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=status)))
+    assert answer.shown == "This is no number.How many?"
+
+
 class LossyTransport(httpx.ASGITransport):
     """Transport that loses the response of the first request."""
 
