@@ -174,6 +174,7 @@ async function stream(method, params, id, drawn = new Map()) {
   } catch (error) {
     if (signal.aborted) return;
     say("error", error.message);
+    if (error.code === 401) $("access").open = true;
     // The chat already has the messages of a task whose question got a refused answer.
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;

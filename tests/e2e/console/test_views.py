@@ -216,6 +216,10 @@ def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path
     page = opened.page
     with serving([*aion_dev(str(folder / "secured.yaml"), "--no-reload", "--auth", "on")]) as server:
         page.goto(server.url)
+        expect(page.locator("#text")).to_be_enabled()
+        send(page, "hello")
+        expect(page.locator("#credential")).to_be_visible()
+        page.goto(server.url)
         expect(show(page, "tasks").locator("#task-list")).to_contain_text("not authenticated")
         opened.errors.clear()  # the browser has logged the expected status 401 as an error
         key = re.search(r"aion_\S+?(?=')", "".join(server.printed))
