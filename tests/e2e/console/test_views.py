@@ -32,7 +32,14 @@ from tests.support.server import aion_dev, serving
 
 
 def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
-    assert console.locator("#agent option").all_inner_texts() == ["asking", "counting", "showing", "signing", "strict", "talk"]
+    assert console.locator("#agent option").all_inner_texts() == [
+        "asking",
+        "counting",
+        "showing",
+        "signing",
+        "strict",
+        "talk",
+    ]
     expect(console).to_have_title("Talk · aion console")
     choose(console, "counting")
     send(console, "hello")
@@ -181,6 +188,16 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
 def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
     console.set_viewport_size({"width": 801, "height": 800})
     assert console.evaluate("document.documentElement.scrollWidth") <= 801
+    console.set_viewport_size({"width": 360, "height": 740})
+
+
+def test_form_is_readable_on_low_screen(console: Page) -> None:
+    console.set_viewport_size({"width": 740, "height": 360})
+    choose(console, "asking")
+    send(console, "book")
+    ends(console, "input required")
+    form = console.locator("#question")
+    assert form.evaluate("form => form.scrollHeight - form.clientHeight") == 0
     console.set_viewport_size({"width": 360, "height": 740})
 
 
