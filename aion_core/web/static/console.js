@@ -228,6 +228,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
     for (const artifact of told.artifacts ?? []) draw(answers, artifact.artifactId, artifact.parts, false);
   }
   if (artifactUpdate) {
+    if ($("state").textContent === "reconnecting") show("working");
     const { artifact, append, lastChunk } = artifactUpdate;
     const { shown } = draw(answers, artifact.artifactId, artifact.parts, append);
     shown.ariaBusy = String(!lastChunk); // a screen reader reads the whole text, not each chunk

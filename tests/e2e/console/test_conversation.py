@@ -91,6 +91,22 @@ def test_console_resubscribes_after_last_event_of_dropped_stream(console: Page, 
     assert f"{lost[1]}.{int(lost[2]) + 1} to" in text, "the next chunk follows the last one"
 
 
+def test_state_is_working_after_first_chunk_of_new_stream(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"again-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.evaluate("""() => {
+        window.states = [];
+        const note = (records) => states.push(...records.flatMap((each) => [...each.addedNodes].map((node) => node.data)));
+        new MutationObserver(note).observe(document.querySelector("#state"), { childList: true });
+    }""")
+    console.click("#drop")
+    expect(console.locator("#events > li", has_text="→ SubscribeToTask")).to_have_count(1)
+    (folder / file).touch()
+    ends(console)
+    assert console.evaluate("states") == ["reconnecting", "working", "completed"]
+
+
 def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path, screen: Screen) -> None:
     file = f"{screen.scheme}-{screen.width}"
     send(console, f"Say twelve words, and pause at the gate {file}")
