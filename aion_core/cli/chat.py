@@ -335,7 +335,9 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             elif command.startswith("/"):
                 console.print(HELP)
             elif line or attached:
-                answer = await _shown(opened, opened.say(_parts_of(line, attached)), console)
+                answer = await _shown(
+                    opened, opened.say(parts_of(line, attached, opened.task_id and answer.fields)), console
+                )
                 attached = []
         except (click.ClickException, A2AError) as error:
             text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
@@ -347,9 +349,16 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
-def _parts_of(line: str, attached: list["Part"]) -> list["Part"]:
+def parts_of(line: str, attached: list["Part"], fields: object = ()) -> list["Part"]:
+    """Return the parts of a message. A line with a JSON object is data if the answer has `fields`."""
     from a2a.types import Part
+    from google.protobuf.json_format import ParseDict
 
+    if fields and line.startswith("{"):
+        try:
+            return [ParseDict({"data": json.loads(line)}, Part()), *attached]
+        except json.JSONDecodeError as error:
+            raise click.ClickException(f"The answer is not JSON: {error}.") from error
     return [*([Part(text=line)] if line else []), *attached]
 
 
@@ -377,6 +386,8 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
         console.print(described(part), markup=False)
     if choices := choices_of(answer):
         console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
+    if answer.fields:
+        console.print(one_line(f"Answer with a JSON object of the fields: {', '.join(answer.fields)}"), markup=False)
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer

@@ -80,6 +80,8 @@ class Answer:
     """Name of the task's state, such as `input-required`. For an answer without a task, `completed`."""
     question: bool = False
     """True if the task waits for an answer to its message."""
+    fields: list[str] = field(default_factory=list)
+    """Names of the fields of an answer that has to be an object, the required ones first."""
     streamed: str = ""
     """Text of the current stream delta."""
     text: str = ""
@@ -136,6 +138,7 @@ class Answer:
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
         if status.HasField("message"):
             self._message(status.message)
+            self.fields = _fields(status.message) if self.question else []
         elif self.text and self.state == "working":
             self.text = ""
 
@@ -159,6 +162,16 @@ class Answer:
         for place, part in enumerate(parts):
             if part.WhichOneof("content") != "text" or part.filename:
                 self.parts[f"{key}.{place}"] = part
+
+
+def _fields(question: Any) -> list[str]:
+    from google.protobuf.json_format import MessageToDict
+
+    match MessageToDict(question.metadata).get("interrupts"):
+        case [{"schema": {"properties": dict(properties), **others}}]:
+            required = others.get("required")
+            return sorted(properties, key=lambda name: not isinstance(required, list) or name not in required)
+    return []
 
 
 class ChatSession:

@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import click
 import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
@@ -34,6 +35,7 @@ from aion_core.cli.chat import (
     described,
     document,
     markdown_of,
+    parts_of,
     saved_files,
     send,
 )
@@ -181,6 +183,27 @@ def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, 
     part = ParseDict({"data": data}, Part())
     assert choices_of(Answer(question=True, parts={"1": part})) == choices
     assert choices_of(Answer(parts={"1": part})) == []
+
+
+def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
+    schema = {"properties": {"note": {}, "seats": {}}, "required": ["seats"]}
+    message = ParseDict(
+        {"parts": [{"text": "?"}], "metadata": {"interrupts": [{"id": "1", "schema": schema}]}}, Message()
+    )
+    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
+    assert answer.fields == ["seats", "note"]
+    assert parts_of('{"seats": 2}', [], answer.fields) == [ParseDict({"data": {"seats": 2}}, Part())]
+    assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
+    with pytest.raises(click.ClickException, match="The answer is not JSON"):
+        parts_of("{seats: 2}", [], answer.fields)
+
+
+@pytest.mark.parametrize("interrupts", [None, "x", [1], [{"schema": 1}], [{"schema": {"properties": []}}], [{}, {}]])
+def test_malformed_schema_of_question_has_no_fields(interrupts: object) -> None:
+    message = ParseDict({"parts": [{"text": "?"}], "metadata": {"interrupts": interrupts}}, Message())
+    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    assert answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked))).fields == []
 
 
 def test_parts_of_question_are_separate_paragraphs() -> None:
