@@ -149,7 +149,7 @@ async def test_second_answer_waits_while_first_answer_runs(names_task: bool) -> 
             async for emission in super().run(asked):
                 yield emission
 
-    class Overtaken(MemoryTaskStore):
+    class OvertakenStore(MemoryTaskStore):
         """Task store that starts the other answer just before it stores this one."""
 
         between: Callable[[], "asyncio.Task[object]"] | None = None
@@ -161,7 +161,7 @@ async def test_second_answer_waits_while_first_answer_runs(names_task: bool) -> 
                 await settle()
             return await super().follow_up(*arguments, **options)
 
-    agent, store = GatedAnswers(), Overtaken(SystemClock())
+    agent, store = GatedAnswers(), OvertakenStore(SystemClock())
     made, call = parts(agent, store), CallContext("owner", "test")
     asking = await send_task(made.service, call, request("a"))
     first = send_task(made.service, CallContext("owner", "test"), request("yes", message_id="m-2", task_id=asking.id))
