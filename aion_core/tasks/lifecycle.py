@@ -119,8 +119,8 @@ def fold(log: Iterable[Numbered]) -> Task:
     """Return the task resulting from a log's events. Raises StoreCorrupt if the log does not begin with a task."""
     task: Task | None = None
     # Look messages and artifacts up by id, because a search would make each event of a long log slower than the last.
-    known: set[str] = set()
-    artifacts: dict[str, Artifact] = {}
+    known: set[str]
+    artifacts: dict[str, Artifact]
     for entry in log:
         if isinstance(entry.event, Task):
             task = Task()

@@ -231,6 +231,11 @@ def test_folding_whole_log_equals_applying_its_events_one_by_one() -> None:
     assert task == fold([submitted(), *events])
 
 
+def test_message_recorded_twice_is_once_in_history() -> None:
+    message = said("two")
+    assert fold([submitted(), message, message]) == fold([submitted(), message])
+
+
 @pytest.mark.parametrize(
     "event",
     [lambda text: entered(WORKING, text), lambda text: artifact(text, artifact_id=text)],
