@@ -165,7 +165,12 @@ class InvalidTransition(AionError):
 
 
 class AgentFailed(AionError):
-    """The agent could not finish its turn, so its task fails."""
+    """The agent could not finish its turn, so its task fails. Only the log and `aion dev` show the note, not clients."""
+
+    def __init__(self, text: str, note: str = "") -> None:
+        super().__init__(text)
+        if note:
+            self.add_note(note)
 
 
 CANCELED_ITSELF = "The agent canceled its own work."

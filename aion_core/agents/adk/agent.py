@@ -211,10 +211,7 @@ class AdkAgent:
     def _check_agents(self, events: Sequence[Event]) -> None:
         """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
         if missing := missing_agents(self._root, events):
-            # Only the log and `aion dev` show a note: clients must not see the agent's structure.
-            failure = AgentFailed(REDEPLOYED)
-            failure.add_note(f"Missing agents: {', '.join(missing)}.")
-            raise failure
+            raise AgentFailed(REDEPLOYED, f"Missing agents: {', '.join(missing)}.")
 
     def _is_resumable(self, author: str) -> bool:
         agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None

@@ -423,10 +423,7 @@ def _failed(event: Event) -> AgentFailed:
     """Return the error of an event without content that reports a failure, with the event's own message as a note."""
     code = event.error_code
     text = f"The model gave no answer: {code}." if code else f"The agent {event.author!r} gave no answer."
-    error = AgentFailed(text)
-    if event.error_message:
-        error.add_note(event.error_message)
-    return error
+    return AgentFailed(text, event.error_message or "")
 
 
 def _recorded_contents(request: TurnRequest) -> Counter[bytes]:

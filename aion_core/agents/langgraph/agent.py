@@ -246,10 +246,7 @@ async def check_thread(
     if missing := missing_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
         if resumes and await turn.thread.has_pending_work():
-            # Only the log and `aion dev` show a note: clients must not see the agent's structure.
-            failure = AgentFailed(REDEPLOYED)
-            failure.add_note(f"Missing nodes: {', '.join(missing)}.")
-            raise failure
+            raise AgentFailed(REDEPLOYED, f"Missing nodes: {', '.join(missing)}.")
 
 
 def _is_empty(state: StateSnapshot | None) -> bool:
