@@ -10,8 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_push, build_telemetry, push_wake_up_of
-from aion_core.errors import TableMissing
+from aion_core.bootstrap import build_push, build_telemetry, missing_table_logged, push_wake_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +26,8 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    try:
+    with missing_table_logged():
         await delivery.deliver(wake_up, until=datetime.now(UTC) + left)
-    except TableMissing as error:
-        # Log an ERROR, because only an operator can restore the table, and Powertools logs a WARNING for each failure.
-        logger.error("%s", error)
-        raise
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:

@@ -11,8 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_telemetry, build_worker, wake_up_of
-from aion_core.errors import TableMissing
+from aion_core.bootstrap import build_telemetry, build_worker, missing_table_logged, wake_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +29,8 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = wake_up_of(record.body)
     log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    try:
+    with missing_table_logged():
         await worker.handle(wake_up, until=datetime.now(UTC) + left)
-    except TableMissing as error:
-        # Log an ERROR, because only an operator can restore the table, and Powertools logs a WARNING for each failure.
-        logger.error("%s", error)
-        raise
 
 
 def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:

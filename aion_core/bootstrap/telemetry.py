@@ -8,11 +8,24 @@ from typing import Any
 from uuid import uuid4
 
 from aion_core import log
-from aion_core.errors import ConfigurationError
+from aion_core.errors import ConfigurationError, TableMissing
 from aion_core.ports import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def missing_table_logged() -> Iterator[None]:
+    """Context manager for one queue message: log an ERROR if the table is missing.
+
+    Only an operator can restore the table, and Powertools logs a WARNING for each failed message.
+    """
+    try:
+        yield
+    except TableMissing as error:
+        logger.error("%s", error)
+        raise
 
 
 class Telemetry:
