@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 DEPLOY = "Deploy the template again, with `aion deploy`."
 AGAIN = "Correct this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
-# Name AWS's own commands for settings that somebody has changed in the template's resources: CloudFormation does not
-# compare its resources with an unchanged template, so a deployment does not restore the settings.
 _RESTORE = (
     "Run `aws dynamodb list-backups --backup-type SYSTEM --table-name {0}`, then `aws dynamodb restore-table-from-backup "
     "--target-table-name {0} --backup-arn ARN` with the ARN of the last backup. When the table is ACTIVE, run `aion doctor` "
     "again."
 )
+# Name AWS's own commands for settings that somebody has changed in the template's resources: CloudFormation does not
+# compare its resources with an unchanged template, so a deployment does not restore the settings.
 _SET_TTL = (
     "Run `aws dynamodb update-time-to-live --table-name {} "
     f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."

@@ -31,7 +31,7 @@ class QueueFunction:
     concurrency: str
     """Template parameter with the maximum concurrency of the mapping."""
     consequence: str
-    """What happens while the queue does not invoke the function."""
+    """Effect on tasks or webhooks while the queue does not invoke the function."""
 
 
 FUNCTIONS = {
