@@ -72,9 +72,11 @@ def process_is_restored() -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     before = dict(os.environ)
     yield
-    if dict(os.environ) != before:
-        os.environ.clear()
-        os.environ.update(before)
+    after = dict(os.environ)
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    # Set only changed variables: pytest changes one in each test, and to set all of them takes as long as a small test.
+    os.environ.update({name: value for name, value in before.items() if after.get(name) != value})
     root.handlers[:] = handlers
     root.setLevel(level)
 
