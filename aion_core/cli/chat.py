@@ -18,6 +18,7 @@ from aion_core.cli.chat_session import (
     Answer,
     ChatSession,
     chat_session,
+    data_part,
     endpoint_of,
     file_part,
     printable,
@@ -86,6 +87,7 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
     help="URL of the agent.  [default: the `aion dev` of this folder]",
 )
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="File to send; repeatable.")
+@click.option("--data", default="", help="JSON to send as data, such as an answer with several fields.")
 @click.option("--task", "task_id", default="", help="Id of a task with a question; the message is the answer.")
 @click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Folder for the answer's files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object, after its end.")
@@ -94,6 +96,7 @@ def send(
     text: str,
     url: str,
     files: tuple[Path, ...],
+    data: str,
     task_id: str,
     save: Path | None,
     as_json: bool,
@@ -110,9 +113,10 @@ def send(
     from a2a.types import Part
 
     text = sys.stdin.read() if text == "-" else text
-    parts = [*([Part(text=text)] if text else []), *(file_part(path) for path in files)]
+    parts = [*([Part(text=text)] if text else []), *([data_part(data)] if data else [])]
+    parts += [file_part(path) for path in files]
     if not parts:
-        raise click.UsageError("Give a TEXT or a --file.")
+        raise click.UsageError("Give a TEXT, a --file or --data.")
     endpoint = endpoint_of(url, stack, sign)
 
     async def run() -> Answer:
@@ -352,13 +356,9 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
 def parts_of(line: str, attached: list["Part"], fields: object = ()) -> list["Part"]:
     """Return the parts of a message. A line with a JSON object is data if the answer has `fields`."""
     from a2a.types import Part
-    from google.protobuf.json_format import ParseDict
 
     if fields and line.startswith("{"):
-        try:
-            return [ParseDict({"data": json.loads(line)}, Part()), *attached]
-        except json.JSONDecodeError as error:
-            raise click.ClickException(f"The answer is not JSON: {error}.") from error
+        return [data_part(line), *attached]
     return [*([Part(text=line)] if line else []), *attached]
 
 

@@ -1,6 +1,7 @@
 """Conversation with an agent from the command line: target, messages with files, streamed events, resumption."""
 
 import asyncio
+import json
 import mimetypes
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -68,6 +69,19 @@ def file_part(path: Path) -> "Part":
         raise click.ClickException(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MB: send its URL instead.")
     media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return Part(raw=content, filename=path.name, media_type=media_type)
+
+
+def data_part(text: str) -> "Part":
+    """Return the data part of a JSON text. Raises click.ClickException if the text is not JSON."""
+    from a2a.types import Part
+    from google.protobuf.json_format import Error, MessageToDict, ParseDict
+
+    try:
+        part = ParseDict({"data": json.loads(text)}, Part())
+        MessageToDict(part)  # refuses NaN and Infinity, which Python's parser accepts
+    except (ValueError, Error, RecursionError) as error:
+        raise click.ClickException(f"The data is not JSON: {error}.") from error
+    return part
 
 
 @dataclass

@@ -71,6 +71,13 @@ def test_send_answers_question_of_task(url: str) -> None:
     assert (answered.returncode, answered.stdout.strip()) == (0, "Booked for Tuesday.")
 
 
+def test_send_answers_question_with_data(url: str) -> None:
+    question = json.loads(send(url, "book a table", "--json").stdout)
+    place = ("--task", question["task"], "--context", question["context"])
+    answered = send(url, "--data", '{"day": "Tuesday"}', *place)
+    assert (answered.returncode, answered.stdout.strip()) == (0, "Booked for {'day': 'Tuesday'}.")
+
+
 def test_send_reports_refused_message(url: str) -> None:
     sent = send(url, "hello", "--task", "unknown")
     assert (sent.returncode, sent.stdout) == (1, "")
@@ -81,7 +88,8 @@ def test_send_reports_refused_message(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ((), 2, "Give a TEXT or a --file"),
+        ((), 2, "Give a TEXT, a --file or --data"),
+        (("--data", "{seats: 2}"), 1, "The data is not JSON"),
         (("hello", "--file", "missing.txt"), 1, "missing.txt cannot be read"),
         (("hello", "--save", "/dev/null/folder"), 1, "/dev/null/folder cannot be written: Not a directory."),
         (("hello", "--url", "localhost:8000"), 2, "'localhost:8000' has to be an http or https URL"),

@@ -195,8 +195,9 @@ def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
     assert answer.fields == ["seats", "note"]
     assert parts_of('{"seats": 2}', [], answer.fields) == [ParseDict({"data": {"seats": 2}}, Part())]
     assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
-    with pytest.raises(click.ClickException, match="The answer is not JSON"):
-        parts_of("{seats: 2}", [], answer.fields)
+    for line in ("{seats: 2}", '{"seats": NaN}', '{"seats": 1e999}', '{"seats": ' * 100_000):
+        with pytest.raises(click.ClickException, match="The data is not JSON"):
+            parts_of(line, [], answer.fields)
 
 
 @pytest.mark.parametrize("interrupts", [None, "x", [1], [{"schema": 1}], [{"schema": {"properties": []}}], [{}, {}]])
