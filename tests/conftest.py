@@ -72,11 +72,9 @@ def process_is_restored() -> Iterator[None]:
     handlers, level = root.handlers[:], root.level
     before = dict(os.environ)
     yield
-    after = dict(os.environ)
-    for name in after.keys() - before.keys():
+    for name, _ in dict(os.environ).items() - before.items():
         del os.environ[name]
-    # Set only changed variables: pytest changes one in each test, and to set all of them takes as long as a small test.
-    os.environ.update({name: value for name, value in before.items() if after.get(name) != value})
+    os.environ.update(before.items() - dict(os.environ).items())  # all variables take as long as a small test
     root.handlers[:] = handlers
     root.setLevel(level)
 
