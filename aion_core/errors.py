@@ -8,6 +8,7 @@ AionError
 │   ├── PushConfigNotFound       the task has no push config with this id
 │   ├── TaskFinished             the task is terminal and accepts no more messages
 │   ├── TaskNotCancelable        the task is terminal and cannot be canceled
+│   ├── InputNotRequired         the message answers a question, but no question waits for an answer
 │   ├── MessageIdReused          a message with this messageId and other content exists in this context
 │   ├── ContextBusy              too many turns wait in this context
 │   ├── ContentTypeNotSupported  the agent does not accept the media type
@@ -86,6 +87,10 @@ class TaskFinished(ClientError):
 
 class TaskNotCancelable(ClientError):
     """The task is in a terminal state and cannot be cancelled (A2A 3.1.5)."""
+
+
+class InputNotRequired(ClientError):
+    """The message answers a question, but its task or context has no question that waits for an answer."""
 
 
 class MessageIdReused(ClientError):

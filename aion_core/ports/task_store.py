@@ -145,7 +145,8 @@ class TaskStore(Protocol):
         In a free context the turn gets the lease (TurnStarted). In a busy context, or without `holder`, the turn is
         queued (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises
         MessageIdReused for other content. Nothing is stored if a task of the context requires input (Interrupted), or
-        if the context is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full.
+        if the context is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full,
+        and InputNotRequired for an answer to an interrupt if no task of the context requires input.
         """
         ...
 

@@ -56,6 +56,7 @@ from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.lifecycle import Transition
+from aion_core.tasks.resume_input import input_not_required
 from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -104,7 +105,8 @@ class TableTaskStore:
             is_new = new.context_is_new and not attempt
             record = ContextRecord() if is_new else await self._context(new.context, times)
             refusal = admission.refused(record, when_busy)
-            if attempt or refusal is not None or admission.is_full(record):
+            answers_nothing = admission.answers_nothing(new, record)
+            if attempt or refusal is not None or answers_nothing or admission.is_full(record):
                 known = await self._known(message_keys)
                 if known is not None and known.task_id == new.key.task_id:
                     return TransactionPlan(await self._created_before(new, holder))
@@ -112,6 +114,8 @@ class TableTaskStore:
                     return TransactionPlan(known.repeated(new.content_hash))
             if isinstance(refusal, Interrupted):
                 return await self._without_ended_interrupt(new.context, record, times) or TransactionPlan(refusal)
+            if answers_nothing:
+                raise input_not_required()
             if refusal is not None:
                 return TransactionPlan(refusal)
             if admission.is_full(record):

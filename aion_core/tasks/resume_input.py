@@ -8,7 +8,7 @@ answer several interrupts: each part names its interrupt in its own `metadata.in
 from collections.abc import Sequence
 from typing import Any
 
-from aion_core.errors import InvalidMessage, TaskFinished
+from aion_core.errors import InputNotRequired, InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
 from aion_core.protocol.types import Message, Part, Task, to_json
 from aion_core.tasks import lifecycle
@@ -17,16 +17,19 @@ INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
 
 
 def check_resume_input(task: Task, message: Message) -> None:
-    """Check that the message can resume the interrupted task. A running task accepts any message.
+    """Check that the message can resume the interrupted task. A running task accepts any message without interrupt id.
 
-    Raises TaskFinished if the task has ended, or InvalidMessage for a missing answer or a wrong interrupt id.
+    Raises TaskFinished if the task has ended, InputNotRequired if the message names an interrupt of a running task or
+    names no task, or InvalidMessage for a missing answer or a wrong interrupt id.
     """
-    if task.status.state in lifecycle.TERMINAL:
+    if task.status.state in lifecycle.TERMINAL and message.task_id:
         raise TaskFinished(
             f"The task is {lifecycle.state_name(task.status.state)} and takes no more messages. "
             "Send the message without taskId, in the same context, to start a new task."
         )
     if task.status.state not in lifecycle.INTERRUPTED:
+        if names_interrupt(message) or not message.task_id:
+            raise input_not_required()
         return
     if not any(part.WhichOneof("content") in ("text", "data") for part in message.parts):
         raise InvalidMessage(
@@ -49,6 +52,19 @@ def check_resume_input(task: Task, message: Message) -> None:
                 f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
                 field=f"{field}.metadata.{INTERRUPT_ID}",
             )
+
+
+def input_not_required() -> InputNotRequired:
+    """Return the error for a message that names an interrupt, although none waits for an answer."""
+    return InputNotRequired(
+        f"No question waits for an answer now: it may have been answered already. GetTask returns the task's state. Send "
+        f"the message without metadata.{INTERRUPT_ID} if it answers no question."
+    )
+
+
+def names_interrupt(message: Message) -> bool:
+    """Return True if the message or one of its parts has an interrupt id: it answers a question."""
+    return bool(interrupt_id_of(message)) or any(map(_part_interrupt, message.parts))
 
 
 def interrupt_ids(task: Task) -> list[str]:

@@ -8,7 +8,15 @@ from typing import Any
 from msgspec import Struct
 from uuid_utils import uuid7
 
-from aion_core.errors import ClientError, ContextBusy, InvalidMessage, LeaseLost, TaskFinished, TaskNotCancelable
+from aion_core.errors import (
+    ClientError,
+    ContextBusy,
+    InputNotRequired,
+    InvalidMessage,
+    LeaseLost,
+    TaskFinished,
+    TaskNotCancelable,
+)
 from aion_core.ports import (
     Clock,
     ContextInUse,
@@ -57,10 +65,6 @@ class Admission(Struct, frozen=True):
     """Position of `task` in the log: readers begin after it."""
     continues: bool = False
     """True if the message belongs to an existing task."""
-
-
-class _InputNotRequired(Exception):
-    """Error: the task of the context is no longer interrupted."""
 
 
 class MessageAdmission:
@@ -136,7 +140,7 @@ class MessageAdmission:
                 case Interrupted():
                     try:
                         return await self._continue(call, request, outcome.task_id, start, at_once=at_once)
-                    except _InputNotRequired:
+                    except InputNotRequired:
                         # Meanwhile another message has answered the interrupted task. This message names no task, so
                         # try again to create a task for it.
                         continue
@@ -176,8 +180,6 @@ class MessageAdmission:
             return self._existing(call, context, known.task_id, at_once=at_once, continues=True)
         if admission.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once, continues=True)
-        if not message.task_id and log.head.state not in lifecycle.INTERRUPTED:
-            raise _InputNotRequired
         resume_input.check_resume_input(task, message)
         follow_up = admission.follow_up(
             message,

@@ -91,6 +91,7 @@ MESSAGES: list[tuple[str, Any, str | Error]] = [
     ("other content by a known id", message(messageId="m-done", contextId="<c-done>"), PARAMS),
     ("to an ended task", message(taskId="<done>"), UNSUPPORTED),
     ("to a canceled task", message(taskId="<canceled>"), UNSUPPORTED),
+    ("an answer without a question", message(metadata={"interruptId": "i-1"}), UNSUPPORTED),
     ("to an unknown task", message(taskId="nope"), NOT_FOUND),
     ("to a task of another context", message(taskId="<asking>", contextId="<c-done>"), PARAMS),
     ("no params", None, PARAMS),

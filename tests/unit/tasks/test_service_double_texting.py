@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.errors import ContextBusy
+from aion_core.errors import ContextBusy, InputNotRequired
 from aion_core.ports import Emission, Log, SystemClock, TaskKey, TurnRequest, WhenBusy
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.call import CallContext
@@ -108,6 +108,33 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     assert [message.parts[0].text for message in two.history] == ["one", "two"]
     assert two.status.message.parts[0].text == "answer to two"
     assert agent.stopped == 1
+
+
+@pytest.mark.parametrize("policy", WhenBusy)
+@pytest.mark.parametrize("names_task", [True, False])
+@pytest.mark.parametrize("of_part", [True, False])
+async def test_answer_during_turn_is_refused(policy: WhenBusy, names_task: bool, of_part: bool) -> None:
+    made, agent, call, first, task_id = await running(policy)
+    late = request("no", message_id="m-2", task_id=task_id if names_task else "")
+    (late.message.parts[0] if of_part else late.message).metadata.update({"interruptId": "i-1"})
+    with pytest.raises(InputNotRequired, match="answered already"):
+        await send_task(made.service, call, late)
+    agent.go.set()
+    await first
+    assert agent.asked == ["one"]
+    assert agent.stopped == 0
+
+
+async def test_repeated_answer_without_task_id_returns_its_task() -> None:
+    made, call = parts(AskingAgent()), CallContext("owner", "test")
+    asking = await send_task(made.service, call, request("a"))
+    answer = request("yes", message_id="m-2")
+    answer.message.metadata.update({"interruptId": "i-1"})
+    assert (await send_task(made.service, call, answer)).id == asking.id
+    assert (await send_task(made.service, call, answer)).status.state == COMPLETED
+    answer.message.message_id = "m-3"
+    with pytest.raises(InputNotRequired):
+        await send_task(made.service, call, answer)
 
 
 async def test_second_answer_without_task_id_creates_new_task() -> None:
